@@ -101,6 +101,41 @@ def test_strings_and_scalars(ort: Any, make: Any) -> None:
     assert (b.dtype, b.tolist(), d.dtype, d.shape, int(d)) == (np.dtype(object), ["x", "yz"], np.dtype(np.int64), (), -3)
 
 
+def test_objects_among_strings_are_their_text(ort: Any, make: Any) -> None:
+    session = ort.InferenceSession(
+        make([helper.make_node("Identity", ["x"], ["y"])], {"x": (TensorProto.STRING, ["N"])}, {"y": (TensorProto.STRING, ["N"])})
+    )
+    for given, wanted in (
+        (["1", "a"], ["1", "a"]),
+        ([1, "a"], ["1", "a"]),
+        ([float("nan"), None], ["nan", "None"]),
+        ([True, np.str_("é")], ["True", "é"]),
+    ):
+        (found,) = session.run(None, {"x": np.array(given, object)})
+        assert found.tolist() == wanted
+        assert {type(text) for text in found} == {str}
+
+
+def test_one_element_for_an_input_of_rank_0(ort: Any, make: Any) -> None:
+    branches = {
+        f"{name}_branch": helper.make_graph(
+            [helper.make_node(operator, ["x"], ["z"])], name, [], [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)]
+        )
+        for name, operator in (("then", "Neg"), ("else", "Abs"))
+    }
+    session = ort.InferenceSession(
+        make(
+            [helper.make_node("If", ["c"], ["y"], **branches)],
+            {"c": (TensorProto.BOOL, []), "x": (TensorProto.FLOAT, [2])},
+            {"y": (TensorProto.FLOAT, [2])},
+        )
+    )
+    x = np.array([1, 2], np.float32)
+    for condition in (True, [True], [False], [True]):
+        (found,) = session.run(None, {"c": np.array(condition), "x": x})
+        np.testing.assert_array_equal(found, -x if np.all(condition) else x)
+
+
 def test_sequences(ort: Any) -> None:
     nodes = [helper.make_node("SequenceConstruct", ["x", "x"], ["s"]), helper.make_node("SequenceAt", ["q", "i"], ["y"])]
     inputs = [

@@ -67,6 +67,22 @@ def test_an_unknown_output(add: bytes, feed: dict[str, Any]) -> None:
     assert outcome(call, dovetail_onnxruntime) == outcome(call, onnxruntime)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda session, feed: session.run("s", feed),
+        lambda session, feed: session.run(None, list(feed.values())),
+        lambda session, feed: session.run(None, None),
+        lambda session, feed: session.run(None, {**feed, "x": np.zeros((2, 3), "datetime64[s]")}),
+    ],
+    ids=["a name for names", "a list for a dictionary", "no inputs", "dates"],
+)
+def test_arguments_of_wrong_types(call: Any, add: bytes, feed: dict[str, Any]) -> None:
+    wanted, _ = outcome(lambda ort: call(ort.InferenceSession(add), feed), onnxruntime)
+    got, _ = outcome(lambda ort: call(ort.InferenceSession(add), feed), dovetail_onnxruntime)
+    assert got == wanted
+
+
 FILES: dict[str, bytes | None] = {
     "missing": None,
     "empty": b"",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import Result
+from onnx import helper
 
 Invoke = Callable[..., Result]
 PROGRAM = [sys.executable, "-c", "from dovetail.cli import main; main()"]
@@ -96,6 +97,26 @@ def test_output_that_cannot_be_written(folder: Path, linear: Path, arguments: tu
 def test_closed_streams_are_no_error(folder: Path, linear: Path) -> None:
     command = f'exec "$0" -c "from dovetail.cli import main; main()" info {MODEL} >&- 2>&-'
     assert subprocess.run(["sh", "-c", command, sys.executable], cwd=folder, timeout=600).returncode == 0
+
+
+@pytest.fixture
+def pool(tmp_path: Path, save_model: Callable[..., Path]) -> Path:
+    """A window of 2 x 2 over x [?, 3, H, W], which does not fit into 1 x 1."""
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])
+    return save_model(tmp_path / "pool.onnx", [node], {"x": [None, 3, "H", "W"]}, {"y": [None, 3, None, None]})
+
+
+OPEN = "open dimensions are taken as 1: x [?, 3, H, W]; set them with --shape"
+
+
+@pytest.mark.parametrize("arguments", [("run", "pool.onnx", *RANDOM), ("info", "pool.onnx"), ("bench", "pool.onnx", *RANDOM)])
+def test_errors_of_shapes_name_the_dimensions_that_were_open(invoke: Invoke, pool: Path, arguments: tuple[str, ...]) -> None:
+    text = invoke(*arguments, code=1).stderr
+    assert "a window of 2 elements" in text
+    assert OPEN in text
+    text = invoke(*arguments, "--shape", "1,3,1,4", code=1).stderr
+    assert "a window of 2 elements" in text
+    assert "open dimensions" not in text
 
 
 def test_python_runs_the_package(folder: Path, linear: Path) -> None:

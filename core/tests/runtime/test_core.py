@@ -96,6 +96,21 @@ def test_only_a_node_that_moves_to_a_device_that_nobody_asked_for_is_logged(
     assert "node tanh (Tanh) runs on B.0; A.0: no kernel for this operator: Tanh" in caplog.text
 
 
+def test_a_node_that_moves_is_logged_once_a_model_not_once_a_shape(
+    toy_core: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core, _ = toy_core(A=refuses_tanh, B=nothing)
+    monkeypatch.setattr("dovetail.runtime.session.REFERENCE_DEVICE", "B.0")
+    with caplog.at_level(logging.WARNING, "dovetail"):
+        for models in (1, 2):
+            compiled = core.compile_model(chain("N"), "A", {"PLAN_CACHE": 1})
+            for size in (2, 3, 2):
+                compiled({0: X[:size]})
+            assert [record.getMessage().partition(":")[2] for record in caplog.records] == [
+                " node tanh (Tanh) runs on B.0; A.0: no kernel for this operator: Tanh"
+            ] * models
+
+
 def test_a_node_that_nobody_takes_is_an_error(toy_core: Any) -> None:
     core, _ = toy_core(A=refuses_tanh)
     with pytest.raises(UnsupportedNode, match=r"no device runs node 'tanh' \(Tanh\) .*float32\[3\].*A.0: no kernel"):

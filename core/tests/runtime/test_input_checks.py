@@ -8,6 +8,7 @@ import pytest
 
 import dovetail
 from dovetail.errors import InputError
+from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.sub import Sub
 
 X, Y = (np.random.default_rng(seed).standard_normal((3, 4)).astype(np.float32) for seed in (1, 2))
@@ -94,3 +95,39 @@ def test_results_stay_as_they_are_and_inputs_too(model: dovetail.CompiledModel) 
     np.testing.assert_array_equal(again, first - Y)
     assert not last.any()
     np.testing.assert_array_equal(x, X)
+
+
+@pytest.fixture
+def words() -> Iterator[dovetail.CompiledModel]:
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "string", (2,))
+    with dovetail.Core() as core, core.compile_model(g.model([g.node(Identity(), x)]), "NUMPY") as compiled:
+        assert compiled({"x": np.array(["a", "é"], object)})[0].tolist() == ["a", "é"]
+        yield compiled
+
+
+@pytest.mark.parametrize("given", [np.array(["b", "é"]), np.array(["b", "é"], ">U1"), ["b", "é"], np.array(["b", "é"], "T")])
+def test_strings_in_other_arrays(words: dovetail.CompiledModel, given: Any) -> None:
+    (found,) = words({"x": given}).values()
+    assert (found.dtype, found.tolist()) == (np.dtype(object), ["b", "é"])
+
+
+@pytest.mark.parametrize("given", [np.array(["b", 1], object), np.array([None, "b"], object), [b"b", b"c"], [1, 2]])
+def test_elements_that_are_not_strings_are_named(words: dovetail.CompiledModel, given: Any) -> None:
+    with pytest.raises(
+        InputError, match=r"input 'x' has the element (1|None|b'b') \((int|NoneType|bytes)\); accepted: string\[2\]"
+    ):
+        words({"x": given})
+
+
+@pytest.mark.parametrize("given", [np.array([1.5, 2]), np.array([b"b", b"c"])])
+def test_the_hint_for_arrays_that_hold_no_strings_works(words: dovetail.CompiledModel, given: Any) -> None:
+    with pytest.raises(InputError, match=r"accepted: string\[2\](.|\n)*convert it: \.astype\(str\)"):
+        words({"x": given})
+    assert words({"x": given.astype(str)})[0].tolist() == given.astype(str).tolist()
+
+
+def test_strings_for_numbers(model: dovetail.CompiledModel) -> None:
+    for kind in ("U", "T", "O"):
+        with pytest.raises(InputError, match=r"input 'x' is .*; accepted: float32\[N, 4\]"):
+            model({"x": X.astype(str).astype(kind), "y": Y})

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import DeviceArray
+from dovetail.errors import UsageError
 from dovetail.op import DType, MapType, OptionalType, SequenceType, TensorType
 from dovetail_onnxruntime.arguments import type_text
 from dovetail_onnxruntime.exceptions import InvalidArgument, coded
@@ -14,6 +15,8 @@ from dovetail_onnxruntime.values import plain
 
 __all__ = ["FeedReader", "result"]
 
+_TEXTS = "USTO"
+"""Kinds of NumPy types that hold strings."""
 _FIX = "Please fix either the inputs/outputs or the model."
 
 
@@ -28,6 +31,8 @@ class FeedReader:
         self._optional = [name for name, declared in inputs.items() if isinstance(declared, OptionalType)]
         self._required = [name for name in inputs if name not in self._optional]
         self._shapes = {name: tuple(d if isinstance(d, int) else None for d in t.shape or ()) for name, t in self._inputs.items()}
+        # Arrays of strings look alike whatever objects they hold.
+        self._repeatable = not self._optional and all(t.dtype is not DType.STRING for t in self._inputs.values())
         self._accepted: tuple[tuple[str, Any, tuple[int, ...]], ...] = ()
 
     def read(self, feed: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -43,6 +48,8 @@ class FeedReader:
                     break
             else:
                 return feed
+        if not isinstance(feed, Mapping):
+            raise AttributeError(f"the inputs are a {type(feed).__name__}; accepted: a dictionary, name -> value")
         missing = [name for name in self._required if name not in feed]
         if missing:
             raise ValueError(f"Required inputs ({missing}) are missing from input feed ({list(feed.keys())}).")
@@ -52,7 +59,7 @@ class FeedReader:
             if declared is None:
                 raise coded(InvalidArgument, f"Invalid input name: {name}")
             found[name] = self._value(name, declared, plain(value))
-        if all(type(value) is np.ndarray and found[name] is value for name, value in feed.items()) and not self._optional:
+        if self._repeatable and all(type(value) is np.ndarray and found[name] is value for name, value in feed.items()):
             self._accepted = tuple((name, value.dtype, value.shape) for name, value in feed.items())
         for name in self._optional:
             found.setdefault(name, None)
@@ -62,8 +69,10 @@ class FeedReader:
         if type(declared) is not TensorType:
             return _container(name, declared, value)
         array = value if type(value) in (np.ndarray, DeviceArray) else _array(name, declared, value)
-        if array.dtype != declared.dtype.numpy:
-            array = _converted(array, declared)
+        if array.dtype != declared.dtype.numpy or declared.dtype is DType.STRING:
+            array = _converted(name, array, declared)
+        if declared.shape == () and type(array) is np.ndarray and array.size == 1:
+            return array.reshape(())  # onnxruntime checks no rank where the declared one is 0, and programs give [16000]
         self._check_shape(name, declared, array)
         return array
 
@@ -101,18 +110,30 @@ def _array(name: str, declared: TensorType, value: Any) -> NDArray[Any]:
     raise RuntimeError(f"Unable to handle object of type {type(value)}")
 
 
-def _converted(array: NDArray[Any], declared: TensorType) -> NDArray[Any]:
-    """Strings as objects, other byte orders as the native one. Raises `InvalidArgument` for another element type."""
-    if declared.dtype is DType.STRING and array.dtype.kind in "USO":
+def _converted(name: str, array: NDArray[Any], declared: TensorType) -> NDArray[Any]:
+    """Strings as objects, other byte orders as the native one.
+
+    Raises `InvalidArgument` for another element type, `RuntimeError` for one that no tensor has.
+    """
+    is_text = array.dtype.kind in _TEXTS
+    if is_text and declared.dtype is DType.STRING:
         return _strings(array)
-    if array.dtype.newbyteorder("=") == declared.dtype.numpy:
+    if not is_text and array.dtype.newbyteorder("=") == declared.dtype.numpy:
         return array.astype(declared.dtype.numpy)
-    actual = "tensor(string)" if array.dtype.kind in "USO" else type_text(TensorType(DType.of(array.dtype), None))
+    try:
+        actual = "tensor(string)" if is_text else type_text(TensorType(DType.of(array.dtype), None))
+    except UsageError:
+        raise RuntimeError(
+            f"Input '{name}' is {array.dtype}, which is no element type; accepted: {type_text(declared)}"
+        ) from None
     message = f"Unexpected input data type. Actual: ({actual}) , expected: ({type_text(declared)})"
     raise coded(InvalidArgument, message)
 
 
 def _strings(array: NDArray[Any]) -> NDArray[Any]:
+    """The array with `str` elements only: itself where it has no others. As in onnxruntime, other objects become their text."""
+    if array.dtype.kind == "O" and set(map(type, array.flat)) <= {str}:
+        return array
     found = np.empty(array.shape, object)
     found.reshape(-1)[:] = [item.decode() if isinstance(item, bytes) else str(item) for item in array.reshape(-1)]
     return found

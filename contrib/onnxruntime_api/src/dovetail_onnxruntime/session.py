@@ -129,6 +129,8 @@ class Session:
         known = self._output_indices
         if not names:
             return range(len(known))
+        if isinstance(names, str):
+            raise TypeError(f"run(): incompatible function arguments: output_names is {names!r}; accepted: a list of names, None")
         for name in names:
             if name not in known:
                 raise coded(InvalidArgument, f"Invalid output name:{name}")

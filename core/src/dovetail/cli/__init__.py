@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli._command import Group, command_names
-from dovetail.errors import DovetailError, PluginFailed
+from dovetail.errors import DovetailError, PluginFailed, ShapeError
 from dovetail.names import shortened, visible
 
 if TYPE_CHECKING:
@@ -129,7 +129,9 @@ class Program(Group):
         except (DovetailError, OSError, MemoryError) as error:
             if ctx.obj["debug"] or getattr(error, "errno", None) == errno.EPIPE:
                 raise
-            raise _Failure(_error_text(error)) from error
+            opened = ", ".join(ctx.obj.get("open", {}).values()) if isinstance(error, ShapeError) else ""
+            hint = f"\n  open dimensions are taken as 1: {visible(opened)}; set them with --shape" if opened else ""
+            raise _Failure(_error_text(error) + hint) from error
         except click.ClickException as error:
             # It has words of the user, and names from the model that he gave.
             text = visible(shortened(error.format_message(), _LONGEST), "\n")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail._files import written_whole
-from dovetail.cli._models import known_input, only_input, shape_text
+from dovetail.cli._models import known_input, note_open, only_input, shape_text
 from dovetail.cli._output import clean, remark
 from dovetail.errors import InputError, OutOfMemory, UsageError
 from dovetail.graph.types import CONTAINERS
@@ -48,6 +48,8 @@ def read_inputs(
             raise click.UsageError(f"-i {name}=: no file is named.")
         if source == RANDOM:
             wanted = [known_input(inputs, name)] if name else [n for n in needed if n not in found]
+            for n in wanted:
+                note_open(n, inputs[n])
             values = {n: random_tensor(inputs[n], rng) for n in wanted}
         elif not name and Path(source).suffix.lower() == ".npz":
             values = {known_input(inputs, n): array for n, array in _load(Path(source)).items()}

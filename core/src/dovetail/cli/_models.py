@@ -38,7 +38,15 @@ def closed(model: "Model") -> "Model":
     unknown = [name for name, t in tensors.items() if t.shape is None]
     if unknown:
         raise click.UsageError(f"The rank of input {unknown[0]!r} is not known: give its shape with --shape.")
+    for name, tensor in tensors.items():
+        note_open(name, tensor)
     return model.reshape({name: _closed(t) for name, t in tensors.items() if not t.is_static})
+
+
+def note_open(name: str, tensor: "TensorType") -> None:
+    """Open dimensions of this input are taken as 1: an error about shapes names it."""
+    if not tensor.is_static and (context := click.get_current_context(silent=True)) is not None:
+        context.find_root().ensure_object(dict).setdefault("open", {})[name] = f"{name} {shape_text(tensor)}"
 
 
 def shape_text(tensor: "TensorType") -> str:

@@ -267,11 +267,12 @@ class Core:
         graph = Prepared(planner, model.graph)
         limit, passed_over = options.TIME_LIMIT, targets.passed_over
         trace = Trace() if options.TRACE else None
+        logged: set[str] = set()
 
         def plan(shapes: Shapes) -> Plan:
             with limited(limit), trace.recording() if trace else nullcontext():
                 made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
-            _log_fallbacks(model, made, targets.devices)
+            _log_fallbacks(model, made, targets.devices, logged)
             return replace(made, make_report=lambda: replace(made.report, passed_over=passed_over)) if passed_over else made
 
         save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
@@ -371,13 +372,17 @@ def _with_output_names(graph: Graph, original: Graph) -> Graph:
     return graph.replace(nodes=(*graph.nodes, *nodes), outputs=original.outputs, types={**graph.types, **types})
 
 
-def _log_fallbacks(model: Model, plan: Plan, chosen: Sequence[str]) -> None:
+def _log_fallbacks(model: Model, plan: Plan, chosen: Sequence[str], logged: set[str]) -> None:
+    """Warn of each node that the chosen devices refuse, unless a plan for other shapes has: `logged` has the lines so far."""
     others = any(step.device not in chosen for step in plan.steps)
     moved = [n for n in plan.report.nodes if n.device not in chosen and n.refusals] if others else []
     for node in moved:
         device, refusal = node.refusals[0]
-        known = [printable(text) for text in (model.source, node.name, node.op)]
-        log.warning("%s: node %s (%s) runs on %s; %s: %s", *known, node.device, device, visible(str(refusal)))
+        source, name, op = (printable(text) for text in (model.source, node.name, node.op))
+        line = f"{source}: node {name} ({op}) runs on {node.device}; {device}: {visible(str(refusal))}"
+        if line not in logged:
+            logged.add(line)
+            log.warning("%s", line)
 
 
 def _require_file(path: Path) -> None:

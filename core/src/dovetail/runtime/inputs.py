@@ -38,6 +38,8 @@ class InputReader:
         self._accepted: tuple[tuple[Any, ...], Shapes] = ((), ())
         self._warned: set[str] = set()
         self._contained = any(isinstance(t, CONTAINERS) for t in self._types)
+        # The elements of strings are looked at in each call: an array of objects can hold anything.
+        self._texts = any(t.dtype is DType.STRING for t in self._types)
 
     @property
     def static_shapes(self) -> tuple[tuple[int, ...], ...] | None:
@@ -70,7 +72,8 @@ class InputReader:
             return [self._as_value(i, value) for i, value in enumerate(given)], None
         arrays = [self._as_array(i, value) for i, value in enumerate(given)]
         on_device = DeviceArray in map(type, arrays)
-        found = () if on_device else tuple((n, a.shape, a.dtype, a.flags.num) for n, a in zip(self._names, arrays, strict=True))
+        unknown = on_device or self._texts
+        found = () if unknown else tuple((n, a.shape, a.dtype, a.flags.num) for n, a in zip(self._names, arrays, strict=True))
         if not found or found != accepted:
             self._check(self._names, self._types, arrays)
             shapes = tuple(array.shape for array in arrays)
@@ -113,8 +116,10 @@ class InputReader:
             return value
         dtype = self._dtypes[index]
         array: NDArray[Any] = value if type(value) is np.ndarray else self._converted(index, value)
-        if array.dtype is not dtype and array.dtype != dtype and array.dtype.newbyteorder("=") == dtype:
-            array = array.astype(dtype)
+        if array.dtype is not dtype and array.dtype != dtype:
+            text = array.dtype.kind in "UT"  # NumPy's StringDType, T, has no byte order to ask for
+            if self._types[index].dtype is DType.STRING if text else array.dtype.newbyteorder("=") == dtype:
+                array = array.astype(dtype)
         flags = array.flags
         return array if flags.c_contiguous and flags.aligned else np.array(array, order="C", copy=True)
 
@@ -172,8 +177,10 @@ class InputReader:
         symbols: dict[str, tuple[int, str]] = {}
         for name, expected, array in zip(names, types, arrays, strict=True):
             if array.dtype != expected.dtype.numpy:
-                hint = f"convert it: .astype({expected.dtype.value!r})"
+                hint = f"convert it: .astype({'str' if expected.dtype is DType.STRING else repr(expected.dtype.value)})"
                 raise InputError(f"input {name!r} is {array.dtype}{list(array.shape)}; accepted: {expected}", hint=hint)
+            if expected.dtype is DType.STRING and isinstance(array, np.ndarray):
+                _check_strings(name, expected, array)
             if expected.shape is None:
                 continue
             if len(expected.shape) != array.ndim:
@@ -196,6 +203,13 @@ class InputReader:
 
     def _listed(self) -> str:
         return ", ".join(f"{name}: {t}" for name, t in zip(self._names, self._types, strict=True))
+
+
+def _check_strings(name: str, expected: TensorType, array: NDArray[Any]) -> None:
+    if not all(issubclass(kind, str) for kind in set(map(type, array.flat))):
+        wrong = next(value for value in array.flat if not isinstance(value, str))
+        what = f"input {name!r} has the element {wrong!r:.60} ({type(wrong).__name__}); accepted: {expected}"
+        raise InputError(what, hint="convert it: .astype(str), or bytes with .decode()")
 
 
 def _exported(value: Any) -> NDArray[Any]:
