@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -46,6 +47,7 @@ def test_layers_that_are_alike_are_described_once(bench, monkeypatch):
         bench.executable(_blocks(np.random.default_rng(0), blocks), fuse=True)
         return asked.count("convolution_forward")
 
+    count(1)  # which blocks convolutions take on this CPU is asked once in a process
     assert 0 < count(2) == count(5)
 
 
@@ -123,3 +125,28 @@ def test_room_is_bounded(monkeypatch):
     for question in (1, 2, 3, 1, 4, 1, 2):
         kept.get(question, lambda: found.append(question) or node_plans.NodePlan(()))  # noqa: B023  # called at once
     assert found == [1, 2, 3, 4, 2]
+
+
+@pytest.mark.parametrize(
+    ("implementation", "version", "kept"),
+    [
+        ("brgconv_1x1:avx512_core", (3, 2, 0), True),
+        ("brgconv_strided:avx512_core", (3, 4, 2), True),
+        ("brgconv_1x1:avx512_core", (3, 5, 0), False),
+        ("brg:avx512_core", (3, 2, 0), False),
+    ],
+)
+def test_plans_whose_kernels_onednn_never_frees_are_kept(implementation, version, kept, monkeypatch):
+    """Made again for shapes that return, their primitives would take memory with each run."""
+    monkeypatch.setattr(library(), "version", version)
+    plans, made = node_plans.NodePlans(), []
+
+    def find():
+        made.append(node_plans.NodePlan((SimpleNamespace(desc=SimpleNamespace(implementation=implementation)),)))
+        return made[-1]
+
+    first = plans.get("first", find)
+    for question in range(node_plans.ROOM):
+        plans.get(question, lambda: node_plans.NodePlan(()))
+    assert (plans.get("first", find) is first) is kept
+    assert len(made) == (1 if kept else 2)

@@ -28,24 +28,41 @@ def _type(tensor: TensorType | None) -> Hashable:
     return None if tensor is None else (tensor.dtype, tensor.shape, tensor.layout.name, tensor.value is not None)
 
 
+_FREES_KERNELS = (3, 5)
+"""oneDNN before this version never frees the kernels of `brgconv`: 12 to 50 KB more for each primitive that is made of it."""
+
+
 class NodePlans:
-    """Answers by question, those that were not asked for the longest time dropped first; shared by threads."""
+    """Answers by question, those that were not asked for the longest time dropped first; shared by threads.
+
+    Plans whose kernels oneDNN keeps are kept, too: to make their primitives again for a shape that returns would cost the same
+    memory once more.
+    """
 
     def __init__(self) -> None:
         self._answers: LruCache[Hashable, NodePlan | Refusal | str] = LruCache(ROOM)
+        self._lasting: dict[Hashable, NodePlan] = {}
 
     def get(self, question: Hashable, find: Callable[[], NodePlan]) -> NodePlan:
         """The plan, found now if it was not before for this number of threads. Raises what `find` raised."""
         key = library().planned_threads, question
-        answer = self._answers.get(key)
+        answer = self._lasting.get(key) or self._answers.get(key)
         if answer is None:
             answer = _found(find)
-            self._answers.put(key, answer)
+            if isinstance(answer, NodePlan) and _lasts(answer):
+                answer = self._lasting.setdefault(key, answer)
+            else:
+                self._answers.put(key, answer)
         if isinstance(answer, Refusal):
             raise Refused(answer.reason, answer.detail)
         if isinstance(answer, str):
             raise Unimplemented(answer)
         return answer
+
+
+def _lasts(plan: NodePlan) -> bool:
+    """Whether oneDNN keeps kernels of the plan's primitives."""
+    return library().version < _FREES_KERNELS and any("brgconv" in stage.desc.implementation for stage in plan.stages)
 
 
 def _found(find: Callable[[], NodePlan]) -> NodePlan | Refusal | str:
