@@ -123,9 +123,7 @@ def _converted(name: str, array: NDArray[Any], declared: TensorType) -> NDArray[
     try:
         actual = "tensor(string)" if is_text else type_text(TensorType(DType.of(array.dtype), None))
     except UsageError:
-        raise RuntimeError(
-            f"Input '{name}' is {array.dtype}, which is no element type; accepted: {type_text(declared)}"
-        ) from None
+        raise RuntimeError(f"Input '{name}' is {array.dtype}; accepted: {type_text(declared)}") from None
     message = f"Unexpected input data type. Actual: ({actual}) , expected: ({type_text(declared)})"
     raise coded(InvalidArgument, message)
 

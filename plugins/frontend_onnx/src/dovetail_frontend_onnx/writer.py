@@ -41,7 +41,7 @@ def write(model: Model) -> bytes:
         if any(not output.HasField("type") for output in proto.graph.output):
             content = _with_types(content, model)
     except MemoryError:
-        raise OutOfMemory(f"{model.source}: there is no memory for its .onnx file") from None
+        raise OutOfMemory(f"{model.source}: memory is short for its .onnx file") from None
     except ValueError as error:  # protobuf's answer to more than 2 GB
         raise FormatError(f"{model.source} does not fit into one .onnx file: {error}") from None
     if len(content) > _LIMIT:
