@@ -85,9 +85,10 @@ def test_files_in_blocks_with_bad_rows_and_again(linear: Path, tmp_path: Path) -
     assert [rows[number]["id"] for number in good] == good
     assert {(row["source_file"], row["error_message"]) for row in map(rows.get, good)} == {(str(tmp_path / "in.jsonl"), None)}
 
-    (tmp_path / "out" / "part-000002.parquet").unlink()
+    (tmp_path / "out" / "part-000002.parquet").rename(tmp_path / "out" / ".part-000002.parquet.1.ab")  # its worker was killed
     again = run()
     assert (again.rows, again.errors, again.resumed) == (40, 4, 4)
+    assert not [*(tmp_path / "out").glob(".*")]
     assert rows_of(tmp_path / "out") == rows
     with pytest.raises(UsageError, match="has the output of another job: it differs in batch_size"):
         run(batch_size=5)

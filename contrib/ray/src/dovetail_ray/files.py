@@ -127,6 +127,7 @@ def map_files(
         for summary in _computed(todo, Parcel.of(recipe), job, workers, env):
             summaries.append(summary)
             advance(summary["rows"], total)
+    kept.remove_unfinished()
     return _summary(os.fspath(source), folder, recipe.device, begin, before, summaries)
 
 

@@ -82,6 +82,11 @@ class Output:
         if not any(self._state.iterdir()):
             self._state.rmdir()
 
+    def remove_unfinished(self) -> None:
+        """Delete what workers were writing when they died. All blocks are done: nobody writes."""
+        for path in (*self.folder.glob(".part-*"), *self._state.glob(".*")):
+            path.unlink(missing_ok=True)
+
     def done(self) -> dict[int, dict[str, Any]]:
         """The record of each block that is done."""
         found = (self.summary(int(path.stem)) for path in self._state.glob("[0-9]*.json"))
