@@ -1,10 +1,10 @@
 """Groups that share the slices of all tiles evenly (stream-k): with emulated instructions, against float64 and integers."""
 
 import copy
-import dataclasses
 import itertools
 import runpy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ def device(kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -
         units = {"float16": "pipeline", "bfloat16": "bfloat_pipeline", "float32": "float_pipeline"}
         has = {name: dtype == of for of, name in units.items()}
         hint = {"float16": "f16", "bfloat16": "bf16", "float32": ""}[dtype]
-        found.caps = dataclasses.replace(found.caps, matrix=hint, ptx=True, compute_units=1, **has)
+        found.caps = replace(found.caps, matrix=hint, ptx=True, compute_units=1, **has)
         monkeypatch.setattr("dovetail_gpu_opencl.kernels._pipelined.assemble", assembled)
         monkeypatch.setattr("dovetail_gpu_opencl.kernels._pipelined.PATIENCE", np.inf)
         monkeypatch.setattr("dovetail_gpu_opencl.precision.WORTH", 0)  # small images are worth it, too
@@ -217,8 +217,10 @@ def test_whole_numbers(m: int, n: int, k: int, tiling: Pipeline, dtype: Any, byt
     np.testing.assert_array_equal(got, (a.astype(np.int64) - 9) @ b.astype(np.int64))
 
 
-@exhaustive
-@pytest.mark.parametrize("tiling", [case[-1] for case in BYTES], ids=str)
+SPLIT = [replace(tiling, streams=0, splits=3) for *_, tiling in BYTES]
+
+
+@pytest.mark.parametrize("tiling", [*(pytest.param(c[-1], marks=exhaustive) for c in BYTES), *SPLIT], ids=str)
 def test_quantized_convolutions(tiling: Pipeline, byte_device: Any, bench: Any, rng: Any) -> None:
     """With a bias in the sums and an image that is added to them; elements outside count as the zero point."""
     x, w = rng.integers(0, 255, (2, 32, 7, 5), np.uint8, endpoint=True), rng.integers(-90, 90, (48, 32, 3, 3)).astype(np.int8)
@@ -259,7 +261,7 @@ def caps(kind_device: Callable[[str], Any]) -> Any:
     """Those of a GPU with 132 compute units."""
     own = kind_device("GPU").caps
     limits: dict[str, Any] = {"max_work_group_size": 1024, "max_work_item_sizes": (1024, 1024, 64), "local_memory": 48 * 1024}
-    return dataclasses.replace(own, compute_units=132, pipeline=True, ptx=True, compute_capability=(9, 0), **limits)
+    return replace(own, compute_units=132, pipeline=True, ptx=True, compute_capability=(9, 0), **limits)
 
 
 @pytest.mark.parametrize(
@@ -322,7 +324,7 @@ def test_without_matrix_units_groups_do_not_share_tiles_of_bytes(caps: Any, monk
     monkeypatch.setattr("dovetail_gpu_opencl.kernels._bytes.ByteTiles.__abstractmethods__", frozenset())
     problem = Images(1500, 16384, 1536).problem()
     for units in (True, False):
-        other = dataclasses.replace(caps, ptx=units)
+        other = replace(caps, ptx=units)
         found = list(ByteTiles().on(other).possible(problem))
         assert found
         assert any(t.streams for t in found) == units

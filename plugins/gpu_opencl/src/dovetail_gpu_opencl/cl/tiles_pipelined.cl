@@ -318,15 +318,15 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
   const int leader = GROUP_OF(number * STEPS), parts = GROUP_OF(number * STEPS + STEPS - 1) - leader + 1;
 #define PART_OF(sharer) (((sharer) * 2 + (BEGIN_OF(sharer) < number * STEPS)) * (CELLS * ITEMS))
   if (parts > 1) {
-  const int mine = PART_OF(group);
+  const int place = PART_OF(group);
 #else
-  const int parts = SPLITS, mine = (split * TILES + number) * (CELLS * ITEMS);
+  const int parts = SPLITS, place = (split * TILES + number) * (CELLS * ITEMS);
 #endif
 #pragma unroll
   for (int i = 0; i < WORK_M / 16; ++i)
 #pragma unroll
     for (int j = 0; j < WORK_N / 8; ++j)
-      own[mine + (i * (WORK_N / 8) + j) * ITEMS] = (SUM4)(acc[i][j][0], acc[i][j][1], acc[i][j][2], acc[i][j][3]);
+      own[place + (i * (WORK_N / 8) + j) * ITEMS] = (SUM4)(acc[i][j][0], acc[i][j][1], acc[i][j][2], acc[i][j][3]);
   FENCE;
   barrier(CLK_LOCAL_MEM_FENCE);
   if (item == 0) *(__local int*)tile = counted(counters + counter + number, parts);
