@@ -38,6 +38,12 @@ class Scaling:
         """True when one scale and one zero point hold for the whole tensor."""
         return self.scale.size == self.zero_point.size == 1
 
+    @property
+    def is_increasing(self) -> bool:
+        """True when greater stored numbers are greater real ones, all of them finite: scales of 0, below 0 or NaN give others."""
+        widest = self.scale.astype(np.float64) * (2 ** (8 * self.zero_point.itemsize) - 1)
+        return bool(((self.scale > 0) & (widest <= np.finfo(np.float32).max)).all())
+
     def equals(self, other: "Scaling") -> bool:
         """Whether the same stored numbers mean the same."""
         pairs = ((self.scale, other.scale), (self.zero_point, other.zero_point))

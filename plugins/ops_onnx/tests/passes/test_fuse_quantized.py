@@ -151,6 +151,18 @@ def test_views_and_maxima_work_on_stored_numbers():
     assert kinds(fused(g, [flat])) == ["MaxPool", "Flatten"]
 
 
+@pytest.mark.parametrize("scale", [-0.02, 0.0, 3e38])
+@pytest.mark.parametrize("moved", [op("MaxPool", kernel_shape=(2, 2)), op("Flatten")], ids=["MaxPool", "Flatten"])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning")
+def test_views_and_maxima_of_scales_that_change_the_order_of_numbers_do_not(moved, scale):
+    g = Builder()
+    x = g.stored("x", (2, 3, 6, 4))
+    g.parameters[x] = (g.constant(np.float32(scale)), g.constant(np.uint8(117)))
+    y = g.node(op("QuantizeLinear"), g.node(moved, g.real(x), outputs=1), *g.parameters[x])
+    after = fused(g, [y], lambda node, _: not isinstance(node.op, Quantized))
+    assert kinds(after) == ["DequantizeLinear", moved.op_type, "QuantizeLinear"]
+
+
 def test_an_operator_that_is_for_floats_only_does_not():
     class Older(find("MaxPool", OPSET)):
         types = {"T": frozenset({DType.FLOAT32}), "I": frozenset({DType.INT64})}

@@ -125,7 +125,9 @@ class _Fusion:
         if follower is None or source is None or result is None or not (node.op.is_view or isinstance(node.op, MaxPool)):
             return None
         stored, scaling = source
-        if not scaling.is_single or not scaling.equals(result) or any(self._scaled(name) for name in node.inputs[1:]):
+        if not (scaling.is_single and scaling.is_increasing and scaling.equals(result)):
+            return None
+        if any(self._scaled(name) for name in node.inputs[1:]):
             return None
         moved = dataclasses.replace(
             node, inputs=(stored, *node.inputs[1:]), outputs=follower.outputs, origins=(*node.origins, *follower.origins)
