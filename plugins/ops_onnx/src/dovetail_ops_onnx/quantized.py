@@ -39,10 +39,14 @@ class Scaling:
         return self.scale.size == self.zero_point.size == 1
 
     @property
-    def is_increasing(self) -> bool:
-        """True when greater stored numbers are greater real ones, all of them finite: scales of 0, below 0 or NaN give others."""
-        widest = self.scale.astype(np.float64) * (2 ** (8 * self.zero_point.itemsize) - 1)
-        return bool(((self.scale > 0) & (widest <= np.finfo(np.float32).max)).all())
+    def is_usual(self) -> bool:
+        """True when all scales are from 2^-40 to 2^40, and those of channels from 2^-100, as kernels expect.
+
+        Real numbers then have the order of the stored ones, so that maxima and ReLU work on either, and quotients of two scales
+        are normal float32 numbers. Tools write the least scales, or 0, for channels without weights.
+        """
+        least = 2.0**-40 if self.is_single else 2.0**-100
+        return bool(((self.scale >= least) & (self.scale <= 2.0**40)).all())
 
     def equals(self, other: "Scaling") -> bool:
         """Whether the same stored numbers mean the same."""
