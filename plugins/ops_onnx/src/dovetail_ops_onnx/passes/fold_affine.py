@@ -1,6 +1,7 @@
 """Fold BatchNormalization, and scales and shifts of the channels, into the convolution, transposed convolution or Gemm before."""
 
 import dataclasses
+from collections import ChainMap
 from collections.abc import Hashable, Mapping, MutableMapping
 from typing import Any, TypeGuard
 
@@ -63,7 +64,7 @@ def _fold_once(graph: Graph, derived: DerivedConstants) -> Graph:
         if affine is None or producer is None or id(producer) in dropped or id(producer) in replaced:
             continue
         merged, added = _fold(producer, node, affine, graph, derived)
-        if not _holds(producer, merged, {**constants, **added}):
+        if not _holds(producer, merged, ChainMap(added, constants)):
             continue
         constants.update(added)
         types.update({name: TensorType.of(array, known=True) for name, array in added.items()})
