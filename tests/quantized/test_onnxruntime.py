@@ -104,6 +104,45 @@ def test_within_one_quantum_of_onnxruntime(folder: Path, name: str, device: str)
         assert np.abs(want).max() > 20 * step
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dead", [1e-20, 1e-29, 1e-37, 0.0])
+def test_scales_of_channels_without_weights(dead: float, device: str) -> None:
+    """The bias of such a channel, counted in units of its sums, may be beyond float32."""
+    rng = np.random.default_rng(7)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["real"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["weights"], axis=0),
+        helper.make_node("Conv", ["real", "weights", "b"], ["c"]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("QuantizeLinear", ["r", "ys", "yz"], ["y"]),
+    ]
+    constants = {
+        "xs": np.float32(0.02),
+        "xz": np.uint8(120),
+        "ys": np.float32(0.05),
+        "yz": np.uint8(3),
+        "w": rng.integers(-127, 128, (4, 3, 3, 3), np.int8),
+        "ws": np.array([0.01, dead, 0.02, dead], np.float32),
+        "wz": np.zeros(4, np.int8),
+        "b": np.array([1, 1, -1, 2], np.float32),
+    }
+    x = helper.make_tensor_value_info("x", TensorProto.UINT8, [1, 3, 5, 5])
+    y = helper.make_tensor_value_info("y", TensorProto.UINT8, [1, 4, 3, 3])
+    arrays = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "dead", [x], [y], arrays)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    feeds = {"x": rng.integers(0, 256, (1, 3, 5, 5), np.uint8)}
+    options = onnxruntime.SessionOptions()
+    # Its optimizations lose such a bias.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    (want,) = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, feeds)
+    core = dovetail.Core()
+    (got,) = core.compile_model(core.read_model(model, "onnx"), device)(feeds).values()
+    np.testing.assert_array_equal(got[:, 1::2], want[:, 1::2])
+    np.testing.assert_allclose(got.astype(int), want.astype(int), atol=1)
+    assert got[:, 1::2].min() == 23
+
+
 def test_onednn_runs_all_of_it_by_int8_primitives(folder: Path) -> None:
     from dovetail_cpu_onednn.library import library
 

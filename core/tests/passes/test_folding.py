@@ -233,3 +233,47 @@ def test_a_number_divided_by_a_value_stays(rng: np.random.Generator) -> None:
     y = g.node(Conv(), g.input("x", "float32", [1, 2, 3, 3]), g.constant(rng.standard_normal((2, 2, 1, 1)), "float32"))
     graph = fold_constants(g.graph([g.node(Div(), g.constant(1.0, "float32"), y)]))
     assert fold_affine(graph) is graph
+
+
+@pytest.mark.parametrize(
+    ("dtype", "weight", "bias", "op", "number", "x", "expected"),
+    [
+        ("float16", 300.0, 0.0, Mul(), 1000.0, 1e-3, 300.0),
+        ("float16", 1.0, 60000.0, Add(), 60000.0, -60000.0, 60000.0),
+        ("float16", 1e-3, 0.0, Mul(), 1e-4, 60000.0, 6e-3),
+        ("float32", 1e20, 0.0, Mul(), 1e20, 1e-10, 1e30),
+        ("float32", 1e20, 0.0, Div(), 1e-20, 1e-10, 1e30),
+    ],
+    ids=["weight", "bias", "subnormal weight", "weight in float32", "quotient in float32"],
+)
+@pytest.mark.parametrize("left", [Conv(group=2), ConvTranspose(group=2), Gemm(), Gemm(transB=True)])
+def test_what_the_type_of_the_weights_does_not_hold_stays(
+    left: Any, dtype: str, weight: float, bias: float, op: Any, number: float, x: float, expected: float
+) -> None:
+    """In the first of two channels; the other one stays as it is."""
+    weights = np.diag([weight, 1]) if isinstance(left, Gemm) else np.reshape([weight, 1], (2, 1, 1, 1))
+    spatial = (1,) * (weights.ndim - 2)
+    neutral = 0 if isinstance(op, Add) else 1
+    g = GraphBuilder()
+    y = g.node(left, g.input("x", dtype, (1, 2, *spatial)), g.constant(weights, dtype), g.constant([bias, 0], dtype))
+    numbers = g.constant(np.reshape([number, neutral], (2, *spatial)), dtype)
+    graph = fold_constants(g.graph([g.node(op, y, numbers)]))
+    assert fold_affine(graph) is graph
+    (given,) = evaluate(graph, x=np.full((1, 2, *spatial), x, dtype))
+    np.testing.assert_allclose(given[0, 0], expected, rtol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("left", "dims", "channel"),
+    [(Conv(), (6, 4, 3, 2), 1), (ConvTranspose(group=2), (4, 3, 3, 2), np.s_[:2, 1]), (Gemm(), (4, 6), np.s_[:, 1])],
+    ids=["Conv", "ConvTranspose", "Gemm"],
+)
+def test_a_few_subnormal_weights_fold(rng: np.random.Generator, left: Any, dims: tuple[int, ...], channel: Any) -> None:
+    """They are as exact as the greatest ones of their channels. So does a channel whose weights are subnormal before."""
+    weights = rng.uniform(0.5, 1, dims).astype(np.float16)
+    weights.reshape(-1)[::7] *= np.float16(1e-4)
+    weights[channel] = 1e-6
+    g = GraphBuilder()
+    y = g.node(left, g.input("x", "float16", (2, 4, 5, 6)[: len(dims)]), g.constant(weights))
+    numbers = g.constant(np.full((6, *(1,) * (len(dims) - 2)), 0.01), "float16")
+    assert keys(drop_dead_nodes(fold_affine(fold_constants(g.graph([g.node(Mul(), y, numbers)]))))) == [left.op_type]

@@ -4,6 +4,7 @@ The seam is the name `cl` in this package's modules, and the methods of pyopencl
 raises what the driver would raise, instead of being made.
 """
 
+import dataclasses
 import gc
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from dovetail.device import DeviceInfo, DType
 from dovetail.errors import DovetailError, InferError, OutOfMemory, UsageError
 from dovetail.graph import GraphBuilder, Model
 from dovetail_gpu_opencl import device, executable, memory, program, request
+from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_ops_onnx import find
 
@@ -38,6 +40,8 @@ METHODS = {
     cl.Program: ("build", "get_info"),
     cl.Buffer: ("get_sub_region",),
 }
+WAITING = ("CommandQueue.finish", "download")
+"""Calls that return when the device is done: results in locked memory are waited for by their copy."""
 OUT_OF_RESOURCES, ALLOCATION_FAILURE = cl.status_code.OUT_OF_RESOURCES, cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE
 WORDS = ("node '", "allocating", "uploading", "creating", "waiting")
 """The action that an error names."""
@@ -77,7 +81,8 @@ class Driver:
 
     def wrapped(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
-            self.enter(name)
+            waits = name == "enqueue_copy" and isinstance(arguments[1], np.ndarray) and options.get("is_blocking", True)
+            self.enter("download" if waits else name)
             return function(*arguments, **options)
 
         return call
@@ -87,7 +92,8 @@ class Driver:
 
         class Counted(getattr(cl, name)):
             def __init__(self, *arguments: Any, **options: Any) -> None:
-                driver.enter(name)
+                locked = name == "Buffer" and arguments[1] & cl.mem_flags.ALLOC_HOST_PTR
+                driver.enter("locked memory" if locked else name)
                 super().__init__(*arguments, **options)
                 driver.live += 1
                 driver.most = max(driver.most, driver.live)
@@ -124,6 +130,15 @@ def driver() -> Iterator[Driver]:
                 patch.setattr(owner, name, made.wrapped(f"{owner.__name__}.{name}", getattr(owner, name)))
         yield made
     gc.unfreeze()
+
+
+@pytest.fixture(params=["as it is", "memory of its own"])
+def memories(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device as it is, and as a GPU that does not share the memory of the host: flags and small results are locked then."""
+    query = Capabilities.query
+    own = staticmethod(lambda device: dataclasses.replace(query(device), kind="GPU", unified_memory=False))
+    if request.param != "as it is":
+        monkeypatch.setattr(Capabilities, "query", own)
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +209,7 @@ Sampled = Callable[[Sequence[Any], int], Sequence[Any]]
 
 @pytest.mark.exhaustive(0.25)  # a run of the model for each call of the driver
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("memories")
 def test_every_call(kind: str, driver: Driver, info: DeviceInfo, model: Model, sampled: Sampled) -> None:
     if kind not in ("memory", "lost") and info.name != "OPENCL.0":
         pytest.skip("one device is enough for what depends on none")
@@ -235,8 +251,8 @@ def every_call(
         del core
         gc.collect()
         assert driver.live == 0, f"call {number}, {failed}: {driver.live} objects are left"
-    # A binary that cannot be loaded costs a build; all other calls are needed.
-    assert set(harmless) <= {"Program", "Program.build", "Program.get_info"}
+    # A binary that cannot be loaded costs a build, and memory that cannot be locked some time; all other calls are needed.
+    assert set(harmless) <= {"Program", "Program.build", "Program.get_info", "locked memory"}
 
 
 def test_every_call_of_a_quantized_model(driver: Driver, infos: Sequence[DeviceInfo], sampled: Sampled) -> None:
@@ -281,7 +297,7 @@ class Gate:
         driver.before = self._pass
 
     def _pass(self, name: str) -> None:
-        if name == "CommandQueue.finish" and not self._open.is_set():
+        if name in WAITING and not self._open.is_set():
             self.finishing.release()
             assert self._open.wait(600)
 
@@ -301,6 +317,7 @@ def largest(row: int) -> float:
     return float(np.maximum(X.astype(np.float64) @ WEIGHTS, 0)[row].max())
 
 
+@pytest.mark.usefixtures("memories")
 def test_requests_are_on_the_device_at_the_same_time(driver: Driver, info: DeviceInfo, model: Model) -> None:
     with dovetail.Core().compile_model(model, info.name) as compiled:
         requests = [compiled.create_infer_request() for _ in range(3)]
@@ -317,6 +334,7 @@ def test_requests_are_on_the_device_at_the_same_time(driver: Driver, info: Devic
             np.testing.assert_allclose(request.results[1], largest(row), rtol=1e-6)
 
 
+@pytest.mark.usefixtures("memories")
 def test_a_queue_goes_on_after_runs_that_fail(driver: Driver, info: DeviceInfo, model: Model) -> None:
     """Rows 4 and -5 are outside: those runs fail, the others give their results, and so does the next round."""
     with dovetail.Core().compile_model(model, info.name) as compiled:
@@ -333,11 +351,12 @@ def test_a_queue_goes_on_after_runs_that_fail(driver: Driver, info: DeviceInfo, 
             queue.wait_all()
 
 
+@pytest.mark.usefixtures("memories")
 def test_a_device_that_is_lost_while_results_are_waited_for(driver: Driver, info: DeviceInfo, model: Model) -> None:
     """Every run of the queue fails with the driver's word; when the device is back, the same requests work."""
 
     def lost(name: str) -> None:
-        if name == "CommandQueue.finish":
+        if name in WAITING:
             raise failure(OUT_OF_RESOURCES, "clFinish")
 
     with dovetail.Core().compile_model(model, info.name) as compiled:
@@ -357,11 +376,12 @@ def test_a_device_that_is_lost_while_results_are_waited_for(driver: Driver, info
         assert sorted(found) == pytest.approx(sorted(largest(row) for row in range(4)))
 
 
+@pytest.mark.usefixtures("memories")
 def test_a_lost_run_leaves_no_fault_behind(driver: Driver, info: DeviceInfo, model: Model) -> None:
     """The kernel says that the index is wrong, and the device is lost before we hear of it: the next run knows nothing of it."""
 
     def lost(name: str) -> None:
-        if name == "CommandQueue.finish":
+        if name in WAITING:
             raise failure(OUT_OF_RESOURCES, "clFinish")
 
     with dovetail.Core().compile_model(model, info.name) as compiled:
@@ -373,6 +393,7 @@ def test_a_lost_run_leaves_no_fault_behind(driver: Driver, info: DeviceInfo, mod
         np.testing.assert_allclose(request.infer(feeds(1))[1], largest(1), rtol=1e-6)
 
 
+@pytest.mark.usefixtures("memories")
 def test_closing_while_runs_are_under_way(driver: Driver, info: DeviceInfo, model: Model) -> None:
     """A request that runs cannot be closed; closing the model waits for the runs, whose results stay."""
     compiled = dovetail.Core().compile_model(model, info.name)

@@ -208,10 +208,12 @@ def test_devices(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("maps", [3, 5])
 def test_what_the_cost_model_chooses(maps: int, dtype: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
-    """No tiles compute a pointwise convolution to less than four channels."""
+    """Many GPUs have no tiles for a pointwise convolution to less than four channels, so that there is no cost to compare."""
     device, arrays = kind_device("GPU"), numbers(rng, dtype, (1, 16, maps, (7, 9)), (3, 3))
-    lowered = device.lower(pair(bench, arrays, pads=(1,) * 4))
-    assert maps > 3 or len(lowered.nodes) == 2
+    graph = pair(bench, arrays, pads=(1,) * 4)
+    lowered = device.lower(graph)
+    has_tiles = {"conv_pipelined", "conv_tiled"} & set(bench.accepted(device, graph, graph.nodes[0]))
+    assert has_tiles or len(lowered.nodes) == 2
     (got,) = bench.run(device, lowered, arrays[:1])
     compare(got, expected(bench, arrays, lambda s: s, 1, (1,) * 4, 1), dtype)
 

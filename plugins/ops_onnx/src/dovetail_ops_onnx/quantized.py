@@ -38,6 +38,16 @@ class Scaling:
         """True when one scale and one zero point hold for the whole tensor."""
         return self.scale.size == self.zero_point.size == 1
 
+    @property
+    def is_usual(self) -> bool:
+        """True when all scales are from 2^-40 to 2^40, and those of channels from 2^-100, as kernels expect.
+
+        Real numbers then have the order of the stored ones, so that maxima and ReLU work on either, and quotients of two scales
+        are normal float32 numbers. Tools write the least scales, or 0, for channels without weights.
+        """
+        least = 2.0**-40 if self.is_single else 2.0**-100
+        return bool(((self.scale >= least) & (self.scale <= 2.0**40)).all())
+
     def equals(self, other: "Scaling") -> bool:
         """Whether the same stored numbers mean the same."""
         pairs = ((self.scale, other.scale), (self.zero_point, other.zero_point))

@@ -151,6 +151,43 @@ def test_views_and_maxima_work_on_stored_numbers():
     assert kinds(fused(g, [flat])) == ["MaxPool", "Flatten"]
 
 
+UNUSUAL = pytest.mark.parametrize("scale", [-0.02, 0.0, 1e-40, 3e38, float("nan")])
+
+
+@UNUSUAL
+@pytest.mark.parametrize("moved", [op("MaxPool", kernel_shape=(2, 2)), op("Flatten")], ids=["MaxPool", "Flatten"])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning")
+def test_views_and_maxima_of_unusual_scales_do_not(moved, scale):
+    """A maximum of real numbers is the minimum of those stored with a negative scale."""
+    g = Builder()
+    x = g.stored("x", (2, 3, 6, 4))
+    g.parameters[x] = (g.constant(np.float32(scale)), g.constant(np.uint8(117)))
+    y = g.node(op("QuantizeLinear"), g.node(moved, g.real(x), outputs=1), *g.parameters[x])
+    assert kinds(fused(g, [y])) == ["DequantizeLinear", moved.op_type, "QuantizeLinear"]
+
+
+@UNUSUAL
+@pytest.mark.parametrize("place", ["source", "weights", "result"])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
+def test_operators_beside_unusual_scales_end_there(place, scale):
+    """Kernels divide scales by each other, and apply ReLU to numbers in units of the result."""
+    g = Builder()
+    x = g.stored("x", (1, 3, 5, 4))
+    if place == "source":
+        g.parameters[x] = (g.constant(np.float32(scale)), g.constant(np.uint8(117)))
+    weights = g.constant(g.rng.integers(-128, 128, (5, 3, 2, 2), np.int8))
+    scales = g.constant(np.array([0.01, 0.02, scale if place == "weights" else 0.01, 0.02, 0.01], np.float32))
+    w = g.node(op("DequantizeLinear", axis=0), weights, scales, g.constant(np.zeros(5, np.int8)))
+    y = g.node(op("Relu"), g.node(op("Conv"), g.real(x), w, g.bias(5)))
+    after = fused(g, [g.store(y, scale if place == "result" else 0.07)])
+    quantizations = [scaling for node in after.nodes if isinstance(node.op, Quantized) for scaling in node.op.scalings if scaling]
+    assert all((scaling.scale > 0.005).all() and (scaling.scale < 0.1).all() for scaling in quantizations)
+    wanted = {"source": "DequantizeLinear", "weights": "dovetail::QuantizedConv", "result": "dovetail::QuantizedConv"}
+    assert kinds(after)[0] == wanted[place]
+    assert ("QuantizeLinear" in kinds(after)) == (place == "result")
+
+
 def test_an_operator_that_is_for_floats_only_does_not():
     class Older(find("MaxPool", OPSET)):
         types = {"T": frozenset({DType.FLOAT32}), "I": frozenset({DType.INT64})}

@@ -177,6 +177,7 @@ class _Parameters:
         if zero:
             masks.append(("zero_points", int(Arg.SRC), 0))
             arguments.append(value_argument(Arg.ZERO_POINTS | Arg.SRC, np.array([zero], np.int32)))
+        _check_normal(units, added, scales if chain.vector is None else chain.vector)
         size = math.prod(shapes.bias)
         row = value_argument(Arg.BIAS, np.broadcast_to(added, size).astype(np.float32).reshape(shapes.bias))
         return _Parameters(tuple(masks), before, tuple(arguments), row if added.any() else None)
@@ -192,6 +193,14 @@ class _Parameters:
         return [*self.arguments, *([] if self.bias is None else [self.bias])]
 
 
+def _check_normal(units: Array, added: Array, factors: Array | None) -> None:
+    """Raise `Refused` where float32 does not hold what is added to sums, or has fewer bits for their units and factors."""
+    limits = np.finfo(np.float32)
+    numbers = np.abs(np.concatenate([np.ravel(units), np.ravel(0.0 if factors is None else factors)]).astype(np.float64))
+    if (units == 0).any() or ((numbers < limits.tiny) & (numbers > 0)).any() or (np.abs(added) > limits.max).any():
+        raise Refused(Reason.ATTRIBUTE, "scales whose products or quotients are beyond float32")
+
+
 @dataclass(frozen=True)
 class _Shapes:
     """How a primitive takes a number for each output channel: in its bias, in a post-op, and the mask of its scales."""
@@ -203,9 +212,10 @@ class _Shapes:
 
 def _whole(bias: Array, units: Array) -> Array:
     """The bias in units of the sums; a bias that was stored in int32 becomes that again, which float32 has blurred."""
-    counts = bias / units.astype(np.float64)
-    whole = np.rint(counts)
-    return np.where(np.abs(counts - whole) <= 1e-3 + 2e-7 * np.abs(whole), whole, counts)
+    with np.errstate(all="ignore"):  # units of 0 are refused afterwards
+        counts = bias / units.astype(np.float64)
+        whole = np.rint(counts)
+        return np.where(np.abs(counts - whole) <= 1e-3 + 2e-7 * np.abs(whole), whole, counts)
 
 
 # --- primitives ----------------------------------------------------------------------------------------------------------

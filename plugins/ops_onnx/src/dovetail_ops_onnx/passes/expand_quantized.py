@@ -65,7 +65,9 @@ class _Parts:
         axis = 0 if isinstance(node.op, QLinearConv) else graph.types[node.inputs[3]].rank - 1
         real = None if bias is None else (bias * (x_scale.reshape(()).astype(np.float64) * w_scale)).astype(np.float32)
         scalings = Scaling(x_scale, x_zero), Scaling(w_scale, w_zero, axis), Scaling(y_scale, y_zero)
-        return _Parts(node, op, *scalings, real) if scalings[0].is_single and scalings[2].is_single else None
+        if not (scalings[0].is_single and scalings[2].is_single) or not all(scaling.is_usual for scaling in scalings):
+            return None
+        return _Parts(node, op, *scalings, real)
 
     def _name(self, part: str) -> str:
         return f"{self.node.name}/{self.node.outputs[0]}/{part}"

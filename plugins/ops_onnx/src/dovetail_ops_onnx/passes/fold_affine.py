@@ -1,7 +1,8 @@
 """Fold BatchNormalization, and scales and shifts of the channels, into the convolution, transposed convolution or Gemm before."""
 
 import dataclasses
-from collections.abc import Hashable, MutableMapping
+from collections import ChainMap
+from collections.abc import Hashable, Mapping, MutableMapping
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -39,8 +40,8 @@ def fold_affine(graph: Graph, memory: MutableMapping[str, Any] | None = None) ->
     """The graph with every foldable pair replaced by one node, again and again. Computed in float64 and rounded once.
 
     Folded are BatchNormalization with given statistics, and Mul, Div, Add and Sub with a constant that has one number or one for
-    each channel. Needs types. A pair folds when weights and numbers are constants and nobody else reads the value in between.
-    Through `memory` plans for several shapes share the new weights.
+    each channel. Needs types. A pair folds when weights and numbers are constants, nobody else reads the value in between, and
+    the type of the weights holds the new ones. Through `memory` plans for several shapes share the new weights.
     """
     derived = DerivedConstants() if memory is None else memory.setdefault("fold_affine", DerivedConstants())
     folded = _fold_once(graph, derived)
@@ -63,6 +64,8 @@ def _fold_once(graph: Graph, derived: DerivedConstants) -> Graph:
         if affine is None or producer is None or id(producer) in dropped or id(producer) in replaced:
             continue
         merged, added = _fold(producer, node, affine, graph, derived)
+        if not _holds(producer, merged, ChainMap(added, constants)):
+            continue
         constants.update(added)
         types.update({name: TensorType.of(array, known=True) for name, array in added.items()})
         replaced[id(producer)] = merged
@@ -179,7 +182,8 @@ def _fold(
 
     def offsets() -> NDArray[Any]:
         new_bias = np.broadcast_to(beta * bias * affine.factor + affine.shift, (channels,))
-        return as_constant(new_bias.astype(weight.dtype))
+        with np.errstate(over="ignore"):
+            return as_constant(new_bias.astype(weight.dtype))
 
     if (affine.factor != 1).any():
         weight_name = f"{producer.name}.weight*{node.name}"
@@ -189,6 +193,34 @@ def _fold(
     op = dataclasses.replace(producer.op, beta=1.0) if isinstance(producer.op, Gemm) else producer.op
     merged = Node(producer.name, op, (producer.inputs[0], *names), node.writes, (), (*producer.origins, *node.origins))
     return merged, added
+
+
+def _holds(producer: Node, merged: Node, constants: Mapping[str, NDArray[Any]]) -> bool:
+    """Whether the type of the weights holds the new weights and bias: scaled one after the other, values may stay in range.
+
+    In float16, the greatest weight of each channel must not become subnormal, which has fewer bits. In wider types that concerns
+    weights below 1e-38: what they give is lost against any other value.
+    """
+    old, new = constants[producer.inputs[1]], constants[merged.inputs[1]]
+    if not all(
+        np.isfinite(end) for array in (new, constants[merged.inputs[2]]) if array.size for end in (array.min(), array.max())
+    ):
+        return False
+    if old.dtype != np.float16 or old is new or not old.size:
+        return True
+    before, after = (np.abs(_by_output_channel(producer, array)).max(axis=1) for array in (old, new))
+    tiny = np.finfo(np.float16).tiny
+    return not ((before >= tiny) & (after < tiny)).any()
+
+
+def _by_output_channel(node: Node, weight: NDArray[Any]) -> NDArray[Any]:
+    """The weights as a matrix with a row for each output channel."""
+    if isinstance(node.op, Gemm):
+        return weight if node.op.transB else weight.T
+    if isinstance(node.op, ConvTranspose):
+        groups = weight.reshape(node.op.group, weight.shape[0] // node.op.group, weight.shape[1], -1)
+        return groups.swapaxes(1, 2).reshape(node.op.group * weight.shape[1], -1)
+    return weight.reshape(weight.shape[0], -1)
 
 
 def _attributes(op: AbstractOperator) -> Hashable:

@@ -217,7 +217,7 @@ class _Fusion:
         return node.inputs[0], scaling
 
     def _scaling_of(self, node: Node) -> Scaling | None:
-        """The constant parameters of a node that quantizes or dequantizes; None for blocks and other kinds."""
+        """The constant parameters of a node that quantizes or dequantizes; None for blocks, unusual scales and other kinds."""
         assert isinstance(node.op, DequantizeLinear | QuantizeLinear)
         if node.op.block_size or node.post_ops or any(n not in self._constants for n in node.inputs[1:] if n):
             return None
@@ -226,7 +226,8 @@ class _Fusion:
         stored = node.inputs[0] if isinstance(node.op, DequantizeLinear) else node.writes[0]
         dtype = self._graph.types[stored].dtype
         zero = self._constants[given] if given else np.zeros(scale.shape, dtype.numpy)
-        return Scaling(scale, zero, node.op.axis) if scale.dtype == np.float32 and dtype.is_integer else None
+        found = Scaling(scale, zero, node.op.axis)
+        return found if scale.dtype == np.float32 and dtype.is_integer and found.is_usual else None
 
     def _real(self, name: str) -> str:
         """The value itself, or where a constant of more bits (a bias) is held back, a new constant of its real numbers."""
