@@ -240,7 +240,7 @@ def test_an_unknown_suffix_names_the_known_ones_and_those_out_of_order(site: Any
         PluginManager(plugins="-zip").read_model(b"", "amce", {})
     assert caught.value.hint == (
         "Did you mean 'acme'? zip: fake-frontends-zip 1.0 is blocked (switched off by plugins=). "
-        "Formats come with packages: those of this project with pip install 'dovetail[all]'."
+        "Packages add formats by entry points of dovetail.frontends; for ours, pip install 'dovetail[all]'."
     )
 
 

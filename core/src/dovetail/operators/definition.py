@@ -16,8 +16,7 @@ _ATTRIBUTE_TYPES = {"float": ("int", "float", "bool"), "int": ("int", "bool"), "
 
 
 def check_definition(cls: type[Operator]) -> None:
-    """Raise `OperatorError` naming the class for `types` that are not data types, methods that cannot take its inputs, or
-    scalars that are not its attributes."""
+    """Raise `OperatorError` naming the class for wrong `types`, methods without its inputs, or scalars without attributes."""
     for variable, accepted in cls.types.items():
         if not isinstance(accepted, Collection) or not all(isinstance(dtype, DType) for dtype in accepted):
             hint = "write FLOATS, INTEGERS, NUMERIC or a set such as {DType.FLOAT32}"
