@@ -7,7 +7,7 @@ import pytest
 
 import dovetail
 from dovetail.errors import OperatorError
-from dovetail.op import FLOATS, OpenCLKernel, Operator, TensorType, operator
+from dovetail.op import FLOATS, DType, OpenCLKernel, Operator, TensorType, operator
 
 
 class Base(Operator):
@@ -41,6 +41,9 @@ def three(self: Any, X: TensorType, Y: TensorType, Z: TensorType) -> TensorType:
         ({"inputs": ("parts*: T",), "infer": one, "reference": lambda self, *a: a[0]}, "'parts' is variadic\n  write def infer"),
         ({"kernels": kernel(("faktor", "float"))}, "the scalar 'faktor' is not an attribute\n  Did you mean 'factor'?"),
         ({"kernels": kernel(("name", "int"))}, "the scalar 'name' is int, the attribute str"),
+        ({"types": {"T": ["float32"]}}, "com.acme::Wrong: types['T'] is ['float32']\n  write FLOATS, INTEGERS"),
+        ({"types": {"T": DType.FLOAT32}}, "types['T'] is DType.FLOAT32\n  write FLOATS, INTEGERS"),
+        ({"types": FLOATS}, "operator Wrong: port 'X' has type 'T'\n  accepted: a data type, or one of the type variables"),
     ],
 )
 def test_a_class_that_no_node_could_use(toy_core: Any, body: dict[str, Any], message: str) -> None:

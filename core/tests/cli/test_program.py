@@ -98,6 +98,13 @@ def test_usage_errors_exit_with_2(invoke: Invoke, arguments: list[str], message:
     assert message in result.stderr
 
 
+@pytest.mark.parametrize("group", BELOW)
+def test_a_group_without_a_command_shows_its_help(group: str) -> None:
+    shown = CliRunner().invoke(program, [group], prog_name="dovetail").output
+    assert shown.startswith(f"Usage: dovetail {group} [OPTIONS] COMMAND [ARGS]...\n\n")
+    assert "Error" not in shown
+
+
 def test_failures_exit_with_1_and_one_message(invoke: Invoke) -> None:
     result = invoke("run", "model.onx", code=1)
     assert result.stdout == ""

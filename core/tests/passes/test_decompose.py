@@ -70,6 +70,10 @@ class Wrong(Operator):
             return "nowhere"
         if self.how == "nothing":
             return ()
+        if self.how == "none":
+            return None
+        if self.how == "undefined":
+            return g.node(Relu(), "nowhere")
         g.node(Relu(), x, name="unread")
         return g.node(Relu(), x, name="read")
 
@@ -213,6 +217,8 @@ def test_names_of_the_model_are_not_taken_twice() -> None:
         ("shape", r"output 0: compose\(\) gives float32\[6\], infer\(\) says float32\[3\]"),
         ("name", r"compose\(\) returned 'nowhere'"),
         ("nothing", r"compose\(\) returned 0 outputs, the node has 1"),
+        ("none", r"compose\(\) returned None; accepted: the name of its output, or a tuple of names"),
+        ("undefined", r"node 'relu' reads 'nowhere', which is not defined"),
     ],
 )
 def test_a_composition_that_breaks_its_promise_is_an_error_naming_the_node(how: str, message: str) -> None:

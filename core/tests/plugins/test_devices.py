@@ -238,7 +238,10 @@ def test_an_unknown_suffix_names_the_known_ones_and_those_out_of_order(site: Any
     site.plugin("frontends", "zip", READER)
     with pytest.raises(UnknownFormat, match=r"no installed frontend reads \.amce files") as caught:
         PluginManager(plugins="-zip").read_model(b"", "amce", {})
-    assert caught.value.hint == ("Did you mean 'acme'? zip: fake-frontends-zip 1.0 is blocked (switched off by plugins=).")
+    assert caught.value.hint == (
+        "Did you mean 'acme'? zip: fake-frontends-zip 1.0 is blocked (switched off by plugins=). "
+        "Packages add formats by entry points of dovetail.frontends; for ours, pip install 'dovetail[all]'."
+    )
 
 
 def test_errors_of_a_frontend(site: Any) -> None:

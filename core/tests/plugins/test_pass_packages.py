@@ -126,7 +126,8 @@ def test_a_wrong_pass_is_an_error_that_names_it_and_the_way_round_it(site: Any) 
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        ("GraphPass('bind', 'bind', lambda graph, context: graph)", "has the name of a pass of the core"),
+        ("GraphPass('bind', 'bind', lambda graph, context: graph)", "has the name of a pass of the core\n"),
+        ("GraphPass('bind', 'bind', lambda graph, context: graph)", "without the package, set DOVETAIL_PLUGINS=-acme-passes"),
         ("GraphPass('a b', 'bind', lambda graph, context: graph)", "has the name 'a b'"),
         ("GraphPass('mine', 'bind', None)", "has for run a NoneType"),
         ("'mine'", "returned ['mine']"),
@@ -145,6 +146,6 @@ def test_passes_that_cannot_be_used(site: Any, made: str, message: str) -> None:
         pipeline(manager.graph_passes({}))
         told = manager.record(plugin).reason
     except PluginError as error:
-        told = error.message
+        told = str(error)
     assert message in told
     assert "acme-passes" in told or manager.record(plugin).state == "failed"

@@ -92,6 +92,13 @@ def test_the_caret_rule(monkeypatch: pytest.MonkeyPatch, ours: str, theirs: obje
         assert "acme_mod" in mismatch[0]
 
 
+def test_an_entry_point_that_names_an_object_is_to_name_its_module() -> None:
+    """`dovetail_api` is read from what the entry point names: to write it into the module would not help."""
+    described = PluginRecord(distribution="acme", version="3.1", kind="devices", key="acme", value="acme_mod:Plugin", requires=())
+    mismatch = versions.api_mismatch(None, described)
+    assert mismatch == ("acme_mod:Plugin does not state dovetail_api", "let the entry point name the module acme_mod instead")
+
+
 def test_the_older_side_of_an_api_mismatch_is_upgraded() -> None:
     newer, older = versions.api_mismatch("9.0", record()), versions.api_mismatch("0.9", record())
     assert newer is not None

@@ -113,7 +113,15 @@ def test_a_node_that_moves_is_logged_once_a_model_not_once_a_shape(
 
 def test_a_node_that_nobody_takes_is_an_error(toy_core: Any) -> None:
     core, _ = toy_core(A=refuses_tanh)
-    with pytest.raises(UnsupportedNode, match=r"no device runs node 'tanh' \(Tanh\) .*float32\[3\].*A.0: no kernel"):
+    with pytest.raises(UnsupportedNode, match=r"no device runs node 'tanh' \(Tanh\) .*float32\[3\].*A.0: no kernel") as caught:
+        core.compile_model(chain(), "A", {"FALLBACK": False})
+    assert caught.value.hint == "let FALLBACK be True"
+
+
+def test_an_answer_that_is_neither_accepted_nor_a_refusal_is_an_error(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    core, _ = toy_core(A=nothing)
+    monkeypatch.setattr("dovetail.devices.contract.Device.accepts", lambda self, node: True)
+    with pytest.raises(CompileError, match=r"A.0 answers True for node 'relu' \(Relu\); accepted: Accepted or Refusal"):
         core.compile_model(chain(), "A")
 
 

@@ -155,6 +155,11 @@ def test_a_wrong_reference() -> None:
     assert "reference(): output 0" in failure(variant(reference=lambda self, X: X * 3), "twice-float32")
 
 
+def test_a_reference_with_more_outputs_than_ports() -> None:
+    cls = variant(reference=lambda self, X: (X * 2, X))
+    assert "reference() gives 2 outputs, the class has 1" in failure(cls, "twice-float32")
+
+
 def test_a_reference_that_needs_contiguous_inputs() -> None:
     cls = variant(reference=lambda self, X: X + X if X.flags.c_contiguous else X)
     assert "with strided inputs" in failure(cls, "twice-float32")

@@ -2,6 +2,7 @@
 
 import random
 import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -326,6 +327,17 @@ def test_from_a_resource_of_a_package(tmp_path: Path, monkeypatch: pytest.Monkey
     for name in ("no_such_package", "twist_package.no_such_part", "json.decoder"):
         with pytest.raises(UsageError, match=f"the package '{name}' is not installed"):
             registry.load(f"{name}:l.xml")
+
+
+def test_from_a_package_in_a_zip_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "application.pyz"
+    with zipfile.ZipFile(archive, "w") as file:
+        for name, text in (("__init__.py", ""), ("cl/twist.cl", CL), ("cl/l.xml", GOOD)):
+            file.writestr(f"zipped_package/{name}", text)
+    monkeypatch.syspath_prepend(archive)
+    assert registry.load("zipped_package:cl/l.xml").find("my", "Twist") is not None
+    with pytest.raises(FormatError, match=r"zipped_package:other.xml: .*application\.pyz has no such file"):
+        registry.load("zipped_package:other.xml")
 
 
 def test_naming_a_package_does_not_import_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,13 @@ class Snake(Operator):
         return (X + np.sin(X, dtype=np.float64) ** 2).astype(X.dtype)
 
 
+class Both(Snake):
+    """The same beside a kernel for float32 that names its arguments alike, as ship_opencl_kernel.md shows it."""
+
+    source = "__kernel void snake(__global const float *src, __global float *dst) { dst[0] = src[0] + *src; }" + LOADED
+    kernels = (OpenCLKernel(source=source, entry={"float32": "snake", "float16": "snake_f16"}),)
+
+
 class Indexed(Snake):
     """The same with halves that are read as numbers."""
 
@@ -46,9 +53,10 @@ def without(info: DeviceInfo) -> OpenCLDevice:
     return OpenCLDevice(info, caps=dataclasses.replace(OpenCLDevice(info).caps, fp16=False))
 
 
-def test_loads_and_stores_run_everywhere(without: OpenCLDevice, bench: Any, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("op", [Snake(), Both()], ids=["alone", "beside_float32"])
+def test_loads_and_stores_run_everywhere(without: OpenCLDevice, bench: Any, rng: np.random.Generator, op: Snake) -> None:
     x = rng.standard_normal((3, 7)).astype(np.float16)
-    found = bench.run(without, *bench.single(Snake(), [x]))[0]
+    found = bench.run(without, *bench.single(op, [x]))[0]
     wide = x.astype(np.float64)
     np.testing.assert_allclose(found, wide + np.sin(wide) ** 2, rtol=1e-3, atol=1e-3)
 
@@ -74,6 +82,10 @@ def test_others_need_the_extension(without: OpenCLDevice, bench: Any) -> None:
         ("#pragma OPENCL EXTENSION cl_khr_fp16 : enable\nvoid f(__global half *a) {}", False),
         ("void f(__global float *a) { a[0] = 1; }", False),
         ("void f(__global half *a) { /* a[0] */ vload_half(0, a); // *a\n}", True),
+        ("void f(__global float *a) { if (*a) { a[0] = 1; } }\nvoid g(__global half *a) { vload_half(0, a); }", True),
+        ("void f(__global half *a) { vload_half(0, a); }\nvoid g(__global half *a) { { } a[0] = 1; }", False),
+        ("#if A\nvoid f(__global half *a) {\n#else\nvoid f(__global float *a) {\n#endif\na[0] = 1; }", False),
+        ("}\nvoid f(__global half *a) { a[0] = 1; } {", False),
     ],
 )
 def test_what_a_source_does_with_halves(source: str, expected: bool) -> None:

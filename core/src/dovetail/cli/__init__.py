@@ -133,6 +133,8 @@ class Program(Group):
             hint = f"\n  open dimensions are taken as 1: {visible(opened)}; set them with --shape" if opened else ""
             raise _Failure(_error_text(error) + hint) from error
         except click.ClickException as error:
+            if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # click 8.2 and later: it shows the help
+                raise
             # It has words of the user, and names from the model that he gave.
             text = visible(shortened(error.format_message(), _LONGEST), "\n")
             raise (click.UsageError(text, error.ctx) if isinstance(error, click.UsageError) else _Failure(text)) from error

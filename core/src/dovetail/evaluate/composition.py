@@ -23,8 +23,11 @@ _evaluating: ContextVar[tuple[str, ...]] = ContextVar("operators whose compositi
 
 def composed(op: AbstractOperator, g: GraphBuilder, inputs: Sequence[str]) -> tuple[str, ...]:
     """Add the composition to `g`; returns the names of all its outputs. `inputs` may end earlier than the ports."""
-    given = op.compose(g, *inputs, *[""] * (len(op.inputs) - len(inputs)))
-    return (given,) if isinstance(given, str) else tuple(given)
+    given: Any = op.compose(g, *inputs, *[""] * (len(op.inputs) - len(inputs)))
+    outputs = (given,) if isinstance(given, str) else given
+    if not isinstance(outputs, Sequence) or not all(isinstance(name, str) for name in outputs):
+        raise OperatorError(f"compose() returned {given!r:.80}; accepted: the name of its output, or a tuple of names")
+    return tuple(outputs)
 
 
 def check_defined(body: Graph, outer: Mapping[str, object]) -> None:

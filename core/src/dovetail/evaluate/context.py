@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
-from dovetail.errors import DovetailError, OperatorError, OutOfMemory, UsageError
+from dovetail.errors import DovetailError, GraphError, OperatorError, OutOfMemory, UsageError
 from dovetail.graph.graph import Node
 from dovetail.graph.types import TensorType
 
@@ -32,7 +32,7 @@ class _NodeContext:  # a generator would take three times as long
             if error.node is None:
                 error.message = f"node {node}{_given(self._inputs)}: {error.message}"
                 error.node = node.name  # read by tools; set once so that nested contexts do not repeat it
-        elif isinstance(error, UsageError):  # such as a work size that is not positive
+        elif isinstance(error, UsageError | GraphError):  # such as a work size that is not positive
             raise OperatorError(f"node {node}{_given(self._inputs)}: {error.message}", hint=error.hint) from error
         elif isinstance(error, DovetailError):
             pass

@@ -1,9 +1,11 @@
 """Checks an operator class when it is registered: what would fail for every node that uses it."""
 
 import inspect
+from collections.abc import Collection
 from typing import Any
 
 from dovetail.errors import OperatorError, did_you_mean
+from dovetail.graph.dtype import DType
 from dovetail.operators.kernels import OpenCLKernel
 from dovetail.operators.operator import Operator
 
@@ -14,7 +16,11 @@ _ATTRIBUTE_TYPES = {"float": ("int", "float", "bool"), "int": ("int", "bool"), "
 
 
 def check_definition(cls: type[Operator]) -> None:
-    """Raise `OperatorError` naming the class for methods that cannot take its inputs, or scalars that are not its attributes."""
+    """Raise `OperatorError` naming the class for wrong `types`, methods without its inputs, or scalars without attributes."""
+    for variable, accepted in cls.types.items():
+        if not isinstance(accepted, Collection) or not all(isinstance(dtype, DType) for dtype in accepted):
+            hint = "write FLOATS, INTEGERS, NUMERIC or a set such as {DType.FLOAT32}"
+            raise OperatorError(f"operator {cls.key}: types[{variable!r}] is {accepted!r}", hint=hint)
     for name in ("infer", "reference"):
         _check_arguments(cls, name)
     for kernel in cls.kernels:

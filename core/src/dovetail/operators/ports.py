@@ -26,7 +26,7 @@ def parse_ports(cls: Any, side: str) -> tuple[Port, ...]:
         raise OperatorError(f"operator {cls.__qualname__}: only the last of {side} may be variadic ('*')")
     for port in ports:
         if port.type and port.type not in cls.types and port.type not in _DTYPE_NAMES:
-            known = ", ".join(cls.types) or "none"
+            known = ", ".join(map(str, cls.types)) or "none"  # a set where a mapping was meant is shown, too
             raise OperatorError(
                 f"operator {cls.__qualname__}: port {port.name!r} has type {port.type!r}",
                 hint=f"accepted: a data type, or one of the type variables: {known}. "

@@ -151,9 +151,10 @@ def _check_distinct(passes: Sequence[GraphPass]) -> None:
     for one in passes:
         if (other := first.setdefault(one.name, one)) is not one:
             plugin, taken = (one, other) if one.origin else (other, one)
+            package = plugin.origin.partition(" ")[0]
             raise PluginError(
                 f"graph pass {one.name!r} of {plugin.origin} has the name of a pass of {taken.origin or 'the core'}",
-                hint=f"report it to the authors of {plugin.origin}; to go on without the package, block it: DOVETAIL_PLUGINS",
+                hint=f"report it to the authors; to go on without the package, set DOVETAIL_PLUGINS=-{package}",
             )
 
 

@@ -248,6 +248,8 @@ def _first(node: TypedNode, targets: Sequence[Target]) -> tuple[str, Refusals]:
         answer = target.device.accepts(node)
         if isinstance(answer, Accepted):
             return target.name, tuple(refusals)
+        if not isinstance(answer, Refusal):  # True of a plugin would count as a refusal
+            raise CompileError(f"{target.name} answers {answer!r} for node {node.node}; accepted: Accepted or Refusal")
         refusals.append((target.name, answer))
     return "", tuple(refusals)
 
@@ -280,7 +282,7 @@ def _require_homes(graph: Graph, placed: Placed) -> None:
         if not home:
             said = "; ".join(f"{device}: {refusal}" for device, refusal in refusals)
             types = ", ".join("-" if name == "" else str(graph.types[name]) for name in node.inputs)
-            hint = "let FALLBACK be True" if len(refusals) == 1 else "give the operator a NumPy reference"
+            hint = "give the operator a NumPy reference" if REFERENCE_DEVICE in dict(refusals) else "let FALLBACK be True"
             raise UnsupportedNode(f"no device runs node {node} with inputs ({types}): {said}", hint=hint)
 
 

@@ -355,5 +355,6 @@ class PluginManager:
             others = [r for r in self.records() if r.kind == "frontends" and r.state not in ("found", "loaded")]
             hints = [did_you_mean(suffix, self.formats())]
             hints += [f"{r.key}: {r.provider} is {r.state} ({r.reason})." for r in others]
+            hints += ["Packages add formats by entry points of dovetail.frontends; for ours, pip install 'dovetail[all]'."]
             raise UnknownFormat(f"no installed frontend reads .{suffix} files", hint=" ".join(filter(None, hints)))
         return record

@@ -98,7 +98,9 @@ def api_mismatch(declared: object, record: PluginRecord) -> tuple[str, str] | No
     match = _API.fullmatch(declared) if isinstance(declared, str) else None
     if match is None:
         said = "does not state dovetail_api" if declared is None else f"states dovetail_api = {declared!r}"
-        return f"{record.value} {said}", f'write dovetail_api = "{API_VERSION}" in that module'
+        module, _, name = record.value.partition(":")
+        write = f'write dovetail_api = "{API_VERSION}" in that module'
+        return f"{record.value} {said}", f"let the entry point name the module {module} instead" if name else write
     theirs = int(match[1]), int(match[2])
     ours = tuple(int(part) for part in API_VERSION.split("."))
     if theirs[0] == ours[0] and (theirs[1] == ours[1] or (ours[0] > 0 and theirs[1] < ours[1])):

@@ -295,6 +295,9 @@ def _check_case(case: Case) -> Verdict:
 
 def _require_passed(case: Case, what: str, outputs: Sequence[Any]) -> None:
     require(len(outputs) >= len(case.expected), f"{what} gives {len(outputs)} outputs, expected {len(case.expected)}")
+    ports = case.op.outputs
+    fits = len(outputs) <= len(ports) or any(port.variadic for port in ports)
+    require(fits, f"{what} gives {len(outputs)} outputs, the class has {len(ports)}")
     # A case may expect the leading outputs only; too few were refused above.
     wrong = passed(case, [_as_value(got, type(want)) for got, want in zip(outputs, case.expected, strict=False)])
     require(not wrong, f"{what}: {wrong}")

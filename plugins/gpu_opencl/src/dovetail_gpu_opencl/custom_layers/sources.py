@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
+from zipimport import zipimporter
 
 from dovetail.errors import FormatError, UsageError, did_you_mean
 from dovetail.frontend import ModelSource, printable
@@ -76,19 +77,22 @@ class ResourceOrigin(Origin):
             raise malformed(self.name, line, error.message) from None
 
     def _read(self, resource: str, limit: int) -> bytes:
-        return ModelSource(self._folder() / resource).read(limit)
-
-    def _folder(self) -> Path:
         top, *inner = self._package.split(".")
         try:
             # For a name without dots nothing is imported: a configuration file must not be able to run a module.
             found = find_spec(top)
         except ValueError:  # a module that was put together in this process
             found = None
+        loader: object = found and found.loader
         for place in (found and found.submodule_search_locations) or ():
             folder = Path(place).joinpath(*inner)
             if folder.is_dir():
-                return folder
+                return ModelSource(folder / resource).read(limit)
+            if isinstance(loader, zipimporter):
+                try:
+                    return ModelSource(loader.get_data(str(folder / resource))).read(limit)
+                except OSError:
+                    raise FormatError(f"{self.name}: {loader.archive} has no such file") from None
         raise UsageError(
             f"CONFIG_FILE {self.name!r}: the package {self._package!r} is not installed", hint="give an installed one, or a path"
         )
