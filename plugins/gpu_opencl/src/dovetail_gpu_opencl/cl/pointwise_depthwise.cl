@@ -10,9 +10,10 @@
 // MIDDLE(the result above)). A group multiplies the SLICE channels that it has, and puts its share of the sums into part. The slices
 // of a tile count in counters, which are zeros before and after, who is the last: that group adds up the shares. FENCE as in product.cl.
 //
-// Layout: src [N][C][IH][IW] and dst [N][H][OH][OW] dense, or with INNERMOST [N][IH][IW][C] and [N][OH][OW][H]; in float, where HS is
-// H rounded up to SLICE: wide [C][HS], wide_bia [HS], deep [KH][KW][HS], deep_bia [HS]. With LAST dst has so many channels, and LASTS is
-// LAST rounded up to 4: narrow [HS][LASTS], narrow_bia [LASTS], part [tiles of all images][HS / SLICE][SPOTS][LASTS].
+// Layout: src [N][C][IH][IW] and dst [N][H][OH][OW] dense, or with INNERMOST [N][IH][IW][C] and [N][OH][OW][H]. With LAST dst has so
+// many channels, and part is [tiles of all images][HS / SLICE][SPOTS][LASTS], where HS is H rounded up to SLICE, and LASTS is LAST
+// rounded up to 4. The weights are in one buffer, since each argument costs the host time for each launch, in float: wide [C][HS],
+// wide_bia [HS], deep [KH][KW][HS], deep_bia [HS], and with LAST narrow [HS][LASTS], narrow_bia [LASTS].
 //
 // Tunables: TILE_Y, TILE_X, ITEMS, and SLICE, which like STEP is a multiple of 4. Local memory: as Windows.floats has it.
 #ifndef T
@@ -58,16 +59,17 @@
 #define LASTS ((LAST + 3) / 4 * 4)
 #define SPOTS ((TILE + 3) / 4 * 4)
 #define SLICES (HS / SLICE)
-#define RESULT_ARGS \
-  __global const float *restrict narrow, __global const float *restrict narrow_bia, __global T *dst, __global float4 *part, \
-      __global int *counters, const int counter
+// Elements of a tile for which an item adds up four channels: fewer where there are not enough items otherwise.
+#define EACH (LASTS / 4 * (SPOTS / 4) >= ITEMS ? 4 : LASTS / 4 * (SPOTS / 2) >= ITEMS ? 2 : 1)
+#define SHARED_ARGS , __global float4 *part, __global int *counters, const int counter
 #define CHANNELS LAST
 #ifndef FENCE
 #define FENCE asm volatile("membar.gl;" ::: "memory")
 #endif
 #else
+#define LASTS 0
 #define SPOTS TILE
-#define RESULT_ARGS __global T* dst
+#define SHARED_ARGS
 #define CHANNELS H
 #endif
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
@@ -115,14 +117,11 @@
 #define COLUMNS(matrix, row, i) (*(__global const float4*)((matrix) + ((row) + (i) / (SLICE / 4)) * HS + h0 + (i) % (SLICE / 4) * 4))
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depthwise(
-    __global const T* restrict src, __global const float* restrict wide, __global const float* restrict wide_bia,
-    __global const float* restrict deep, __global const float* restrict deep_bia, RESULT_ARGS SIZES POST_ARGS) {
-#ifdef LAST
-  __local float image[LARGER(WINDOW * ROW(STEP), SPOTS * ROW(SLICE))] __attribute__((aligned(16)));
-#else
-  __local float image[WINDOW * ROW(STEP)] __attribute__((aligned(16)));
-#endif
-  __local float4 weights[STEP * (SLICE / 4)];
+    __global const T* restrict src, __global const float* restrict packed, __global T* dst SHARED_ARGS SIZES POST_ARGS) {
+  __global const float *wide = packed, *wide_bia = wide + C * HS, *deep = wide_bia + HS, *deep_bia = deep + KH * KW * HS;
+  // Later they hold the result of the depthwise convolution, and the weights of the last one.
+  __local float image[LARGER(WINDOW * ROW(STEP), LASTS > 0 ? SPOTS * ROW(SLICE) : 0)] __attribute__((aligned(16)));
+  __local float4 weights[LARGER(STEP, LASTS) * (SLICE / 4)];
   __local float wid[WINDOW * ROW(SLICE)] __attribute__((aligned(16)));
   __local float4 taps[KH * KW * (SLICE / 4)];
   const int item = get_local_id(0), h0 = get_group_id(1) * SLICE;
@@ -166,6 +165,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 
+#ifdef LAST
+  __global const float *narrow = deep_bia + HS, *narrow_bia = narrow + HS * LASTS;
+  FILL(weights[i], *(__global const float4*)(narrow + h0 * LASTS + i * 4), float4, SLICE * (LASTS / 4))
+#endif
   for (int i = item; i < SLICE / 4 * SPOTS; i += ITEMS) {
 #if defined(INNERMOST) || defined(LAST)
     const int h = i % (SLICE / 4), p = i / (SLICE / 4);
@@ -203,23 +206,23 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
   barrier(CLK_LOCAL_MEM_FENCE);
   __global float4* shares = part + get_group_id(0) * (SLICES * SPOTS * (LASTS / 4));
   __global float4* own = shares + get_group_id(1) * (SPOTS * (LASTS / 4));
-  for (int i = item; i < LASTS / 4 * (SPOTS / 4); i += ITEMS) {
+  for (int i = item; i < LASTS / 4 * (SPOTS / EACH); i += ITEMS) {
     const int l = i % (LASTS / 4), p = i / (LASTS / 4);
-    float4 share[4];
-    UNROLL for (int r = 0; r < 4; ++r) share[r] = (float4)(0.0f);
+    float4 share[EACH];
+    UNROLL for (int r = 0; r < EACH; ++r) share[r] = (float4)(0.0f);
 #pragma unroll 2
     for (int h = 0; h < SLICE; h += 4) {
       float4 w[4];
-      UNROLL for (int d = 0; d < 4; ++d) w[d] = *(__global const float4*)(narrow + (h0 + h + d) * LASTS + l * 4);
-      UNROLL for (int r = 0; r < 4; ++r) {
-        const float4 x = *(__local const float4*)(image + (p + r * (SPOTS / 4)) * ROW(SLICE) + h);
+      UNROLL for (int d = 0; d < 4; ++d) w[d] = weights[(h + d) * (LASTS / 4) + l];
+      UNROLL for (int r = 0; r < EACH; ++r) {
+        const float4 x = *(__local const float4*)(image + (p + r * (SPOTS / EACH)) * ROW(SLICE) + h);
         share[r] = fma((float4)(x.x), w[0], share[r]);
         share[r] = fma((float4)(x.y), w[1], share[r]);
         share[r] = fma((float4)(x.z), w[2], share[r]);
         share[r] = fma((float4)(x.w), w[3], share[r]);
       }
     }
-    UNROLL for (int r = 0; r < 4; ++r) own[(p + r * (SPOTS / 4)) * (LASTS / 4) + l] = share[r];
+    UNROLL for (int r = 0; r < EACH; ++r) own[(p + r * (SPOTS / EACH)) * (LASTS / 4) + l] = share[r];
   }
   __local int finished;
   FENCE;

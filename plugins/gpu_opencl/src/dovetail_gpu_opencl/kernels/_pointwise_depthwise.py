@@ -213,8 +213,9 @@ class Windows(Problem):
 
     def floats(self, tile: Tile, step: int) -> int:
         """Floats of local memory with so many channels of the images at a time, a multiple of 4."""
-        image, result = self.pixels(tile) * _row(step), self.spots(tile) * _row(tile.slice) if self.last else 0
-        return max(image, result) + self.pixels(tile) * _row(tile.slice) + (step + self.taps) * tile.slice
+        result = self.spots(tile) * _row(tile.slice) if self.last else 0
+        image, weights = max(self.pixels(tile) * _row(step), result), max(step, round_up(self.last, 4)) * tile.slice
+        return image + weights + self.pixels(tile) * _row(tile.slice) + self.taps * tile.slice
 
     def step(self, tile: Tile, local_memory: int) -> int:
         """Channels of the images at a time, a multiple of 4: as many as fit, in equal parts; 0 where not one fits."""
@@ -332,8 +333,7 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
         if problem is None:
             return ()
         tile, op = self.settled(problem, node), _operator(node)
-        second, third, dtype = op.second(node), op.third(node), node.outputs[0].dtype
-        wide, deep = (self._packed(convolution, tile.slice) for convolution in (op.first(node), second))
+        second, dtype = op.second(node), node.outputs[0].dtype
         numbers = {name: n for name, n in spatial_defines(geometry(second)).items() if name[-1] not in "DZ"}
         window, channels = problem.window(tile), {"C": problem.k, "H": problem.m, "HS": round_up(problem.m, tile.slice)}
         channels["STEP"] = problem.step(tile, self.caps.local_memory)
@@ -342,31 +342,43 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
         defines |= {name.upper(): number for name, number in dataclasses.asdict(tile).items()}
         defines |= {"WINDOW_Y": window[0], "WINDOW_X": window[1], "INNERMOST": node.outputs[0].layout == NHWC}
         tiles, slices = problem.groups(tile)
-        arguments: tuple[Argument, ...] = (Read(node.node.inputs[0]), *map(Constant, (*wide, *deep)))
-        results: tuple[Argument, ...] = (Write(node.node.outputs[0]),)
-        if third is not None:
+        arguments: tuple[Argument, ...] = (
+            Read(node.node.inputs[0]),
+            Constant(self._packed(node, tile)),
+            Write(node.node.outputs[0]),
+        )
+        if problem.last:
             defines["LAST"] = problem.last
-            arguments += tuple(map(Constant, self._packed(third, 4, tile.slice)))
-            results += (Scratch(f"scratch:{node.name}:0", problem.shares(tile) * 4), Counters(tiles))
+            arguments += (Scratch(f"scratch:{node.name}:0", problem.shares(tile) * 4), Counters(tiles))
         own, passed = by_value(defines, ("IH", "IW", "OH", "OW", "PAD_Y", "PAD_X"))
         chain = post_ops.epilogue(post_ops.in_memory_order(node))
         source = assemble("pointwise_depthwise.cl", own, inner[1], chain.source)
-        arguments += (*results, *passed, *chain.arguments)
+        arguments += (*passed, *chain.arguments)
         work, local = (tiles * tile.items, slices), (tile.items, 1)
         return (Launch("pointwise_depthwise.cl", source, "pointwise_depthwise", arguments, work, local),)
 
-    def _packed(self, node: TypedNode, columns: int, rows: int = 1) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
-        """Weights and biases in float, filled up with zeros to multiples of rows, and of columns: output channels, innermost."""
-        weights, bias = constant_weights(node), node.given(2).value if has_bias(node) else None
+    def _packed(self, node: TypedNode, tile: Tile) -> NDArray[np.generic]:
+        """The weights and biases of all convolutions in float, one after the other. Output channels are innermost."""
+        given = [t.value for t in node.inputs[1:] if t is not None and t.value is not None]
 
-        def filled(array: NDArray[np.generic], rows: int) -> NDArray[np.float32]:
-            matrix = array.reshape(len(array), -1).T.astype(np.float32)
-            return np.ascontiguousarray(np.pad(matrix, ((0, -len(matrix) % rows), (0, -len(array) % columns))))
+        def make() -> NDArray[np.float32]:
+            op = _operator(node)
+            parts = [*_columns(op.first(node), tile.slice), *_columns(op.second(node), tile.slice)]
+            third = op.third(node)
+            return np.concatenate(parts if third is None else [*parts, *_columns(third, 4, tile.slice)], axis=None)
 
-        packed = self.packed.get(weights, ("pointwise_depthwise", columns, rows), lambda: filled(weights, rows))
-        if bias is None:
-            return packed, np.zeros(round_up(len(weights), columns), np.float32)
-        return packed, self.packed.get(bias, ("pointwise_depthwise", columns), lambda: filled(bias, 1).reshape(-1))
+        absent = tuple(t is None for t in node.inputs)
+        return self.packed.get(given[0], ("pointwise_depthwise", tile.slice, absent), make, *given[1:])
+
+
+def _columns(node: TypedNode, columns: int, rows: int = 1) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Weights and bias, filled up with zeros to multiples of rows, and of columns: output channels."""
+    weights = constant_weights(node)
+    bias = node.given(2).value if has_bias(node) else None
+    matrix = weights.reshape(len(weights), -1).T.astype(np.float32)
+    more = -len(weights) % columns
+    vector = np.zeros(len(weights), np.float32) if bias is None else bias.astype(np.float32)
+    return np.pad(matrix, ((0, -len(matrix) % rows), (0, more))), np.pad(vector, (0, more))
 
 
 def tiles(problem: Windows, caps: Capabilities) -> Iterator[Tile]:
@@ -400,10 +412,17 @@ def estimate(problem: Windows, tile: Tile, caps: Capabilities) -> float:
     loads = rounds * (ceil_div(step * problem.pixels(tile), together) + ceil_div(step * tile.slice // 4, together))
     products = problem.blocks(tile) * rounds * step
     taps = ceil_div(tile.slice * tile.tile_y * tile.tile_x, tile.items) * problem.taps
+    fold = 0.0
+    if problem.last:
+        vectors = ceil_div(problem.last, 4)
+        products += ceil_div(ceil_div(problem.spots(tile) * vectors, tile.items), 4) * tile.slice
+        loads += ceil_div(tile.slice * vectors, together)
+        shares = ceil_div(tile.tile_y * tile.tile_x * vectors, tile.items) * problem.groups(tile)[1]
+        fold = _FOLD + _SHARE * shares
     # What an item waits for, and what keeps the compute unit busy.
     waiting = _LOAD[0] * loads + _PRODUCT[0] * products + _TAP[0] * taps
     busy = resident * tile.items / 32 * (_LOAD[1] * loads + _PRODUCT[1] * products + _TAP[1] * taps)
-    return math.ceil(share / resident) * (_GROUP + waiting + busy)
+    return math.ceil(share / resident) * (_GROUP + waiting + busy) + fold
 
 
 _AHEAD = 8
@@ -415,6 +434,8 @@ _GROUP = 1350.0
 _LOAD = (670.0, 33.0)
 _PRODUCT = (16.0, 6.2)
 _TAP = (4.0, 2.0)
+_FOLD = 1000.0
+_SHARE = 80.0
 """Cycles of a group; for AHEAD values that are loaded, 16 products, a tap: of an item, and of each sub-group that is resident.
 
 Fitted to an NVIDIA H200: 11 % off on 56 pairs of convolutions; the tile that it finds fastest takes 4 % more than the fastest.
