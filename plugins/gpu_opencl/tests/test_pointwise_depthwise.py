@@ -71,7 +71,9 @@ def run(device: Any, graph: Graph, feeds: Sequence[Any]) -> Any:
     lowered = device.lower(graph)
     assert [node.op.op_type for node in lowered.nodes] == ["PointwiseDepthwise"]
     executable = device.compile(assign_layouts(lowered, device.configurations), {})
-    assert next(r.kernel for r in executable.reports if r.kernel != "reorder") == "pointwise_depthwise"
+    (node,) = lowered.nodes
+    name = "pointwise_depthwise" if node.op.narrow is None else "pointwise_depthwise_pointwise"
+    assert next(r.kernel for r in executable.reports if r.kernel != "reorder") == name
     request = executable.create_request()
     first = request.run(feeds)[0].copy()
     assert np.array_equal(first, request.run(feeds)[0], equal_nan=True)

@@ -253,7 +253,7 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
             return Refusal(Reason.ATTRIBUTE, "weights or biases are not constant")
         if not y.size:
             return None
-        problem = self._windows(node)
+        problem = self._windows(node, y.dims[1] if third is not None else 0)
         if next(iter(self.possible(problem)), None) is None:
             return Refusal(Reason.CAPABILITY, "too few work items in a group, or too little local memory")
         return operands_refusal(node) or self._slower(problem, node)
@@ -268,7 +268,7 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
         if third is None:
             between, other = first, problem.z * problem.m * problem.n * problem.taps / (_PRODUCTS * self.caps.compute_units)
         else:
-            pair = dataclasses.replace(problem, key=f"{problem.key} pair", last=0)
+            pair = self._windows(node, last=0)
             between, other = op.second(node), self.cost(pair, self.tiling(pair))
         spared = _ENQUEUE if cost < _SHORT else _LAUNCH
         if cost <= alone + other + spared + between.outputs[0].nbytes / _BYTES:
@@ -285,6 +285,10 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
         ]
         return min(times, default=None)
 
+    def title(self, node: TypedNode) -> str:
+        """The name of the kernel in reports, for a node that it accepted."""
+        return self.name if _operator(node).narrow is None else f"{self.name}_pointwise"
+
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         result, rest = node.outputs[0].dims, (PLAIN,) * (len(node.inputs) - 1)
         operands = tuple(NHWC if operand.dims == result else PLAIN for operand in node.operands)
@@ -292,12 +296,12 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
 
     def problem(self, node: TypedNode) -> Windows | None:
         """The problem for which a tile is chosen; None when nothing is computed."""
-        return self._windows(node) if node.outputs[0].size else None
+        y = node.outputs[0]
+        return self._windows(node, y.dims[1] if _operator(node).narrow is not None else 0) if y.size else None
 
-    def _windows(self, node: TypedNode) -> Windows:
+    def _windows(self, node: TypedNode, last: int) -> Windows:
         second = _operator(node).second(node)
         g, (batch, _, maps, _), channels = geometry(second), sizes(second), node.given(0).dims[1]
-        last = node.outputs[0].dims[1] if _operator(node).narrow is not None else 0
         key = f"{problem_key('pointwise_depthwise', second)} channels {channels}" + (f" to {last}" if last else "")
         y, x = range(2)
         return Windows(
