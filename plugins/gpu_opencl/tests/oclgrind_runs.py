@@ -32,7 +32,6 @@ from dovetail_gpu_opencl.kernels._tiles import Tiling
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.kernels.quantized import KERNELS as QUANTIZED
 from dovetail_gpu_opencl.launch import Constant, Launch
-from dovetail_gpu_opencl.source import assemble
 from dovetail_gpu_opencl.view import View
 from dovetail_ops_onnx import find
 from dovetail_ops_onnx.cached_attention import CachedAttention
@@ -58,13 +57,9 @@ ELSEWHERE = {
 """Kernels and files of cl/ that Oclgrind cannot run, each with the reason."""
 
 
-def _fenced(file: str, *parts: Any) -> str:
-    return "#define FENCE mem_fence(CLK_GLOBAL_MEM_FENCE)\n" + assemble(file, *parts)
-
-
 CHANGED = (
     *((_conv_winograd, "_BETTER", 1e9), (_pointwise_depthwise, "_ENQUEUE", 1e9), (_pointwise_depthwise, "_SHORT", 1e9)),
-    (_pointwise_depthwise, "assemble", _fenced),
+    (_pointwise_depthwise, "assemble", runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["assembled"]),
 )
 """Modules, names and values: kernels are to run at small sizes too, where they do not pay, and without PTX's fence."""
 

@@ -3,7 +3,9 @@
 import copy
 import dataclasses
 import math
+import runpy
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,8 @@ from dovetail.graph import GraphBuilder
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.layout import assign_layouts
 from dovetail_gpu_opencl.kernels._pointwise_depthwise import PointwiseDepthwise, PointwiseDepthwiseTiles, Tile
-from dovetail_gpu_opencl.source import assemble
+
+assembled = runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["assembled"]
 
 TOLERANCE = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 2.0**-8}
 """Of the largest result: sums are float32, results are rounded once."""
@@ -33,12 +36,8 @@ def device(kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def fenced(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """As `device`, with fences between work groups, for three convolutions in one launch."""
-
-    def fenced(file: str, *parts: Any) -> str:
-        return "#define FENCE mem_fence(CLK_GLOBAL_MEM_FENCE)\n" + assemble(file, *parts)
-
     if not device.caps.ptx:
-        monkeypatch.setattr("dovetail_gpu_opencl.kernels._pointwise_depthwise.assemble", fenced)
+        monkeypatch.setattr("dovetail_gpu_opencl.kernels._pointwise_depthwise.assemble", assembled)
         device.caps = dataclasses.replace(device.caps, ptx=True)
     return device
 
