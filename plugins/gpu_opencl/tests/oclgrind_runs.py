@@ -3,6 +3,7 @@
 Each kernel runs as a device of kind CPU and of kind GPU would choose it, and forced wherever it is accepted.
 """
 
+import copy
 import dataclasses
 import re
 import runpy
@@ -55,8 +56,12 @@ ELSEWHERE = {
 }
 """Kernels and files of cl/ that Oclgrind cannot run, each with the reason."""
 
-CHANGED = ((_conv_winograd, "_BETTER", 1e9), (_pointwise_depthwise, "_ENQUEUE", 1e9), (_pointwise_depthwise, "_SHORT", 1e9))
-"""Modules, names and values: kernels are to run at small sizes too, where they do not pay."""
+
+CHANGED = (
+    *((_conv_winograd, "_BETTER", 1e9), (_pointwise_depthwise, "_ENQUEUE", 1e9), (_pointwise_depthwise, "_SHORT", 1e9)),
+    (_pointwise_depthwise, "assemble", runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["assembled"]),
+)
+"""Modules, names and values: kernels are to run at small sizes too, where they do not pay, and without PTX's fence."""
 
 CHAINS = ("elu", "erf", "gelu", "hard_swish", "leaky_relu", "mish", "sigmoid", "softplus", "tanh")
 
@@ -232,6 +237,11 @@ def _tiled(kind: str, device: Forced, case: Case, constants: tuple[int, ...], ti
     kernel, (graph, feeds) = _kernel(device, case, constants), single(case, constants)
     if _whole(tiling) in kernel.possible(kernel.problem(TypedNode.of(graph.nodes[0], graph))):
         yield Item(f"{case.name} in tiles {tiling}", kind, kernel.using(tiling), graph, feeds, _exact(case))
+        node = graph.nodes[0]
+        innermost = {name: graph.types[name].with_layout(NHWC) for name in node.writes if graph.types[name].rank == 4}
+        if kernel.name == "conv_tiled" and innermost:
+            graph = graph.replace(types={**graph.types, **innermost})
+            yield Item(f"{case.name} to channels innermost in tiles {tiling}", kind, kernel.using(tiling), graph, feeds)
 
 
 def _exact(case: Case) -> Case:
@@ -397,22 +407,24 @@ def caches(devices: Mapping[str, Forced]) -> Iterator[Item]:
 
 
 def windows(devices: Mapping[str, Forced]) -> Iterator[Item]:
-    """A pointwise and a depthwise convolution in one: channels and tiles past the result, in both layouts."""
+    """A pointwise and a depthwise convolution in one, also with another one behind: channels and tiles past the result."""
     rng = np.random.default_rng(11)
+    fenced = copy.copy(devices["GPU"])
+    fenced.caps, fenced._bound = dataclasses.replace(fenced.caps, ptx=True), {}
     for channels, maps, side, stride in ((3, 13, 9, 2), (33, 8, 7, 1)):
         deep = _standard("Conv", group=maps, pads=(1, 1, 1, 1), strides=(stride, stride))
         op = PointwiseDepthwise(_standard("Conv"), (Eltwise("clip", 0.0, 6.0),), deep)
-        x, w, deep_w = floats(rng, 2, channels, side, side), floats(rng, maps, channels, 1, 1), floats(rng, maps, 1, 3, 3)
-        given = (x, w, floats(rng, maps), deep_w, None)
-        names = [name for name, array in zip(("x", "w", "b", "d", ""), given, strict=True)]
-        out = (side - 1) // stride + 1
-        for layout in (PLAIN, NHWC):
-            types = {name: TensorType(DType.FLOAT32, a.shape, value=a) for name, a in zip("wbd", given[1:4], strict=True)}
+        x, out = floats(rng, 2, channels, side, side), (side - 1) // stride + 1
+        shapes = ((maps, channels, 1, 1), (maps,), (maps, 1, 3, 3), (6, maps, 1, 1), (6,))
+        constants = {name: floats(rng, *shape) for name, shape in zip("wbdnc", shapes, strict=True)}
+        narrow = dataclasses.replace(op, deep_chain=op.chain, narrow=_standard("Conv"))
+        blocks = ((devices, op, ("x", "w", "b", "d", ""), maps), ({"GPU": fenced}, narrow, ("x", "w", "b", "d", "", "n", "c"), 6))
+        for layout, (own, block, names, last) in product((PLAIN, NHWC), blocks):
+            types = {name: TensorType(DType.FLOAT32, a.shape, value=a) for name, a in constants.items()}
             types |= {"x": TensorType(DType.FLOAT32, x.shape, layout=layout)}
-            types |= {"y": TensorType(DType.FLOAT32, (2, maps, out, out), layout=layout)}
-            constants = dict(zip("wbd", given[1:4], strict=True))
-            graph = Graph((Node("node", op, tuple(names), ("y",)),), ("x",), ("y",), constants, types)
-            yield from _each(devices, f"PointwiseDepthwise of {x.shape}, {layout}", graph, [x])
+            types |= {"y": TensorType(DType.FLOAT32, (2, last, out, out), layout=layout)}
+            graph = Graph((Node("node", block, names, ("y",)),), ("x",), ("y",), constants, types)
+            yield from _each(own, f"PointwiseDepthwise of {x.shape} to {last}, {layout}", graph, [x])
 
 
 def others(devices: Mapping[str, Forced]) -> Iterator[Item]:

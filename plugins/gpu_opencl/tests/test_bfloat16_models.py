@@ -120,7 +120,8 @@ def core(infos: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(matrix_units, "_known", lambda caps, name, trial: "")
     for name in ("_pipelined", "attention", "layer_normalization"):
         monkeypatch.setattr(f"dovetail_gpu_opencl.kernels.{name}.assemble", pipelined)
-    monkeypatch.setattr("dovetail_gpu_opencl.kernels._tiles.assemble", tiled)
+    for name in ("_tiles", "_pointwise_depthwise"):
+        monkeypatch.setattr(f"dovetail_gpu_opencl.kernels.{name}.assemble", tiled)
     monkeypatch.setattr("dovetail_gpu_opencl.kernels.attention._KEYS", 32)
     monkeypatch.setattr("dovetail_gpu_opencl.precision.WORTH", 0)  # small images are worth it, too
     monkeypatch.setattr(Tuned, "tiling", small)

@@ -1,8 +1,11 @@
-"""Pointwise and depthwise convolutions in one launch: which nodes become one, the results, and the choice of a tile."""
+"""Pointwise, depthwise and pointwise convolutions in one launch: which nodes become one, the results, the choice of a tile."""
 
 import copy
 import dataclasses
+import math
+import runpy
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,8 @@ from dovetail.graph import GraphBuilder
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.layout import assign_layouts
 from dovetail_gpu_opencl.kernels._pointwise_depthwise import PointwiseDepthwise, PointwiseDepthwiseTiles, Tile
+
+assembled = runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["assembled"]
 
 TOLERANCE = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 2.0**-8}
 """Of the largest result: sums are float32, results are rounded once."""
@@ -25,6 +30,15 @@ def device(kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -
     device = copy.copy(kind_device("GPU"))
     device._bound = {}
     monkeypatch.setattr(PointwiseDepthwiseTiles, "_slower", lambda self, problem, first: None)
+    return device
+
+
+@pytest.fixture
+def fenced(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """As `device`, with fences between work groups, for three convolutions in one launch."""
+    if not device.caps.ptx:
+        monkeypatch.setattr("dovetail_gpu_opencl.kernels._pointwise_depthwise.assemble", assembled)
+        device.caps = dataclasses.replace(device.caps, ptx=True)
     return device
 
 
@@ -56,11 +70,24 @@ def run(device: Any, graph: Graph, feeds: Sequence[Any]) -> Any:
     lowered = device.lower(graph)
     assert [node.op.op_type for node in lowered.nodes] == ["PointwiseDepthwise"]
     executable = device.compile(assign_layouts(lowered, device.configurations), {})
-    assert next(r.kernel for r in executable.reports if r.kernel != "reorder") == "pointwise_depthwise"
+    (node,) = lowered.nodes
+    name = "pointwise_depthwise" if node.op.narrow is None else "pointwise_depthwise_pointwise"
+    assert next(r.kernel for r in executable.reports if r.kernel != "reorder") == name
     request = executable.create_request()
     first = request.run(feeds)[0].copy()
     assert np.array_equal(first, request.run(feeds)[0], equal_nan=True)
     return first
+
+
+def innermost(device: Any, graph: Graph) -> Any:
+    """The device, which takes the merged node of a graph with channels innermost alone."""
+    own = device.lower(graph)
+    (node,) = own.nodes
+    config = device.configurations(TypedNode.of(node, own))[1]
+    assert config.inputs[0] == config.outputs[0] == NHWC
+    other = copy.copy(device)
+    other.configurations = lambda n: (config,) if n.op.stem == "pointwise_depthwise" else device.configurations(n)
+    return other
 
 
 def expected(
@@ -82,6 +109,21 @@ def numbers(rng: Any, dtype: str, sizes: tuple[int, int, int, tuple[int, int]], 
 def compare(got: Any, wanted: Any, dtype: str) -> None:
     assert (str(DType.of(got.dtype)), got.shape) == (dtype, wanted.shape)
     np.testing.assert_allclose(got.astype(np.float64), wanted, rtol=0, atol=TOLERANCE[dtype] * np.abs(wanted).max())
+
+
+def block(bench: Any, arrays: Sequence[Any], chains: Sequence[Sequence[Any]], operands: dict[str, Any], **window: Any) -> Graph:
+    """An inverted residual: as `pair`, and Conv of NarrowW and NarrowB, the last of `arrays`."""
+    *begin, w, b = arrays
+    g = GraphBuilder()
+    given = g.input("x", str(DType.of(arrays[0].dtype)), arrays[0].shape)
+    for name, array in operands.items():
+        g.input(name, str(DType.of(array.dtype)), array.shape)
+    first = g.node(bench.op("Conv"), given, *(g.constant(a) for a in begin[1:3] if a is not None))
+    deep = bench.op("Conv", group=len(begin[1]), **window)
+    second = g.node(deep, first, *(g.constant(a) for a in begin[3:] if a is not None))
+    g.node(bench.op("Conv"), second, *(g.constant(a) for a in (w, b) if a is not None), outputs=["y"])
+    graph: Graph = fold_constants(g.graph(["y"]))
+    return graph.replace(nodes=tuple(dataclasses.replace(n, post_ops=tuple(c)) for n, c in zip(graph.nodes, chains, strict=True)))
 
 
 CASES = [  # batch, channels, channels of the result, image, kernel, stride, pads, dilation, tile
@@ -107,6 +149,41 @@ def test_results(case: Any, dtype: str, device: Any, bench: Any, rng: Any, monke
     compare(run(device, graph, [arrays[0]]), np.clip(wanted, 0, 6), dtype)
 
 
+@pytest.mark.exhaustive(0.4)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("channels", [3, 20])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_inverted_residuals(
+    case: Any, channels: int, dtype: str, fenced: Any, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second pointwise convolution, whose sums the slices of a tile share, and a residual sum behind."""
+    sizes, kernel, stride, pads, dilation, tile = case
+    monkeypatch.setattr(PointwiseDepthwiseTiles, "tiling", lambda self, problem: tile)
+    arrays = numbers(rng, dtype, sizes, kernel)
+    arrays += [rng.standard_normal(shape).astype(arrays[0].dtype) for shape in ((channels, sizes[2], 1, 1), (channels,))]
+    window = {"strides": (stride,) * 2, "pads": pads, "dilations": (dilation,) * 2}
+    deep = np.clip(expected(bench, arrays[:5], lambda s: np.clip(s, 0, 6), stride, pads, dilation), 0, 6)
+    wanted = bench.convolve(deep, arrays[5].astype(np.float64), 1, (0,) * 4, 1) + arrays[6].astype(np.float64)[:, None, None]
+    before = rng.standard_normal(wanted.shape).astype(arrays[0].dtype)
+    graph = block(bench, arrays, ([CLIP], [CLIP], [Binary("add", "before")]), {"before": before}, **window)
+    compare(run(fenced, graph, [arrays[0], before]), wanted + before.astype(np.float64), dtype)
+
+
+@pytest.mark.parametrize("layout", ["plain", "channels innermost"])
+def test_chains_in_inverted_residuals(layout: str, fenced: Any, bench: Any, rng: Any) -> None:
+    """Chains with a function of their own, whose value for channels that do not exist is infinite; and biases left out."""
+    arrays = numbers(rng, "float32", (2, 8, 22, (6, 5)), (3, 3))
+    arrays += [rng.standard_normal((10, 22, 1, 1)).astype(np.float32), None]
+    arrays[2], arrays[4] = None, np.full(22, 50, np.float32)
+    chains = ([Eltwise("gelu_erf")], [Eltwise("gelu_erf"), Eltwise("log")], [CLIP])
+    graph = block(bench, arrays, chains, {}, pads=(1,) * 4)
+    device = fenced if layout == "plain" else innermost(fenced, graph)
+    gelu = np.vectorize(lambda v: v / 2 * (1 + math.erf(v / math.sqrt(2))))
+    deep = np.log(gelu(expected(bench, arrays[:5], gelu, 1, (1,) * 4, 1)))
+    wanted = np.clip(bench.convolve(deep, arrays[5].astype(np.float64), 1, (0,) * 4, 1), 0, 6)
+    compare(run(device, graph, [arrays[0]]), wanted, "float32")
+
+
 @pytest.mark.parametrize("layout", ["plain", "channels innermost"])
 def test_operands_and_no_biases(layout: str, device: Any, bench: Any, rng: Any) -> None:
     """A chain of functions between both, and operands of the result behind; in both layouts."""
@@ -119,13 +196,7 @@ def test_operands_and_no_biases(layout: str, device: Any, bench: Any, rng: Any) 
     )
     graph = pair(bench, arrays, chains=chains, operands={"c": c, "s": s}, pads=(1,) * 4)
     if layout != "plain":
-        own = device.lower(graph)
-        (node,) = own.nodes
-        config = device.configurations(TypedNode.of(node, own))[1]
-        assert config.inputs[0] == config.outputs[0] == NHWC
-        monkey = copy.copy(device)
-        monkey.configurations = lambda n: (config,) if n.op.stem == "pointwise_depthwise" else device.configurations(n)
-        device = monkey
+        device = innermost(device, graph)
     wanted = expected(bench, arrays, lambda v: (2 * v + 0.5) * np.clip((2 * v + 0.5) / 6 + 0.5, 0, 1), 1, (1,) * 4, 1)
     compare(run(device, graph, [arrays[0], c, s]), wanted * s + c, "float32")
 

@@ -12,7 +12,8 @@ import pytest
 from ml_dtypes import bfloat16
 from numpy.typing import NDArray
 
-from dovetail.device import Binary, DeviceError, DeviceInfo, DType, Eltwise, Sum, TypedNode
+from dovetail.device import NHWC, PLAIN, Binary, DeviceError, DeviceInfo, DType, Eltwise, Sum, TypedNode
+from dovetail.passes.layout import assign_layouts
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels._tiles import MATRIX_FORMATS, Tiled, Tiling, as_words, estimate, matrix_of, tilings
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
@@ -77,16 +78,28 @@ CONVOLUTIONS = [  # batch, groups, channels and maps of a group, height, width, 
 ]
 
 
+@pytest.mark.parametrize("layout", [PLAIN, NHWC], ids=str)
 @pytest.mark.parametrize("sizes", CONVOLUTIONS)
-def test_convolutions(sizes: tuple[Any, ...], device: Any, bench: Any, rng: Any) -> None:
+def test_convolutions(sizes: tuple[Any, ...], layout: Any, device: Any, bench: Any, rng: Any) -> None:
+    """With results in both layouts; an operand in that of the result, and one that is the same for all pixels."""
     batch, groups, channels, maps, height, width, kernel, stride, pads = sizes
     x = rng.standard_normal((batch, groups * channels, height, width)).astype(np.float32)
     w = rng.standard_normal((groups * maps, channels, kernel, kernel)).astype(np.float32)
     b = rng.standard_normal(groups * maps).astype(np.float32)
     scale = rng.standard_normal((groups * maps, 1, 1)).astype(np.float32)
     expected = (bench.convolve(x, w, stride, pads, groups) + b[:, None, None]) * scale
+    operands = {"scale": scale, "before": rng.standard_normal(expected.shape).astype(np.float32)}
     op = bench.op("Conv", group=groups, strides=(stride,) * 2, pads=pads)
-    graph, feeds = bench.single(op, [x, w, b], (1, 2), post_ops=[Binary("mul", "scale")], operands={"scale": scale})
+    chain = [Binary("mul", "scale"), Binary("add", "before")]
+    graph, feeds = bench.single(op, [x, w, b], (1, 2), post_ops=chain, operands=operands)
+    expected = expected + operands["before"]
+
+    def only(node: TypedNode) -> Any:
+        return [c for c in device.configurations(node) if node.op.stem != "conv" or c.outputs[0] == layout]
+
+    device.forced = "conv_tiled"
+    graph = assign_layouts(graph, only)
+    assert any(t.layout == layout for t in graph.types.values())
     check(device, bench, "conv_tiled", graph, feeds, expected, 2e-6)
 
 

@@ -24,19 +24,20 @@ class PackedConstants:
     def __init__(self) -> None:
         self.built_with: dict[tuple[str, str], list[Any]] = {}
         """For a kernel and a node, by their names, the parameters that their programs were built with so far."""
-        self._known: dict[Hashable, tuple[weakref.ref[Array], weakref.ref[Array]]] = {}
+        self._known: dict[Hashable, tuple[list[weakref.ref[Array]], weakref.ref[Array]]] = {}
 
-    def get(self, source: Array, order: Hashable, make: Callable[[], Array]) -> Array:
-        """The array that `make` makes for this constant and order, now or before."""
-        holder = owner(source)
+    def get(self, source: Array, order: Hashable, make: Callable[[], Array], *others: Array) -> Array:
+        """The array that `make` makes for these constants and this order, now or before."""
+        sources = (source, *others)
         # Views of one array may differ in shape and strides alone.
-        key = (source.ctypes.data, source.shape, source.strides, order)
-        found = self._known.get(key)
+        key = (order, *((array.ctypes.data, array.shape, array.strides) for array in sources))
+        found, holders = self._known.get(key), [owner(array) for array in sources]
         # Another array may have come to the address of one that was freed.
-        packed = found[1]() if found is not None and found[0]() is holder else None
+        same = found is not None and all(known() is holder for known, holder in zip(found[0], holders, strict=True))
+        packed = found[1]() if found is not None and same else None
         if packed is None:
             packed = make()
-            self._known[key] = weakref.ref(holder), weakref.ref(packed, self._forgetter(key))
+            self._known[key] = [weakref.ref(holder) for holder in holders], weakref.ref(packed, self._forgetter(key))
         return packed
 
     def _forgetter(self, key: Hashable) -> Callable[[object], None]:

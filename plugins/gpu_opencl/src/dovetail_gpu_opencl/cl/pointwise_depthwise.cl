@@ -6,8 +6,14 @@
 // channels by four pixels, BLOCKS times. Then it convolves what was made. A window lies within its image: WINDOW_Y <= IH, WINDOW_X <= IW.
 // NDRange: (tiles of all images * ITEMS, H / SLICE rounded up), local size (ITEMS, 1).
 //
-// Layout: src [N][C][IH][IW] and dst [N][H][OH][OW] dense, or with INNERMOST [N][IH][IW][C] and [N][OH][OW][H]; in float, where HS is
-// H rounded up to SLICE: wide [C][HS], wide_bia [HS], deep [KH][KW][HS], deep_bia [HS].
+// With LAST a second pointwise convolution follows, to LAST channels: dst[n][l] = POST(narrow_bia[l] + sum over h of narrow[h][l] *
+// MIDDLE(the result above)). A group multiplies the SLICE channels that it has, and puts its share of the sums into part. The slices
+// of a tile count in counters, which are zeros before and after, who is the last: that group adds up the shares. FENCE as in product.cl.
+//
+// Layout: src [N][C][IH][IW] and dst [N][H][OH][OW] dense, or with INNERMOST [N][IH][IW][C] and [N][OH][OW][H]. With LAST dst has so
+// many channels, and part is [tiles of all images][HS / SLICE][SPOTS][LASTS], where HS is H rounded up to SLICE, and LASTS is LAST
+// rounded up to 4. The weights are in one buffer, since each argument costs the host time for each launch, in float: wide [C][HS],
+// wide_bia [HS], deep [KH][KW][HS], deep_bia [HS], and with LAST narrow [HS][LASTS], narrow_bia [LASTS].
 //
 // Tunables: TILE_Y, TILE_X, ITEMS, and SLICE, which like STEP is a multiple of 4. Local memory: as Windows.floats has it.
 #ifndef T
@@ -15,6 +21,7 @@
 #define LOAD_T(p, i) ((p)[i])
 #define STORE_T(p, i, v) ((p)[i] = (v))
 #define INNER(s) (s)
+#define MIDDLE(s) (s)
 #define C 8
 #define H 16
 #define HS 16
@@ -48,6 +55,24 @@
 // A row of floats as local memory holds it: an odd number of vectors, so that neighbouring rows begin in different banks.
 #define ROW(n) ((n) / 4 % 2 ? (n) : (n) + 4)
 #define AHEAD 8
+#ifdef LAST
+#define LASTS ((LAST + 3) / 4 * 4)
+#define SPOTS ((TILE + 3) / 4 * 4)
+#define SLICES (HS / SLICE)
+// Elements of a tile for which an item adds up four channels: fewer where there are not enough items otherwise.
+#define EACH (LASTS / 4 * (SPOTS / 4) >= ITEMS ? 4 : LASTS / 4 * (SPOTS / 2) >= ITEMS ? 2 : 1)
+#define SHARED_ARGS , __global float4 *part, __global int *counters, const int counter
+#define CHANNELS LAST
+#ifndef FENCE
+#define FENCE asm volatile("membar.gl;" ::: "memory")
+#endif
+#else
+#define LASTS 0
+#define SPOTS TILE
+#define SHARED_ARGS
+#define CHANNELS H
+#endif
+#define LARGER(a, b) ((a) > (b) ? (a) : (b))
 #define UNROLL _Pragma("unroll")
 
 // TO = FROM, expressions of i, for 0 <= i < COUNT, where an item has AHEAD loads under way at a time.
@@ -77,14 +102,26 @@
 #define SEEN(i) min(PIXEL(i), PIXELS - 1)
 // Of the last STEP channels some may be missing: these count as zero.
 #define EXISTS(c) (C % STEP == 0 || (c) < C)
+// Stores a result with its post-ops.
+#ifdef INNERMOST
+#define STORE(channel, y, x, value) STORE_AT(((n * OH + (y)) * OW + (x)) * CHANNELS + (channel), value)
+#else
+#define STORE(channel, y, x, value) STORE_AT(((n * CHANNELS + (channel)) * OH + (y)) * OW + (x), value)
+#endif
+#define STORE_AT(place, value)         \
+  {                                    \
+    const int o = place;               \
+    STORE_T(dst, o, POST((value), o)); \
+  }
 // The i-th vector of SLICE columns of a matrix with HS columns.
 #define COLUMNS(matrix, row, i) (*(__global const float4*)((matrix) + ((row) + (i) / (SLICE / 4)) * HS + h0 + (i) % (SLICE / 4) * 4))
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depthwise(
-    __global const T* restrict src, __global const float* restrict wide, __global const float* restrict wide_bia,
-    __global const float* restrict deep, __global const float* restrict deep_bia, __global T* dst SIZES POST_ARGS) {
-  __local float image[WINDOW * ROW(STEP)] __attribute__((aligned(16)));
-  __local float4 weights[STEP * (SLICE / 4)];
+    __global const T* restrict src, __global const float* restrict packed, __global T* dst SHARED_ARGS SIZES POST_ARGS) {
+  __global const float *wide = packed, *wide_bia = wide + C * HS, *deep = wide_bia + HS, *deep_bia = deep + KH * KW * HS;
+  // Later they hold the result of the depthwise convolution, and the weights of the last one.
+  __local float image[LARGER(WINDOW * ROW(STEP), LASTS > 0 ? SPOTS * ROW(SLICE) : 0)] __attribute__((aligned(16)));
+  __local float4 weights[LARGER(STEP, LASTS) * (SLICE / 4)];
   __local float wid[WINDOW * ROW(SLICE)] __attribute__((aligned(16)));
   __local float4 taps[KH * KW * (SLICE / 4)];
   const int item = get_local_id(0), h0 = get_group_id(1) * SLICE;
@@ -128,14 +165,20 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 
-  for (int i = item; i < SLICE / 4 * TILE; i += ITEMS) {
-#ifdef INNERMOST
+#ifdef LAST
+  __global const float *narrow = deep_bia + HS, *narrow_bia = narrow + HS * LASTS;
+  FILL(weights[i], *(__global const float4*)(narrow + h0 * LASTS + i * 4), float4, SLICE * (LASTS / 4))
+#endif
+  for (int i = item; i < SLICE / 4 * SPOTS; i += ITEMS) {
+#if defined(INNERMOST) || defined(LAST)
     const int h = i % (SLICE / 4), p = i / (SLICE / 4);
 #else
     const int h = i / TILE, p = i % TILE;
 #endif
     const int oy = oy0 + p / TILE_X, ox = ox0 + p % TILE_X;
+#ifndef LAST
     if (oy >= OH || ox >= OW) continue;
+#endif
     float4 made = *(__global const float4*)(deep_bia + h0 + h * 4);
     UNROLL for (int ky = 0; ky < KH; ++ky)
       UNROLL for (int kx = 0; kx < KW; ++kx) {
@@ -145,15 +188,59 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
         const bool inside = y >= 0 && y < IH && x >= 0 && x < IW;
         made = fma(inside ? seen : (float4)(0.0f), taps[(ky * KW + kx) * (SLICE / 4) + h], made);
       }
+#ifdef LAST
+    made = MIDDLE(made);
+    // The chain may make anything of the zeros of channels that do not exist.
+    const int4 exists = h0 + h * 4 + (int4)(0, 1, 2, 3) < (int4)(H);
+    *(__local float4*)(image + p * ROW(SLICE) + h * 4) = H % SLICE == 0 ? made : select((float4)(0.0f), made, exists);
+#else
     const float results[4] = {made.x, made.y, made.z, made.w};
     UNROLL for (int r = 0; r < 4; ++r) {
       const int channel = h0 + h * 4 + r;
-#ifdef INNERMOST
-      const int o = ((n * OH + oy) * OW + ox) * H + channel;
-#else
-      const int o = ((n * H + channel) * OH + oy) * OW + ox;
-#endif
-      if (channel < H) STORE_T(dst, o, POST(results[r], o));
+      if (channel < H) STORE(channel, oy, ox, results[r])
     }
+#endif
   }
+
+#ifdef LAST
+  barrier(CLK_LOCAL_MEM_FENCE);
+  __global float4* shares = part + get_group_id(0) * (SLICES * SPOTS * (LASTS / 4));
+  __global float4* own = shares + get_group_id(1) * (SPOTS * (LASTS / 4));
+  for (int i = item; i < LASTS / 4 * (SPOTS / EACH); i += ITEMS) {
+    const int l = i % (LASTS / 4), p = i / (LASTS / 4);
+    float4 share[EACH];
+    UNROLL for (int r = 0; r < EACH; ++r) share[r] = (float4)(0.0f);
+#pragma unroll 2
+    for (int h = 0; h < SLICE; h += 4) {
+      float4 w[4];
+      UNROLL for (int d = 0; d < 4; ++d) w[d] = weights[(h + d) * (LASTS / 4) + l];
+      UNROLL for (int r = 0; r < EACH; ++r) {
+        const float4 x = *(__local const float4*)(image + (p + r * (SPOTS / EACH)) * ROW(SLICE) + h);
+        share[r] = fma((float4)(x.x), w[0], share[r]);
+        share[r] = fma((float4)(x.y), w[1], share[r]);
+        share[r] = fma((float4)(x.z), w[2], share[r]);
+        share[r] = fma((float4)(x.w), w[3], share[r]);
+      }
+    }
+    UNROLL for (int r = 0; r < EACH; ++r) own[(p + r * (SPOTS / EACH)) * (LASTS / 4) + l] = share[r];
+  }
+  __local int finished;
+  FENCE;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (item == 0) finished = atomic_inc(counters + counter + get_group_id(0));
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (finished < SLICES - 1) return;
+  FENCE;
+  if (item == 0) counters[counter + get_group_id(0)] = 0;
+  for (int i = item; i < LASTS / 4 * TILE; i += ITEMS) {
+    const int l = i % (LASTS / 4), p = i / (LASTS / 4), oy = oy0 + p / TILE_X, ox = ox0 + p % TILE_X;
+    if (oy >= OH || ox >= OW) continue;
+    float4 sums = *(__global const float4*)(narrow_bia + l * 4);
+#pragma unroll AHEAD
+    for (int q = 0; q < SLICES; ++q) sums += shares[(q * SPOTS + p) * (LASTS / 4) + l];
+    const float results[4] = {sums.x, sums.y, sums.z, sums.w};
+    UNROLL for (int r = 0; r < 4; ++r)
+      if (l * 4 + r < LAST) STORE(l * 4 + r, oy, ox, results[r])
+  }
+#endif
 }

@@ -85,7 +85,11 @@
 #endif
 #define A_BATCH(z) ((z) * A_ROWS * A_K)
 #define MAPS (GROUPS * M)
+#ifdef INNERMOST
+#define DST(z, m, n) ((n) * MAPS + (z) * M + (m))
+#else
 #define DST(z, m, n) ((QUOTIENT(n, P) * MAPS + (z) * M + (m)) * P + REMAINDER(n, P))
+#endif
 #define BIAS_AT(z, m) ((z) * M + (m))
 #else
 #define DST(z, m, n) (((z) * M + (m)) * N + (n))

@@ -14,7 +14,7 @@
 // Layout of matrices: element (m, k) of a is at A_BATCH(z) + m * A_M + k * A_K; (k, n) of b at B_BATCH(z) + k * B_K + n * B_N;
 // one of A_M and A_K is 1, and one of B_K and B_N. dst is dense [Z][M][N], bia [M].
 // With BLOCKS b is a matrix in blocks, Z is 1, see blocks_factor.cl.
-// Layout of convolutions: src and dst dense NCHW; a is wei as [GROUPS][KH][KW][C][A_K], C the input channels of a group, A_K at
+// Layout of convolutions: src and dst dense NCHW, dst with INNERMOST dense NHWC; a is wei as [GROUPS][KH][KW][C][A_K], C the input channels of a group, A_K at
 // least M (the output channels of a group); bia [GROUPS * M].
 //
 // Tunables: TILE_M, TILE_N, TILE_K, WORK_M, WORK_N, SLICES, SPLITS, BUFFERS, all powers of two but SPLITS; WORK_M and WORK_N at
@@ -285,6 +285,26 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
   if (slice > 0) return;
 #endif
 
+#if defined(INNERMOST) && (SPLITS == 1 || defined(FOLD))
+  // Results of VM output channels, which are adjacent.
+#pragma unroll
+  for (int r = 0; r < WORK_N * (WORK_M / VM); ++r) {
+    const int j = r % WORK_N, i = r / WORK_N * VM, m = m0 + i * LOCAL_M + ly * VM, n = n0 + j / VN * (LOCAL_N * VN) + lx * VN + j % VN;
+    if (n >= N) continue;
+    const int o = DST(z, m, n);
+#if M % VM == 0
+    if (m >= M) continue;
+    ACC v[VM] __attribute__((aligned(16)));
+#pragma unroll
+    for (int c = 0; c < VM; ++c) v[c] = POST(acc[(i + c) * WORK_N + j] + BIAS(z, m + c), o + c);
+    STORE(VM, dst + o, *(WIDE(ACC, VM)*)v);
+#else
+#pragma unroll
+    for (int c = 0; c < VM; ++c)
+      if (m + c < M) STORE_T(dst, o + c, POST(acc[(i + c) * WORK_N + j] + BIAS(z, m + c), o + c));
+#endif
+  }
+#else
   // Results in runs of VN that are adjacent.
 #pragma unroll
   for (int r = 0; r < RESULTS; r += VN) {
@@ -321,6 +341,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
       }
 #endif
   }
+#endif
 }
 
 #if SPLITS > 1 && !defined(FOLD)

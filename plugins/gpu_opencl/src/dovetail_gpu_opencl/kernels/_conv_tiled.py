@@ -1,11 +1,12 @@
 """Convolutions as matrix products in tiles, for GPUs."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.device import NHWC, PLAIN, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, problem_key, sizes
 from dovetail_gpu_opencl.kernels._tiles import Tiled, as_words, matrix_of, suffix, tiled_launches
@@ -33,6 +34,14 @@ class ConvTiled(Tiled, ConvKernel):
             return Refusal(Reason.ATTRIBUTE, "the weights are not constant")
         refusal = super().check(node)
         return self.refusal(self._problem(node)) if refusal is None else refusal
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        rest = (PLAIN,) * len(node.inputs)
+        found = [LayerConfig.uniform(node, PLAIN)]
+        if geometry(node).rank == 2 and not self._problem(node).matrix:
+            operands = tuple(NHWC if operand.dims == node.outputs[0].dims else PLAIN for operand in node.operands)
+            found.append(LayerConfig(rest, (NHWC,), operands))
+        return found
 
     def problem(self, node: TypedNode) -> Problem | None:
         """The problem for which a tiling is chosen; None when nothing is computed."""
@@ -68,11 +77,13 @@ class ConvTiled(Tiled, ConvKernel):
             "A_K": weights.shape[-1],
             "A_ROWS": weights.shape[1],
             "A_WORDS": tiling.matrix > 0,
+            "INNERMOST": node.outputs[0].layout == NHWC,
         }
         defines |= {"A_V": min(4, tiling.tile_m), "B_V": math.gcd(4, pixels, tiling.tile_n) if dense else 1}
         factors, bias = (Constant(weights), Read(names[0])), (Read(names[2]),) if has_bias(node) else ()
         dst = Write(node.node.outputs[0])
-        return tiled_launches(node, problem, tiling, defines, factors, bias, dst, post_ops.epilogue(node), self.caps.ptx)
+        chain = post_ops.epilogue(post_ops.in_memory_order(node))
+        return tiled_launches(node, problem, tiling, defines, factors, bias, dst, chain, self.caps.ptx)
 
 
 def pack_by_depth(weights: NDArray[np.generic], groups: int) -> NDArray[np.generic]:

@@ -83,8 +83,9 @@ def _packed(node: TypedNode, columns: int, kind: np.dtype[Any], shared: PackedCo
         return shared.get(source, ("rows", op.format.name, columns, kind), lambda: _of_rows(op, source, columns, kind))
     if not all(_fits(array, kind) for array in rest):
         raise _InexactHalves
-    order = ("blocks", op.bits, op.block_size, columns, kind, tuple(array.ctypes.data for array in rest))
-    return shared.get(source, order, lambda: _of_blocks(op, source, rest, columns, kind))
+    return shared.get(
+        source, ("blocks", op.bits, op.block_size, columns, kind), lambda: _of_blocks(op, source, rest, columns, kind), *rest
+    )
 
 
 def _fits(array: Array, kind: np.dtype[Any]) -> bool:

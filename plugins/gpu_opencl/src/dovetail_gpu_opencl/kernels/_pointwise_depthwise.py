@@ -26,7 +26,7 @@ from dovetail_gpu_opencl.kernels._merging import Makers, merge, origins
 from dovetail_gpu_opencl.kernels._pipelined import operands_refusal
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
-from dovetail_gpu_opencl.launch import Constant, Launch, Read, Write
+from dovetail_gpu_opencl.launch import Argument, Constant, Counters, Launch, Read, Scratch, Write
 from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import assemble, storage
 from dovetail_ops_onnx.conv import Conv
@@ -55,7 +55,7 @@ _ITEMS = (64, 128, 256)
 class PointwiseDepthwise(AbstractOperator):
     """The Conv `deep`, depthwise, of the Conv `wide`, pointwise, after a chain of post-ops without operands.
 
-    Inputs are X, and W and B of each Conv.
+    With `narrow` that is another pointwise Conv of this, after another such chain. Inputs are X, and W and B of each Conv.
     """
 
     domain: ClassVar[str] = "dovetail.opencl"
@@ -64,64 +64,92 @@ class PointwiseDepthwise(AbstractOperator):
     inputs: ClassVar[tuple[Port, ...]] = (
         *(Port("X"), Port("W"), Port("B", optional=True)),
         *(Port("DeepW"), Port("DeepB", optional=True)),
+        *(Port("NarrowW", optional=True), Port("NarrowB", optional=True)),
     )
     outputs: ClassVar[tuple[Port, ...]] = (Port("Y"),)
 
     wide: Conv
     chain: tuple[Eltwise, ...]
     deep: Conv
+    deep_chain: tuple[Eltwise, ...] = ()
+    narrow: Conv | None = None
 
     def first(self, node: TypedNode) -> TypedNode:
         """The pointwise convolution with its chain."""
-        names, (x, w, b) = node.node.inputs[:3], node.inputs[:3]
-        assert x is not None
-        assert w is not None
-        between = TensorType(node.outputs[0].dtype, (x.dims[0], w.dims[0], *x.dims[2:]))
-        inner = Node(node.name, self.wide, names, node.node.outputs, post_ops=self.chain)
-        return TypedNode(inner, (x, w, b), (between,), ())
+        x, y = node.given(0), self._deepest(node)
+        between = TensorType(y.dtype, (x.dims[0], node.given(1).dims[0], *x.dims[2:]))
+        inner = Node(node.name, self.wide, node.node.inputs[:3], node.node.outputs, post_ops=self.chain)
+        return TypedNode(inner, node.inputs[:3], (between,), ())
 
     def second(self, node: TypedNode) -> TypedNode:
-        """The depthwise convolution with the post-ops of the node."""
+        """The depthwise convolution with its post-ops."""
         names, (between,) = node.node.inputs, self.first(node).outputs
-        inner = dataclasses.replace(node.node, op=self.deep, inputs=(names[0], *names[3:]))
-        return TypedNode(inner, (between, *node.inputs[3:]), node.outputs, node.operands)
+        inner = dataclasses.replace(node.node, op=self.deep, inputs=(names[0], *names[3:5]))
+        if self.narrow is None:
+            return TypedNode(inner, (between, *node.inputs[3:5]), node.outputs, node.operands)
+        inner = dataclasses.replace(inner, post_ops=self.deep_chain)
+        return TypedNode(inner, (between, *node.inputs[3:5]), (self._deepest(node),), ())
+
+    def third(self, node: TypedNode) -> TypedNode | None:
+        """The second pointwise convolution with the post-ops of the node."""
+        if self.narrow is None:
+            return None
+        names = node.node.inputs
+        inner = dataclasses.replace(node.node, op=self.narrow, inputs=(names[0], *names[5:]))
+        return TypedNode(inner, (self._deepest(node), *node.inputs[5:]), node.outputs, node.operands)
+
+    def _deepest(self, node: TypedNode) -> TensorType:
+        """The result of the depthwise convolution."""
+        y = node.outputs[0]
+        return y if self.narrow is None else TensorType(y.dtype, (y.dims[0], node.given(1).dims[0], *y.dims[2:]))
 
     def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
-        x, w, b, deep_w, deep_b = (*inputs, None)[:5]
-        assert x is not None
-        assert w is not None
-        between = TensorType(outputs[0].dtype, (x.dims[0], w.dims[0], *x.dims[2:]))
-        return self.wide.flops((x, w, b), (between,)) + self.deep.flops((between, deep_w, deep_b), outputs)
+        node = TypedNode(Node("", self, ("",) * len(inputs), ("",)), tuple(inputs), tuple(outputs), ())
+        parts = (self.first(node), self.second(node), self.third(node))
+        return sum(part.node.op.flops(part.inputs, part.outputs) for part in parts if part is not None)
 
 
 def merge_pointwise(graph: Graph, accepts: Callable[[TypedNode], bool]) -> Graph:
-    """The graph with one node in place of each pointwise convolution and the depthwise one that alone reads it.
+    """The graph with one node in place of each pointwise convolution and the depthwise one that alone reads it, and of the
+    pointwise one that alone reads both.
 
     `accepts` says whether a kernel runs the new node.
     """
 
-    def find(makers: Makers, node: Node) -> tuple[Sequence[Node], Node] | None:
-        maker = makers.get(node.inputs[0]) if isinstance(node.op, Conv) and node.op.group > 1 else None
-        return None if maker is None or not _alone(graph, maker, node) else ([maker], _merged(maker, node))
+    def begin(makers: Makers, node: Node) -> tuple[Sequence[Node], Node] | None:
+        maker, deep = makers.get(node.inputs[0]) if node.inputs else None, node.op
+        if maker is None or not isinstance(deep, Conv) or deep.group == 1 or not _alone(graph, maker, node):
+            return None
+        if not isinstance(maker.op, Conv) or maker.op.group != 1:
+            return None
+        return [maker], _merged(maker, node, PointwiseDepthwise(maker.op, _functions(maker), deep))
 
-    return merge(graph, find, accepts)
+    def end(makers: Makers, node: Node) -> tuple[Sequence[Node], Node] | None:
+        maker, narrow = makers.get(node.inputs[0]) if node.inputs else None, node.op
+        if maker is None or not isinstance(narrow, Conv) or narrow.group != 1 or not _alone(graph, maker, node):
+            return None
+        if not isinstance(maker.op, PointwiseDepthwise) or maker.op.narrow is not None:
+            return None
+        return [maker], _merged(maker, node, dataclasses.replace(maker.op, deep_chain=_functions(maker), narrow=narrow))
+
+    graph = merge(graph, begin, accepts)
+    return merge(graph, end, accepts)
 
 
 def _alone(graph: Graph, maker: Node, node: Node) -> bool:
-    """Whether a Conv is read by the other one alone, as its images, after a chain without operands."""
+    """Whether a node is read by the other one alone, as its images, after a chain without operands."""
     result = maker.writes[0]
-    if not isinstance(maker.op, Conv) or maker.op.group != 1 or result in graph.outputs:
-        return False
-    reads = [*node.inputs, *node.operands].count(result) == 1 and graph.consumers[result] == (node,)
-    return reads and all(isinstance(post_op, Eltwise) for post_op in maker.post_ops)
+    reads = [*node.inputs, *node.operands].count(result) == 1 and graph.consumers.get(result) == (node,)
+    return reads and result not in graph.outputs and not maker.operands
 
 
-def _merged(maker: Node, node: Node) -> Node:
-    assert isinstance(maker.op, Conv)
-    assert isinstance(node.op, Conv)
-    op = PointwiseDepthwise(maker.op, tuple(p for p in maker.post_ops if isinstance(p, Eltwise)), node.op)
-    bias = maker.inputs[2] if len(maker.inputs) > 2 else ""
-    inputs = (*maker.inputs[:2], bias, *node.inputs[1:])
+def _functions(node: Node) -> tuple[Eltwise, ...]:
+    return tuple(post_op for post_op in node.post_ops if isinstance(post_op, Eltwise))
+
+
+def _merged(maker: Node, node: Node, op: PointwiseDepthwise) -> Node:
+    left_out = ("",) * (3 + 2 * isinstance(maker.op, PointwiseDepthwise) - len(maker.inputs))
+    inputs = (*maker.inputs, *left_out, *node.inputs[1:])
     return dataclasses.replace(node, op=op, inputs=inputs, origins=origins(maker, node))
 
 
@@ -149,13 +177,17 @@ def _row(floats: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Windows(Problem):
-    """Both convolutions: z images, m channels of the result, n elements of one, k channels of the images."""
+    """The convolutions: z images, m channels of the depthwise one, n elements of one, k channels of the images.
+
+    `last` are the channels of the second pointwise convolution, 0 without one.
+    """
 
     image: tuple[int, int] = (1, 1)
     output: tuple[int, int] = (1, 1)
     strides: tuple[int, int] = (1, 1)
     extent: tuple[int, int] = (1, 1)
     taps: int = 1
+    last: int = 0
 
     def window(self, tile: Tile) -> tuple[int, int]:
         """The rows and columns of an image that a tile sees, as far as there are so many."""
@@ -167,18 +199,28 @@ class Windows(Problem):
         """Pixels of a window, as local memory holds them."""
         return round_up(math.prod(self.window(tile)), 4)
 
+    def spots(self, tile: Tile) -> int:
+        """Elements of a tile, as local memory holds them for the second pointwise convolution."""
+        return round_up(tile.tile_y * tile.tile_x, 4)
+
+    def shares(self, tile: Tile) -> int:
+        """Floats of the sums that work groups add up for the second pointwise convolution."""
+        return math.prod(self.groups(tile)) * self.spots(tile) * round_up(self.last, 4)
+
     def blocks(self, tile: Tile) -> int:
         """Blocks of four channels by four pixels that an item adds up."""
         return ceil_div(tile.slice // 4 * (self.pixels(tile) // 4), tile.items)
 
     def floats(self, tile: Tile, step: int) -> int:
         """Floats of local memory with so many channels of the images at a time, a multiple of 4."""
-        rows = _row(step) + _row(tile.slice)
-        return self.pixels(tile) * rows + (step + self.taps) * tile.slice
+        result = self.spots(tile) * _row(tile.slice) if self.last else 0
+        image, weights = max(self.pixels(tile) * _row(step), result), max(step, round_up(self.last, 4)) * tile.slice
+        return image + weights + self.pixels(tile) * _row(tile.slice) + self.taps * tile.slice
 
     def step(self, tile: Tile, local_memory: int) -> int:
         """Channels of the images at a time, a multiple of 4: as many as fit, in equal parts; 0 where not one fits."""
-        most = (local_memory // 4 - self.floats(tile, 0)) // (self.pixels(tile) + tile.slice) // 4 * 4
+        fixed = self.pixels(tile) * (_row(0) + _row(tile.slice)) + self.taps * tile.slice
+        most = (local_memory // 4 - fixed) // (self.pixels(tile) + tile.slice) // 4 * 4
         return round_up(ceil_div(self.k, ceil_div(self.k, most)), 4) if most > 0 else 0
 
     def groups(self, tile: Tile) -> tuple[int, int]:
@@ -199,37 +241,53 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
         if self.caps.kind != "GPU":
             return Refusal(Reason.CAPABILITY, "made for GPUs")
         op, (x, y) = _operator(node), (node.given(0), node.outputs[0])
-        first, second = op.first(node), op.second(node)
+        first, second, third = op.first(node), op.second(node), op.third(node)
         (_, channels, maps, groups), g = sizes(second), geometry(second)
         if g.rank != 2 or not geometry(first).is_pointwise or channels != 1 or maps != groups or g.kernel_size > _TAPS:
             return Refusal(Reason.ATTRIBUTE, "not pointwise and then depthwise, with two spatial axes and at most 64 weights")
+        if third is not None and not (geometry(third).is_pointwise and self.caps.ptx):
+            return Refusal(Reason.ATTRIBUTE, "the last is not pointwise, or work groups cannot see what others wrote")
         if x.dtype is not y.dtype:
             return Refusal(Reason.DTYPE, f"{x} to {y}")
         if any(t is not None and t.value is None for t in node.inputs[1:]):
             return Refusal(Reason.ATTRIBUTE, "weights or biases are not constant")
         if not y.size:
             return None
-        problem = self._windows(node)
+        problem = self._windows(node, y.dims[1] if third is not None else 0)
         if next(iter(self.possible(problem)), None) is None:
             return Refusal(Reason.CAPABILITY, "too few work items in a group, or too little local memory")
-        return operands_refusal(node) or self._slower(problem, first)
+        return operands_refusal(node) or self._slower(problem, node)
 
-    def _slower(self, problem: Windows, first: TypedNode) -> Refusal | None:
+    def _slower(self, problem: Windows, node: TypedNode) -> Refusal | None:
         """Refuses what is likely to take less time in two launches."""
+        op, cost = _operator(node), self.cost(problem, self.tiling(problem))
+        first, third = op.first(node), op.third(node)
+        alone = self._alone(first if third is None else third)
+        if alone is None:
+            return Refusal(Reason.SHAPE, f"{first.given(0)} to {first.outputs[0]}, which no tiles compute")
+        if third is None:
+            between, other = first, problem.z * problem.m * problem.n * problem.taps / (_PRODUCTS * self.caps.compute_units)
+        else:
+            pair = self._windows(node, last=0)
+            between, other = op.second(node), self.cost(pair, self.tiling(pair))
+        spared = _ENQUEUE if cost < _SHORT else _LAUNCH
+        if cost <= alone + other + spared + between.outputs[0].nbytes / _BYTES:
+            return None
+        return Refusal(Reason.SHAPE, f"{first.given(0)} to {node.outputs[0]}; two launches are faster")
+
+    def _alone(self, node: TypedNode) -> float | None:
+        """The least cycles of a pointwise convolution in a launch of its own; None where no tiles compute it."""
         kernels: tuple[Tuned[Any], ...] = (ConvPipelined().on(self.caps), ConvTiled().on(self.caps))
         times = [
             kernel.cost(found, kernel.tiling(found))
             for kernel in kernels
-            if kernel.supports(first) and (found := kernel.problem(first)) is not None
+            if kernel.supports(node) and (found := kernel.problem(node)) is not None
         ]
-        if not times:
-            return Refusal(Reason.SHAPE, f"{first.given(0)} to {first.outputs[0]}, which no tiles compute")
-        depthwise = problem.z * problem.m * problem.n * problem.taps / (_PRODUCTS * self.caps.compute_units)
-        cost = self.cost(problem, self.tiling(problem))
-        spared = _ENQUEUE if cost < _SHORT else _LAUNCH
-        if cost <= min(times) + depthwise + spared + first.outputs[0].nbytes / _BYTES:
-            return None
-        return Refusal(Reason.SHAPE, f"{first.given(0)} to {first.outputs[0]}; two launches are faster")
+        return min(times, default=None)
+
+    def title(self, node: TypedNode) -> str:
+        """The name of the kernel in reports, for a node that it accepted."""
+        return self.name if _operator(node).narrow is None else f"{self.name}_pointwise"
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         result, rest = node.outputs[0].dims, (PLAIN,) * (len(node.inputs) - 1)
@@ -238,12 +296,13 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
 
     def problem(self, node: TypedNode) -> Windows | None:
         """The problem for which a tile is chosen; None when nothing is computed."""
-        return self._windows(node) if node.outputs[0].size else None
+        y = node.outputs[0]
+        return self._windows(node, y.dims[1] if _operator(node).narrow is not None else 0) if y.size else None
 
-    def _windows(self, node: TypedNode) -> Windows:
+    def _windows(self, node: TypedNode, last: int) -> Windows:
         second = _operator(node).second(node)
         g, (batch, _, maps, _), channels = geometry(second), sizes(second), node.given(0).dims[1]
-        key = f"{problem_key('pointwise_depthwise', second)} channels {channels}"
+        key = f"{problem_key('pointwise_depthwise', second)} channels {channels}" + (f" to {last}" if last else "")
         y, x = range(2)
         return Windows(
             *(key, batch, maps, math.prod(g.output), channels, 4),
@@ -252,6 +311,7 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
             strides=(g.strides[y], g.strides[x]),
             extent=(g.extent[y], g.extent[x]),
             taps=g.kernel_size,
+            last=last,
         )
 
     def possible(self, problem: Problem) -> Iterable[Tile]:
@@ -278,35 +338,51 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
             return ()
         tile, op = self.settled(problem, node), _operator(node)
         second, dtype = op.second(node), node.outputs[0].dtype
-        wide, deep = (self._packed(convolution, tile.slice) for convolution in (op.first(node), second))
         numbers = {name: n for name, n in spatial_defines(geometry(second)).items() if name[-1] not in "DZ"}
         window, channels = problem.window(tile), {"C": problem.k, "H": problem.m, "HS": round_up(problem.m, tile.slice)}
         channels["STEP"] = problem.step(tile, self.caps.local_memory)
-        defines: dict[str, object] = {**storage(dtype), **numbers, **channels, **_chain(op.chain)[0]}
+        inner = _chains(INNER=op.chain, MIDDLE=op.deep_chain)
+        defines: dict[str, object] = {**storage(dtype), **numbers, **channels, **inner[0]}
         defines |= {name.upper(): number for name, number in dataclasses.asdict(tile).items()}
         defines |= {"WINDOW_Y": window[0], "WINDOW_X": window[1], "INNERMOST": node.outputs[0].layout == NHWC}
+        tiles, slices = problem.groups(tile)
+        arguments: tuple[Argument, ...] = (
+            Read(node.node.inputs[0]),
+            Constant(self._packed(node, tile)),
+            Write(node.node.outputs[0]),
+        )
+        if problem.last:
+            defines["LAST"] = problem.last
+            arguments += (Scratch(f"scratch:{node.name}:0", problem.shares(tile) * 4), Counters(tiles))
         own, passed = by_value(defines, ("IH", "IW", "OH", "OW", "PAD_Y", "PAD_X"))
         chain = post_ops.epilogue(post_ops.in_memory_order(node))
-        source = assemble("pointwise_depthwise.cl", own, _chain(op.chain)[1], chain.source)
-        constants = map(Constant, (*wide, *deep))
-        arguments = (Read(node.node.inputs[0]), *constants, Write(node.node.outputs[0]), *passed, *chain.arguments)
-        tiles, slices = problem.groups(tile)
+        source = assemble("pointwise_depthwise.cl", own, inner[1], chain.source)
+        arguments += (*passed, *chain.arguments)
         work, local = (tiles * tile.items, slices), (tile.items, 1)
         return (Launch("pointwise_depthwise.cl", source, "pointwise_depthwise", arguments, work, local),)
 
-    def _packed(self, node: TypedNode, multiple: int) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
-        """Weights and biases in float, filled up with zeros to a multiple of output channels, which are innermost."""
-        weights, bias = constant_weights(node), node.given(2).value if has_bias(node) else None
+    def _packed(self, node: TypedNode, tile: Tile) -> NDArray[np.generic]:
+        """The weights and biases of all convolutions in float, one after the other. Output channels are innermost."""
+        given = [t.value for t in node.inputs[1:] if t is not None and t.value is not None]
 
-        def filled(array: NDArray[np.generic]) -> NDArray[np.float32]:
-            columns = array.reshape(len(array), -1).T.astype(np.float32)
-            return np.ascontiguousarray(np.pad(columns, ((0, 0), (0, -len(array) % multiple))))
+        def make() -> NDArray[np.float32]:
+            op = _operator(node)
+            parts = [*_columns(op.first(node), tile.slice), *_columns(op.second(node), tile.slice)]
+            third = op.third(node)
+            return np.concatenate(parts if third is None else [*parts, *_columns(third, 4, tile.slice)], axis=None)
 
-        order = ("pointwise_depthwise", multiple)
-        packed = self.packed.get(weights, order, lambda: filled(weights))
-        if bias is None:
-            return packed, np.zeros(round_up(len(weights), multiple), np.float32)
-        return packed, self.packed.get(bias, order, lambda: filled(bias).reshape(-1))
+        absent = tuple(t is None for t in node.inputs)
+        return self.packed.get(given[0], ("pointwise_depthwise", tile.slice, absent), make, *given[1:])
+
+
+def _columns(node: TypedNode, columns: int, rows: int = 1) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Weights and bias, filled up with zeros to multiples of rows, and of columns: output channels."""
+    weights = constant_weights(node)
+    bias = node.given(2).value if has_bias(node) else None
+    matrix = weights.reshape(len(weights), -1).T.astype(np.float32)
+    more = -len(weights) % columns
+    vector = np.zeros(len(weights), np.float32) if bias is None else bias.astype(np.float32)
+    return np.pad(matrix, ((0, -len(matrix) % rows), (0, more))), np.pad(vector, (0, more))
 
 
 def tiles(problem: Windows, caps: Capabilities) -> Iterator[Tile]:
@@ -318,8 +394,10 @@ def tiles(problem: Windows, caps: Capabilities) -> Iterator[Tile]:
             continue
         for own, items in itertools.product(_SLICES, _ITEMS):
             tile = Tile(y, x, own, items)
-            fits = items <= limit and problem.step(tile, caps.local_memory) > 0 and problem.blocks(tile) <= _BLOCKS
-            if fits and own < max(2 * problem.m, 2 * _SLICES[0]):
+            if items > limit or problem.blocks(tile) > _BLOCKS or own >= max(2 * problem.m, 2 * _SLICES[0]):
+                continue
+            step = problem.step(tile, caps.local_memory)
+            if step > 0 and 4 * problem.floats(tile, step) <= caps.local_memory and 4 * problem.shares(tile) < 1 << 31:
                 yield tile
 
 
@@ -338,10 +416,17 @@ def estimate(problem: Windows, tile: Tile, caps: Capabilities) -> float:
     loads = rounds * (ceil_div(step * problem.pixels(tile), together) + ceil_div(step * tile.slice // 4, together))
     products = problem.blocks(tile) * rounds * step
     taps = ceil_div(tile.slice * tile.tile_y * tile.tile_x, tile.items) * problem.taps
+    fold = 0.0
+    if problem.last:
+        vectors = ceil_div(problem.last, 4)
+        products += ceil_div(ceil_div(problem.spots(tile) * vectors, tile.items), 4) * tile.slice
+        loads += ceil_div(tile.slice * vectors, together)
+        shares = ceil_div(tile.tile_y * tile.tile_x * vectors, tile.items) * problem.groups(tile)[1]
+        fold = _FOLD + _SHARE * shares
     # What an item waits for, and what keeps the compute unit busy.
     waiting = _LOAD[0] * loads + _PRODUCT[0] * products + _TAP[0] * taps
     busy = resident * tile.items / 32 * (_LOAD[1] * loads + _PRODUCT[1] * products + _TAP[1] * taps)
-    return math.ceil(share / resident) * (_GROUP + waiting + busy)
+    return math.ceil(share / resident) * (_GROUP + waiting + busy) + fold
 
 
 _AHEAD = 8
@@ -353,19 +438,23 @@ _GROUP = 1350.0
 _LOAD = (670.0, 33.0)
 _PRODUCT = (16.0, 6.2)
 _TAP = (4.0, 2.0)
+_FOLD = 1000.0
+_SHARE = 80.0
 """Cycles of a group; for AHEAD values that are loaded, 16 products, a tap: of an item, and of each sub-group that is resident.
 
 Fitted to an NVIDIA H200: 11 % off on 56 pairs of convolutions; the tile that it finds fastest takes 4 % more than the fastest.
 """
 
 
-def _chain(chain: Sequence[Eltwise]) -> tuple[dict[str, object], str]:
-    """The define INNER, which applies a chain to a float4, and the function that it calls."""
-    if not chain:
-        return {"INNER(s)": "(s)"}, ""
-    lines = "".join(post_ops.statement(post_op, "float4", "float", iter(())) for post_op in chain)
-    functions = post_ops.vector_functions(chain, "float", 4)
-    return {"INNER(s)": "inner(s)"}, f"{functions}static float4 inner(float4 s) {{\n{lines}  return s;\n}}\n"
+def _chains(**chains: Sequence[Eltwise]) -> tuple[dict[str, object], str]:
+    """Defines by these names, each of which applies a chain to a float4, and the functions that they call."""
+    defines: dict[str, object] = {}
+    source = post_ops.vector_functions([post_op for chain in chains.values() for post_op in chain], "float", 4)
+    for name, chain in chains.items():
+        lines = "".join(post_ops.statement(post_op, "float4", "float", iter(())) for post_op in chain)
+        defines[f"{name}(s)"] = f"{name.lower()}(s)" if chain else "(s)"
+        source += f"static float4 {name.lower()}(float4 s) {{\n{lines}  return s;\n}}\n" if chain else ""
+    return defines, source
 
 
 def _operator(node: TypedNode) -> PointwiseDepthwise:
