@@ -1,6 +1,7 @@
 """If, Loop and Scan, and data-dependent shapes, through the whole runtime on every available device."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -339,6 +340,17 @@ def test_the_batched_scan_of_operator_set_8(rng: np.random.Generator) -> None:
         np.testing.assert_allclose(results["final"][row], sums[-1], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(results["stacked"][row, :length], sums**2, rtol=1e-4, atol=1e-5)
         np.testing.assert_array_equal(results["stacked"][row, length:], 0)
+
+
+def test_the_batched_scan_of_an_empty_batch() -> None:
+    g = GraphBuilder()
+    start, items = g.input("start", "float32", ["N", 2]), g.input("items", "float32", ["N", 4, 2])
+    body = scan_body()
+    body = body.replace(types={**body.types, body.outputs[1]: replace(body.types["state"], shape=(2,))})
+    outputs = g.node(Scan_8(body=body, num_scan_inputs=1), "", start, items, outputs=["final", "stacked"])
+    compiled = CORE.compile_model(g.model(outputs), "NUMPY")
+    results = compiled({"start": np.zeros((0, 2), np.float32), "items": np.zeros((0, 4, 2), np.float32)})
+    assert [(r.shape, r.dtype) for r in results.values()] == [((0, 2), np.float32), ((0, 4, 2), np.float32)]
 
 
 def test_errors_in_a_body_name_its_node() -> None:

@@ -29,13 +29,17 @@ class Scan_8(Operator):
         count = len(values) - self.num_scan_inputs
         _check_count(count, values, self.body)
         directions = _per_value(self.directions, self.num_scan_inputs, 0, "directions")
+        types = [self.body.types.get(name) for name in self.body.outputs[count:]]
+        if not len(values[0]):  # nothing runs: states are as given, and shapes are those declared
+            empty = [stacked([], 0, t) for t in types]
+            time = values[count].shape[1]
+            return (*values[:count], *(np.empty((0, time, *e.shape[1:]), e.dtype) for e in empty))
         rows = []
-        for row in range(values[0].shape[0]):
+        for row in range(len(values[0])):
             scanned = [v[row] for v in values[count:]]
             length = scanned[0].shape[0] if lengths is None else int(lengths[row])
             cut = [_turned(v[:length], 0, d) for v, d in zip(scanned, directions, strict=True)]
             state, stacks = _scanned(run, self.body, [v[row] for v in values[:count]], cut)
-            types = [self.body.types.get(name) for name in self.body.outputs[count:]]
             outputs = [stacked(s, 0, t) for s, t in zip(stacks, types, strict=True)]
             full = scanned[0].shape[0]
             rows.append([*state, *(np.pad(o, [(0, full - len(o)), *[(0, 0)] * (o.ndim - 1)]) for o in outputs)])

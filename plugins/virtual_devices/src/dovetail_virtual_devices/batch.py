@@ -15,11 +15,21 @@ from typing import Any
 
 from dovetail.errors import InferError, UsageError
 from dovetail.hookspecs import hookimpl
-from dovetail.virtual import Composite, ExecutableRequest, Model, Part, Session, Targets, VirtualDevice, WorkBudget
+from dovetail.virtual import (
+    Composite,
+    ExecutableRequest,
+    Model,
+    Part,
+    Session,
+    Targets,
+    TensorType,
+    VirtualDevice,
+    WorkBudget,
+)
 from dovetail_virtual_devices.failures import is_of_the_caller, named
 from dovetail_virtual_devices.lanes import KEPT, LOOK, Lane, Lanes, Scheduler, check_run
 from dovetail_virtual_devices.options import BatchOptions
-from dovetail_virtual_devices.rows import NotBatchable, check_results, check_rows, padded, with_open_batch
+from dovetail_virtual_devices.rows import NotBatchable, check_independence, check_results, check_rows, padded, with_open_batch
 
 __all__ = ["Batch", "dovetail_api", "dovetail_virtual_device"]
 
@@ -59,7 +69,7 @@ class Batch(VirtualDevice):
                 made.close()
                 raise
         except NotBatchable as why:
-            log.warning("BATCH: the requests of %s run one by one: %s", model.source, why)
+            _warn(model, why)
             return BatchModel(model, session.compile(model, device, rest), (1,), options, str(why))
         return made
 
@@ -111,6 +121,8 @@ class BatchModel(Composite):
         self._lock = threading.Lock()
         self._open: dict[tuple[Any, ...], _Group] = {}
         self._batches = self._rows = 0
+        self._is_checked = bool(single)
+        self._checking = threading.Lock()
 
     @property
     def parts(self) -> Sequence[Part]:
@@ -139,7 +151,7 @@ class BatchModel(Composite):
 
     def prepare(self) -> None:
         """Compile and bind the batches of all sizes. Raises `NotBatchable`."""
-        check_rows(self._model, self._scheduler.parts[0].lanes, self._sizes)
+        self._is_checked = check_rows(self._model, self._scheduler.parts[0].lanes, self._sizes)
 
     def close(self) -> None:
         """Free everything."""
@@ -149,6 +161,8 @@ class BatchModel(Composite):
 
     def run(self, values: Sequence[Any]) -> list[Any]:
         """Run with the rows of others. Raises what its own rows raise when they run alone."""
+        if not self._is_checked:
+            self._check_rows_of(values)
         ticket = _Ticket(values, 0 if self._single else len(values[0]))
         if not 0 < ticket.rows < self.size:
             self._on_a_lane(ticket)
@@ -160,6 +174,36 @@ class BatchModel(Composite):
             raise ticket.error
         assert ticket.results is not None
         return ticket.results
+
+    def _check_rows_of(self, values: Sequence[Any]) -> None:
+        """Once, with the sizes of the first request that runs: requests run one by one if its rows depend on each other."""
+        while not self._checking.acquire(timeout=LOOK):
+            check_run("its beginning, where it waits for the check of its rows")
+        try:
+            if not self._is_checked and len(values[0]):
+                self._is_checked = self._are_rows_checked(values)
+        finally:
+            self._checking.release()
+
+    def _are_rows_checked(self, values: Sequence[Any]) -> bool:
+        """Whether the request runs, so that its sizes are those of a check; `_single` has the reason where rows are dependent."""
+        lane = self._scheduler.take()
+        assert lane is not None  # a single part never fails
+        types = [TensorType(found.dtype, value.shape) for found, value in zip(self._model.inputs.values(), values, strict=True)]
+        try:
+            # Not under the limits of the request that happens to come first.
+            with WorkBudget():
+                lane.run(values)
+                check_independence(self._model, lane, types, self.size)
+        except NotBatchable as why:
+            self._single = str(why)
+            _warn(self._model, why)
+        except Exception:
+            lane.close()
+            return False  # the request raises it again when it runs
+        finally:
+            self._scheduler.give_back(lane)
+        return True
 
     def _together(self, ticket: _Ticket) -> None:
         key = tuple((value.dtype, value.shape[1:]) for value in ticket.values)
@@ -265,6 +309,10 @@ class BatchModel(Composite):
     def _padded_size(self, rows: int) -> int:
         """The next size for which the model is compiled; `rows` when they are none, or fill a batch."""
         return next((size for size in self._sizes if size >= rows), rows) if rows else 0
+
+
+def _warn(model: Model, why: NotBatchable) -> None:
+    log.warning("BATCH: the requests of %s run one by one: %s", model.source, why)
 
 
 def _check(model: Model, results: Sequence[Any], rows: int) -> None:

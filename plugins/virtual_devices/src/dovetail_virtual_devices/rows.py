@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError
 from dovetail.virtual import Model, TensorType
 from dovetail_virtual_devices.lanes import Lane
 
-__all__ = ["NotBatchable", "check_results", "check_rows", "padded", "with_open_batch"]
+__all__ = ["NotBatchable", "check_independence", "check_results", "check_rows", "padded", "with_open_batch"]
 
 log = logging.getLogger("dovetail")
 
@@ -46,26 +46,30 @@ def with_open_batch(model: Model) -> Model:
     return model.reshape({name: (symbol, *(found.shape or ())[1:]) for name, found in inputs.items()})
 
 
-def check_rows(model: Model, lanes: Sequence[Lane], sizes: Sequence[int]) -> None:
+def check_rows(model: Model, lanes: Sequence[Lane], sizes: Sequence[int]) -> bool:
     """Run random rows in batches of these sizes, the full one last, on each lane, so that no later run has to prepare anything.
 
-    In the full one, what the other rows are must not change the first one. Does nothing for a model with further open
-    dimensions, whose sizes nobody knows. Raises `NotBatchable` naming the output.
+    In the full one, what the other rows are must not change the first one. Returns False, and does nothing, for a model with
+    further open dimensions: only its first request tells their sizes. Raises `NotBatchable` naming the output.
     """
     types = list(model.inputs.values())
     full = sizes[-1]
-    if full < 2 or not all(all(isinstance(d, int) for d in (t.shape or ())[1:]) for t in types):
-        return
-    _check_independence(model, lanes[0], types, full)
+    if full < 2:
+        return True
+    if not all(t.shape and all(isinstance(d, int) for d in t.shape[1:]) for t in types):
+        return False
+    check_independence(model, lanes[0], types, full)
     for size in (*sizes[:-1], full):  # the full one last: reports are about the latest
         arrays = _random(types, size, seed=0)
         with _refused(size):
             lanes[0].lanes.part.plan(tuple(array.shape for array in arrays))  # on every device, if there are several
         for lane in lanes:
             check_results(model.outputs, _results(lane, arrays), size)
+    return True
 
 
-def _check_independence(model: Model, lane: Lane, types: Sequence[TensorType], rows: int) -> None:
+def check_independence(model: Model, lane: Lane, types: Sequence[TensorType], rows: int) -> None:
+    """Raise `NotBatchable` where the first of so many random rows of these types changes with the others."""
     first, other = _random(types, rows, seed=0), _random(types, rows, seed=1)
     second = [np.concatenate([one[:1], two[1:]]) for one, two in zip(first, other, strict=True)]
     results = [_results(lane, arrays) for arrays in (first, second)]
