@@ -18,7 +18,7 @@ from dovetail.op import FLOATS, Operator
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.discovery import find_device
-from dovetail_gpu_opencl.enqueue import calls
+from dovetail_gpu_opencl.enqueue import calls, set_number
 
 SAMPLED = pytest.mark.exhaustive(0.25)  # each compiles programs
 
@@ -351,6 +351,31 @@ def test_launches_without_events_tell_errors_and_which_node(kind_device: Callabl
         request.run([array])
     request.close()
     assert not request._calls
+
+
+@pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
+@pytest.mark.parametrize("is_found", [True, False])
+def test_numbers_as_arguments(is_found: bool, info: DeviceInfo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All sizes of numbers, by OpenCL itself, and by pyopencl where a loader does not let that be found."""
+    if not is_found:
+        monkeypatch.setattr("dovetail_gpu_opencl.enqueue.function", lambda name: None)
+    device = find_device(info.name)
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+    source = """__kernel void put(__global long* to, const char a, const short b, const int c, const long d, const float e) {
+      to[0] = a; to[1] = b; to[2] = c; to[3] = d; to[4] = as_int(e); }"""
+    kernel = cl.Kernel(cl.Program(context, source).build(), "put")
+    result = np.zeros(5, np.int64)
+    buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, result.nbytes)
+    kernel.set_arg(0, buffer)
+    numbers = (np.int8(-7), np.int16(-300), np.int32(-70_000), np.int64(-(2**40)), np.float32(-1.5))
+    for position, number in enumerate(numbers, 1):
+        set_number(kernel, position, number)
+    cl.enqueue_nd_range_kernel(queue, kernel, (1,), None)
+    cl.enqueue_copy(queue, result, buffer)
+    assert result.tolist() == [*map(int, numbers[:4]), int(np.float32(-1.5).view(np.int32))]
+    with pytest.raises(cl.Error, match="INVALID_ARG_SIZE"):
+        set_number(kernel, 3, np.int64(1))
 
 
 @pytest.mark.parametrize("algorithm", ["div", "rdiv", "mul"])

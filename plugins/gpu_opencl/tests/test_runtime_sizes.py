@@ -156,7 +156,7 @@ def test_a_tiling_that_is_built_is_taken_where_it_is_almost_as_fast(
     assert [rows_of(kernel, 16), rows_of(kernel, 44), rows_of(kernel, 60), rows_of(kernel, 38)] == [16, 16, 64, 16]
     assert rows_of(kernel, 44, "b") == 64  # another node has built nothing
     assert rows_of(Chosen(lambda node: None).on(device.caps), 44) == 64  # nor has another compilation
-    monkeypatch.setattr("dovetail_gpu_opencl.kernels._tuned.tunings_of", lambda caps: {"24": Tiling(64, 16, 16, 4, 4).numbers()})
+    monkeypatch.setattr(kernel.packed, "tunings", {"24": Tiling(64, 16, 16, 4, 4).numbers()})
     assert rows_of(Chosen(lambda node: None).on(device.caps, kernel.packed), 24) == 64  # the tuned one
 
 

@@ -15,6 +15,7 @@ from dovetail.device import DType, Executable, ExecutableRequest, Graph, MemoryP
 from dovetail.errors import UsageError
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.dependencies import Schedule, Span, Step, dependencies, in_lanes
+from dovetail_gpu_opencl.enqueue import set_number
 from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.launch import Constant, Counters, Fault, Image, Launch, Local, Null, Read, Scalar, Scratch, Write
 from dovetail_gpu_opencl.lifetime import IN_USE
@@ -295,7 +296,10 @@ def bind(executable: CLExecutable, command: Command, buffers: Mapping[str, Any],
             readers.setdefault(root, []).append((kernel, position))
         taken = flags.take(argument) if isinstance(argument, Fault | Counters) else _values(executable, argument, buffers)
         for value in taken:
-            kernel.set_arg(position, value)
+            if isinstance(value, np.generic):
+                set_number(kernel, position, value)
+            else:
+                kernel.set_arg(position, value)
             position += 1
     return kernel
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail_gpu_opencl.tuning import Tunings
+
 __all__ = ["PackedConstants", "owner"]
 
 Array = NDArray[Any]
@@ -24,6 +26,8 @@ class PackedConstants:
     def __init__(self) -> None:
         self.built_with: dict[tuple[str, str], list[Any]] = {}
         """For a kernel and a node, by their names, the parameters that their programs were built with so far."""
+        self.tunings: Tunings | None = None
+        """The tuned parameters of the device, once a kernel has asked for them."""
         self._known: dict[Hashable, tuple[list[weakref.ref[Array]], weakref.ref[Array]]] = {}
 
     def get(self, source: Array, order: Hashable, make: Callable[[], Array], *others: Array) -> Array:

@@ -8,7 +8,6 @@ from dovetail.dataclass import dataclass
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
-from dovetail_gpu_opencl.tuning import tunings_of
 
 __all__ = ["RegisterTiled", "RegisterTiling", "estimate", "lanes_of", "register_tilings"]
 
@@ -119,7 +118,7 @@ class RegisterTiled(Tuned[RegisterTiling]):
     def tiling(self, problem: Problem) -> RegisterTiling:
         """The choice of `Tuned`, but nothing from the package that should be much slower on as many cores as here are."""
         chosen = super().tiling(problem)
-        if self._forced is not None or tunings_of(self.caps).found_here(problem.key):
+        if self._forced is not None or self.tunings.found_here(problem.key):
             return chosen
         default = self.default(problem)
         return chosen if self.cost(problem, chosen) < _WORSE * self.cost(problem, default) else default

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, Self, TypeVar
 from dovetail.dataclass import dataclass
 from dovetail.device import TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel
-from dovetail_gpu_opencl.tuning import tunings_of
+from dovetail_gpu_opencl.tuning import Tunings, tunings_of
 
 __all__ = ["Parameters", "Problem", "Tuned"]
 
@@ -48,6 +48,13 @@ class Tuned(CLKernel, Generic[P]):
 
     _forced: P | None = None
 
+    @property
+    def tunings(self) -> Tunings:
+        """The tuned parameters of the device, found once for a model: to find the cache folder takes 50 us."""
+        if self.packed.tunings is None:
+            self.packed.tunings = tunings_of(self.caps)
+        return self.packed.tunings
+
     @abstractmethod
     def problem(self, node: TypedNode) -> Problem | None:
         """The problem for which parameters are chosen; None when nothing is computed."""
@@ -79,7 +86,7 @@ class Tuned(CLKernel, Generic[P]):
     def _prescribed(self, problem: Problem) -> P | None:
         if self._forced is not None:
             return self._forced
-        numbers = tunings_of(self.caps).get(problem.key)
+        numbers = self.tunings.get(problem.key)
         tuned = None if numbers is None else self.read(numbers)
         return tuned if tuned is not None and tuned in self.possible(problem) else None
 
