@@ -16,6 +16,7 @@ from dovetail.graph import Graph, GraphBuilder, TensorType
 from dovetail.op import FYXB, NHWC, PLAIN, YXFB, Layout, OpenCLKernel, Operator
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.batch_normalization import BatchNormalization
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.max import Max
 from dovetail_ops_onnx.mul import Mul
@@ -303,3 +304,25 @@ def test_gpus_transpose_by_tiles(kind_device: Callable[[str], Any]) -> None:
     strided = {pair for pair in itertools.permutations(KINDS, 2) if file(*pair, 33) == "copy.cl"}
     runs_of_b = {("YXFB", "FYXB"), ("FYXB", "YXFB")}
     assert strided == {("PLAIN", "YXFB"), ("YXFB", "PLAIN"), ("NHWC", "FYXB"), ("FYXB", "NHWC"), *runs_of_b}
+
+
+@pytest.mark.parametrize("made", ["NHWC", "PLAIN"])
+def test_normalizations_keep_channels_innermost(made: str, core: dovetail.Core, name: str, rng: np.random.Generator) -> None:
+    """With a chain behind, whose operands are as large as the result, one for each channel, and one for each column."""
+    given = {n: rng.uniform(0.5, 2, (3,)).astype(np.float32) for n in ("scale", "b", "mean", "var")}
+    factors, addends = rng.standard_normal((3, 1, 1)).astype(np.float32), rng.standard_normal(5).astype(np.float32)
+    g = GraphBuilder()
+    x, y = g.input("x", "float32", DIMS), g.input("y", "float32", DIMS)
+    first = g.node(mix("PLAIN", made), x)
+    found = g.node(BatchNormalization(epsilon=1e-3), first, *(g.constant(a) for a in given.values()))
+    found = g.node(Mul(), found, g.constant(factors))
+    found = g.node(Add(), found, g.constant(addends))
+    found = g.node(Relu(), g.node(Add(), found, g.node(mix("PLAIN", made), y)))
+    compiled = core.compile_model(g.model([g.node(mix(made, "PLAIN"), found)]), name, {"FALLBACK": False})
+    assert compiled.report().reorders == 0
+    assert "batch_normalization" in {node.kernel for node in compiled.report().nodes}
+    x, y = (rng.standard_normal(DIMS).astype(np.float32) for _ in "xy")
+    scale, b, mean, var = (a.astype(np.float64)[:, None, None] for a in given.values())
+    expected = (mixed([x]).astype(np.float64) - mean) / np.sqrt(var + 1e-3) * scale + b
+    expected = mixed([np.maximum(expected * factors + addends + mixed([y]), 0)])
+    np.testing.assert_allclose(compiled({"x": x, "y": y})[0], expected, rtol=1e-5, atol=1e-5)

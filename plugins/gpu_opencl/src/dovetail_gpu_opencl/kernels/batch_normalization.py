@@ -1,8 +1,10 @@
 """BatchNormalization: elementwise, with one scale, B, mean and var for each channel; in training mode by the input's own."""
 
 import math
+from collections.abc import Sequence
 
-from dovetail.device import Reason, Refusal, TensorType, TypedNode
+from dovetail.device import NHWC, PLAIN, LayerConfig, Reason, Refusal, TensorType, TypedNode
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.elementwise import Load, elementwise_launch, vector_width
 from dovetail_gpu_opencl.kernel import CLKernel, group_size
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write, ints
@@ -24,13 +26,23 @@ class Normalize(CLKernel):
             return Refusal(Reason.ATTRIBUTE, "training_mode")
         return None
 
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        found, result = [LayerConfig.uniform(node, PLAIN)], node.outputs[0].dims
+        if len(result) == 4 and all(node.given(index).rank == 1 for index in range(1, 5)):
+            operands = tuple(NHWC if operand.dims == result else PLAIN for operand in node.operands)
+            found.append(LayerConfig((NHWC, *(PLAIN,) * (len(node.inputs) - 1)), (NHWC,), operands))
+        return found
+
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        innermost, node = node.outputs[0].layout == NHWC, post_ops.in_memory_order(node)
         assert isinstance(node.op, BatchNormalization | BatchNormalization_7)
         result = node.outputs[0]
         acc = accumulator(result.dtype)
         epsilon = literal(node.op.epsilon, acc)
         statement = f"const R s = (a - d) * (b / sqrt(e + {epsilon})) + c;"
-        types = [_placed(t, node) for t in node.inputs if t is not None]
+        given = [t for t in node.inputs if t is not None]
+        # The only axis of a parameter is the last one in memory then.
+        types = [given[0].with_shape(result.dims), *given[1:]] if innermost else [_placed(t, node) for t in given]
         same = len({accumulator(t.dtype) for t in types}) == 1
         vec = vector_width(result, self.caps) if same else 1
         loads = [Load(Read(name), tensor) for name, tensor in zip(node.node.inputs, types, strict=True)]
