@@ -140,7 +140,7 @@ def _alone(graph: Graph, maker: Node, node: Node) -> bool:
     """Whether a node is read by the other one alone, as its images, after a chain without operands."""
     result = maker.writes[0]
     reads = [*node.inputs, *node.operands].count(result) == 1 and graph.consumers.get(result) == (node,)
-    return reads and result not in graph.outputs and not maker.operands
+    return reads and result not in graph.outputs and len(_functions(maker)) == len(maker.post_ops)
 
 
 def _functions(node: Node) -> tuple[Eltwise, ...]:
