@@ -1,6 +1,7 @@
 """A plan for a new shape equals that of a fresh session, and so do its results: plans share weights, choices and memory."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,8 +14,9 @@ from random_graphs.generator import generate
 from random_graphs.graph import IR_VERSION, RandomGraph, equal_bits, read, value_info, written
 
 import dovetail
+from dovetail.device import PLAIN
 from dovetail.errors import DovetailError
-from dovetail.planning.report import PlanReport
+from dovetail.planning.report import PlanReport, ValuePlacement
 
 Inputs = Mapping[str, NDArray[Any]]
 
@@ -72,10 +74,23 @@ def told(report: PlanReport) -> PlanReport:
     """The report without times, without passes, which a plan for a new shape takes over, and without the implementations of
     reorders.
 
-    Where an axis has one element, oneDNN takes two layouts for one, and names what this process made first for either.
+    Where an axis has one element, oneDNN takes two layouts for one, and names what this process made first for either; and a
+    plan may have one or the other, with views between them.
     """
-    nodes = tuple(replace(node, kernel="") if node.op.endswith("Reorder") else node for node in report.nodes)
-    return replace(report, nodes=nodes, seconds={}, passes=())
+    nodes = [replace(node, kernel="") if node.op.endswith("Reorder") and node.kernel != "view" else node for node in report.nodes]
+    kept = [node for node in nodes if node.kernel != "view" or not node.op.endswith("Reorder")]
+    placed = [replace(n, inputs=tuple(map(_plainly, n.inputs)), outputs=tuple(map(_plainly, n.outputs))) for n in kept]
+    reorders, notes = report.reorders - len(nodes) + len(kept), tuple(re.sub(r"\d+ of \d+ nodes", "", n) for n in report.notes)
+    return replace(report, nodes=tuple(placed), reorders=reorders, notes=notes, seconds={}, passes=())
+
+
+def _plainly(value: ValuePlacement) -> ValuePlacement:
+    """In plain layout where that has the same bytes."""
+    dims = value.type.dims
+    order = value.type.layout.order(len(dims)) if value.type.layout.fits(len(dims)) else None
+    if order is None or [axis for axis in order if dims[axis] != 1] != [axis for axis in range(len(dims)) if dims[axis] != 1]:
+        return value
+    return replace(value, name=value.name.partition("@")[0], type=value.type.with_layout(PLAIN))
 
 
 def differs(one: Any, other: Any) -> bool:
