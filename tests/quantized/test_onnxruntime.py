@@ -254,3 +254,58 @@ def test_opencl_runs_a_dynamically_quantized_transformer_alone(tmp_path: Path) -
     products = [node for node in compiled.report().nodes if node.op == "dovetail::MatMulIntegerToFloat"]
     assert len(products) == 6
     assert all("mul" in node.post_ops for node in products)
+
+
+ENDS = {
+    "Conv": [("Conv", ["real", "weights", "b"])],
+    "Relu": [("Conv", ["real", "weights", "b"]), ("Relu", ["v0"])],
+    "LeakyRelu": [("Conv", ["real", "weights", "b"]), ("LeakyRelu", ["v0"])],
+    "residual": [("Conv", ["real", "weights", "b"]), ("Add", ["v0", "real"])],
+    "MatMul": [("MatMul", ["real", "matrix"])],
+    "Add": [("Add", ["real", "real"])],
+    "GlobalAveragePool": [("GlobalAveragePool", ["real"])],
+    "Sigmoid": [("Sigmoid", ["real"])],
+}
+"""Operators from the value `real` on, before the last QuantizeLinear."""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("end", ENDS)
+def test_real_outputs_are_those_of_the_stored_numbers(end: str, device: str) -> None:
+    """A DequantizeLinear at the end of a model, which goes along with the operators before it."""
+    rng = np.random.default_rng(len(end))
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["real"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["weights"], axis=0),
+        helper.make_node("DequantizeLinear", ["m", "xs", "wz1"], ["matrix"]),
+    ]
+    nodes += [helper.make_node(op, names, [f"v{i}"]) for i, (op, names) in enumerate(ENDS[end])]
+    nodes.append(helper.make_node("QuantizeLinear", [f"v{len(ENDS[end]) - 1}", "ys", "yz"], ["y"]))
+    nodes.append(helper.make_node("DequantizeLinear", ["y", "ys", "yz"], ["real_y"]))
+    constants = {
+        "xs": np.float32(0.02),
+        "xz": np.uint8(120),
+        "ys": np.float32(0.013),
+        "yz": np.uint8(71),
+        "w": rng.integers(-127, 128, (5, 5, 1, 1), np.int8),
+        "ws": rng.uniform(0.001, 0.004, 5).astype(np.float32),
+        "wz": np.zeros(5, np.int8),
+        "wz1": np.int8(0),
+        "m": rng.integers(-127, 128, (9, 3), np.int8),
+        "b": rng.standard_normal(5).astype(np.float32),
+    }
+    x = helper.make_tensor_value_info("x", TensorProto.UINT8, [2, 5, 7, 9])
+    feeds = {"x": rng.integers(0, 256, (2, 5, 7, 9), np.uint8)}
+    arrays = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    core, found = dovetail.Core(), {}
+    for name, dtype in (("y", TensorProto.UINT8), ("real_y", TensorProto.FLOAT)):
+        graph = helper.make_graph(nodes, "end", [x], [helper.make_tensor_value_info(name, dtype, None)], arrays)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+        compiled = core.compile_model(core.read_model(model, "onnx"), device)
+        (found[name],) = compiled(feeds).values()
+    (want,) = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, feeds)
+    np.testing.assert_array_equal(found["real_y"], (found["y"].astype(np.float32) - 71) * constants["ys"])
+    np.testing.assert_allclose(found["real_y"], want, rtol=0, atol=1.01 * 0.013)
+    assert len(np.unique(found["y"])) > 7
+    if device != "NUMPY" and end in ("Conv", "Relu", "residual", "MatMul"):
+        assert "DequantizeLinear" not in {node.op for node in compiled.report().nodes}

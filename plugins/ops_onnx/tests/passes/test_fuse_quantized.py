@@ -134,6 +134,22 @@ def test_a_result_may_stay_real():
     assert after.types[node.outputs[0]].dtype.value == "float32"
 
 
+def test_a_result_may_be_rounded_and_real():
+    g = Builder()
+    after = fused(g, [g.real(g.store(g.convolution(g.real(g.stored("x", (1, 3, 5, 4))))))])
+    (node,) = after.nodes
+    assert node.op.result is None
+    assert isinstance(node.op.steps[-1], Scaling)
+    assert after.types[node.outputs[0]].dtype.value == "float32"
+
+
+def test_a_rounded_value_that_others_read_stays_stored():
+    g = Builder()
+    body = g.real(g.store(g.convolution(g.real(g.stored("x", (1, 3, 5, 4))))))
+    after = fused(g, [body, g.node(op("Softmax"), body)])
+    assert kinds(after) == ["dovetail::QuantizedConv", "DequantizeLinear", "dovetail::QuantizedSoftmax"]
+
+
 def test_a_value_that_others_read_ends_a_chain():
     g = Builder()
     body = g.convolution(g.real(g.stored("x", (1, 3, 5, 4))))

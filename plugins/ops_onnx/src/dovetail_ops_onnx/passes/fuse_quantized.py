@@ -52,8 +52,8 @@ def fuse_quantized(graph: Graph, keeps: Keeps) -> Graph:
     """The graph with quantized operators as far as a device keeps them.
 
     An operator that reads dequantized values takes over the elementwise operators behind it, quantizations between them
-    included, up to the last QuantizeLinear for which `keeps` holds. What only moves or selects elements works on the stored
-    numbers themselves. Needs types and schedule order.
+    included, up to the last QuantizeLinear for which `keeps` holds, or to the DequantizeLinear behind it if no node reads that.
+    What only moves or selects elements works on the stored numbers themselves. Needs types and schedule order.
     """
     if not any(isinstance(node.op, DequantizeLinear) for node in graph.nodes):
         return graph
@@ -158,12 +158,20 @@ class _Fusion:
                     return
                 chain.append(after)
                 steps.append(result)
+                if self._is_read_outside(after):
+                    yield self._candidate(chain, steps, inputs, scalings, None)
+                    return
             elif self._continues(follower, chain[-1].writes[0]):
                 steps.append(QuantizedStep(follower.op, self._indices(follower, chain[-1].writes[0], inputs, scalings)))
                 chain.append(follower)
                 yield self._candidate(chain, steps, inputs, scalings, None)
             else:
                 return
+
+    def _is_read_outside(self, node: Node) -> bool:
+        """Whether the node's value is an output of the graph that no node reads, which could use the stored numbers."""
+        value = node.writes[0]
+        return value in self._graph.outputs and not self._graph.consumers.get(value)
 
     def _continues(self, follower: Node, value: str) -> bool:
         """Whether the node is elementwise over the value and keeps its type."""
