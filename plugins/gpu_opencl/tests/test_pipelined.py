@@ -79,6 +79,8 @@ CONVOLUTIONS = [  # batch, channels, maps, side, kernel, stride, pads
     (1, 8, 40, 7, 3, 1, 1),
     (2, 24, 13, 9, 3, 2, 1),  # maps that are stored one at a time
     (1, 3, 16, 11, 5, 2, 2),  # filled up to 4 channels
+    (2, 4, 24, 9, 3, 1, 1),  # not filled up, but floats that become halves
+    (1, 4, 16, 5, 1, 1, 0),
     (2, 11, 16, 5, 3, 1, 0),  # and to 16
 ]
 

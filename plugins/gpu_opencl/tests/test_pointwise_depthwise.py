@@ -256,6 +256,16 @@ def test_other_convolutions_stay_two(which: str, device: Any, bench: Any, rng: A
     assert [node.op.op_type for node in device.lower(graph).nodes] == ["Conv", "Conv"]
 
 
+def test_a_last_convolution_with_strides_stays_apart(fenced: Any, bench: Any, rng: Any) -> None:
+    """Also where the node's result is too small to tell, as of a 2 x 2 image with a stride of 2."""
+    g, shapes = GraphBuilder(), ((16, 8, 1, 1), (16, 1, 3, 3), (8, 16, 1, 1))
+    x = g.input("x", "float32", (1, 8, 2, 2))
+    wide, deep, narrow = (g.constant(rng.standard_normal(shape).astype(np.float32)) for shape in shapes)
+    result = g.node(bench.op("Conv", group=16, pads=(1,) * 4), g.node(bench.op("Conv"), x, wide), deep)
+    graph = fold_constants(g.graph([g.node(bench.op("Conv", strides=(2, 2)), result, narrow)]))
+    assert [node.op.op_type for node in fenced.lower(graph).nodes] == ["PointwiseDepthwise", "Conv"]
+
+
 def test_weights_that_are_inputs(device: Any, bench: Any, rng: Any) -> None:
     x, w, deep_w = rng.standard_normal((1, 8, 6, 6)), rng.standard_normal((16, 8, 1, 1)), rng.standard_normal((16, 1, 3, 3))
     g = GraphBuilder()

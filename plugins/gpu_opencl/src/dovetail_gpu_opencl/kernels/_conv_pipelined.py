@@ -57,7 +57,7 @@ class ConvPipelined(Pipelined, ConvKernel):
         result = node.outputs[0].dims
         rest = (PLAIN,) * (len(node.inputs) - 1)
         operands = tuple(NHWC if operand.dims == result else PLAIN for operand in node.operands)
-        sources: tuple[Layout, ...] = (NHWC,) if self._width(node) == sizes(node)[1] else (PLAIN, NHWC)
+        sources: tuple[Layout, ...] = (NHWC,) if self._reads_image(node) else (PLAIN, NHWC)
         return [LayerConfig((source, *rest), (NHWC,), operands) for source in sources]
 
     def problem(self, node: TypedNode) -> Problem | None:
@@ -98,11 +98,16 @@ class ConvPipelined(Pipelined, ConvKernel):
             return channels
         return 4 if channels <= 4 else round_up(channels, 8)
 
+    def _reads_image(self, node: TypedNode) -> bool:
+        """Whether the product reads the image itself: no channels are filled up, and its elements are factors as they are."""
+        is_factor = self.caps.float_pipeline or node.given(0).dtype is self.factor(node)
+        return is_factor and self._width(node) == sizes(node)[1]
+
     def _source(self, node: TypedNode) -> tuple[Read | Scratch, tuple[Launch, ...]]:
         """The image as the product reads it, and the launch that writes it where it is not so."""
         src, width, name = node.given(0), self._width(node), node.node.inputs[0]
         batch, channels = src.dims[:2]
-        if width == channels:
+        if self._reads_image(node):
             return Read(name), ()
         plane = int(np.prod(src.dims[2:]))
         scratch = Scratch(f"scratch:{node.name}:0", batch * plane * width * 2)

@@ -76,8 +76,8 @@ class PointwiseDepthwise(AbstractOperator):
 
     def first(self, node: TypedNode) -> TypedNode:
         """The pointwise convolution with its chain."""
-        x, y = node.given(0), self._deepest(node)
-        between = TensorType(y.dtype, (x.dims[0], node.given(1).dims[0], *x.dims[2:]))
+        x = node.given(0)
+        between = TensorType(node.outputs[0].dtype, (x.dims[0], node.given(1).dims[0], *x.dims[2:]))
         inner = Node(node.name, self.wide, node.node.inputs[:3], node.node.outputs, post_ops=self.chain)
         return TypedNode(inner, node.inputs[:3], (between,), ())
 
@@ -99,9 +99,10 @@ class PointwiseDepthwise(AbstractOperator):
         return TypedNode(inner, (self._deepest(node), *node.inputs[5:]), node.outputs, node.operands)
 
     def _deepest(self, node: TypedNode) -> TensorType:
-        """The result of the depthwise convolution."""
-        y = node.outputs[0]
-        return y if self.narrow is None else TensorType(y.dtype, (y.dims[0], node.given(1).dims[0], *y.dims[2:]))
+        """The result of the depthwise convolution, whose size need not be that of the node: `narrow` may have strides."""
+        (between,) = self.first(node).outputs
+        output = self.deep.geometry(between, node.given(3)).output
+        return TensorType(between.dtype, (between.dims[0], node.given(1).dims[0], *output))
 
     def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
         node = TypedNode(Node("", self, ("",) * len(inputs), ("",)), tuple(inputs), tuple(outputs), ())
