@@ -9,7 +9,7 @@ import multiprocessing
 import queue
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ class Task:
         return f"{self.precision} {self.batch}x{self.k}x{self.n}{window}"
 
 
-def tasks(count: int, seed: int) -> list[Task]:
+def tasks(count: int, seed: int, precisions: Sequence[str]) -> list[Task]:
     """Random problems: sizes are drawn by their logarithms, precisions and kinds in turn."""
     rng = random.Random(seed)
 
@@ -65,8 +65,8 @@ def tasks(count: int, seed: int) -> list[Task]:
 
     found = []
     for number in range(count):
-        precision = PRECISIONS[number % 3]
-        if number // 3 % 2:
+        precision = precisions[number % len(precisions)]
+        if number // len(precisions) % 2:
             found.append(Task(precision, drawn(16, 8192, 1), drawn(64, 4096, 16), drawn(64, 4096, 8)))
             continue
         kernel = rng.choice((1, 1, 3, 3, 5))
@@ -134,7 +134,7 @@ def measured(name: str, task: Task, lock: Any) -> dict[str, Any]:
     return {"task": str(task), "kernel": kernel.name, "problem": dataclasses.asdict(problem), "times": times}
 
 
-Measure = Callable[[str, Task, Any], dict[str, Any]]
+Measure = Callable[[str, Any, Any], dict[str, Any]]
 """Measures a task on the device of this name, while the lock is held: `measured`, or another function of a module."""
 
 
@@ -147,7 +147,7 @@ def _work(name: str, waiting: Any, results: Any, lock: Any, measure: Measure) ->
 
 
 def all_measured(
-    name: str, chosen: list[Task], processes: int, measure: Measure = measured, seconds: float = math.inf
+    name: str, chosen: Sequence[Any], processes: int, measure: Measure = measured, seconds: float = math.inf
 ) -> Iterator[dict[str, Any]]:
     """The measurements of all tasks, as they end. Those that have not ended after so many seconds are given up."""
     end = time.monotonic() + seconds
@@ -168,10 +168,13 @@ def all_measured(
             worker.terminate()
 
 
-def report(name: str, count: int, seed: int, processes: int, to: Path | None) -> int:
-    """Print the ratios of chosen and best times; keep all times in the file `to`. Returns the number of failures."""
+def report(name: str, chosen: Sequence[Task], processes: int, seconds: float, to: Path | None) -> int:
+    """Print the ratios of chosen and best times; keep all times in the file `to`. Returns the number of failures.
+
+    After so many seconds the rest of the problems is left out.
+    """
     rows, ratios, failures, found = [], [], 0, []
-    for line in all_measured(name, tasks(count, seed), processes):
+    for line in all_measured(name, chosen, processes, measured, seconds):
         found.append(line)
         if to is not None:
             to.write_text(json.dumps(found), encoding="utf-8")

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 from collections.abc import Callable, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,8 @@ class Platform:
 class Named:
     """The attributes that `family_of` reads."""
 
+    max_compute_units = 0
+
     def __init__(self, platform: str, name: str, version: str) -> None:
         self.platform, self.name, self.version = Platform(platform), name, version
 
@@ -200,7 +203,16 @@ def test_tables_are_for_what_pocl_compiles_for(platform: str, version: str, targ
     device = Named(platform, "Some CPU (R) 9", version)
     assert target_of(device) == target
     known = f"pocl-{target}".rstrip("-").replace("_", "-") if platform == POCL else "some-cpu-r-9"
-    assert family_of(device) == known
+    assert family_of(device, (0, 0)) == known
+
+
+def test_nvidias_gpus_of_one_architecture_and_size_share_a_table() -> None:
+    h100, h200 = (Named("NVIDIA CUDA", name, "OpenCL 3.0 CUDA") for name in ("NVIDIA H100 80GB HBM3", "NVIDIA H200"))
+    h100.max_compute_units = h200.max_compute_units = 132
+    assert family_of(h100, (9, 0)) == family_of(h200, (9, 0)) == "nvidia-sm90-132"
+    assert (resources.files("dovetail_gpu_opencl") / "tuned" / "nvidia-sm90-132.json").is_file()
+    h100.max_compute_units = 114  # that on a PCIe card
+    assert family_of(h100, (9, 0)) == "nvidia-sm90-114"
 
 
 def test_registers_are_those_of_the_target(device: Any) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from dovetail.cache import FileCache, list_cache
 from dovetail.errors import UsageError
 from dovetail_gpu_opencl import tuner
 from dovetail_gpu_opencl.kernels._pipelined import Pipeline
+from dovetail_gpu_opencl.kernels._pointwise_depthwise import Tile
 from dovetail_gpu_opencl.kernels._register_tiles import SHAPES
 from dovetail_gpu_opencl.kernels._tiles import Tiled, Tiling
 from dovetail_gpu_opencl.kernels._tuned import Tuned
@@ -113,6 +115,22 @@ def test_finalists_run_again_in_turn(
     assert order == [*order[:2]] * 4
 
 
+def test_time_between_launches_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two launches of 7 and 5 us with a pause of the host between them that differs from run to run."""
+    spans = iter([(0, 7000), (90000, 95000), (200000, 207000), (210000, 215000), (300000, 307000), (307000, 312000)])
+
+    def enqueue(*_: Any) -> Any:
+        start, end = next(spans)
+        return SimpleNamespace(profile=SimpleNamespace(start=start, end=end))
+
+    monkeypatch.setattr(tuner, "_REPEATS", 3)
+    monkeypatch.setattr(tuner.cl, "enqueue_nd_range_kernel", enqueue)
+    bench = tuner._Bench.__new__(tuner._Bench)
+    bench._queue = SimpleNamespace(finish=lambda: None)
+    launch = SimpleNamespace(global_size=(1,), local_size=(1,))
+    assert bench.time([(None, launch), (None, launch)], np.inf) == 7 + 5 + tuner._LAUNCH
+
+
 def test_times_are_positive_and_a_result_that_no_launch_wrote_is_wrong(
     kind_device: Callable[[str], Any], bench: Any, product: Any
 ) -> None:
@@ -124,7 +142,7 @@ def test_times_are_positive_and_a_result_that_no_launch_wrote_is_wrong(
     (timing,) = tuner.measure(device._context, device._device, device.programs, kernel, node, [FIRST])
     assert timing.microseconds is not None
     assert timing.microseconds > 0
-    poisoned = tuner._Bench(device._context, device._device, node)
+    poisoned = tuner._Bench(device._context, device._device, node, tuner._data(node))
     marker = poisoned.result([])
     assert np.isnan(marker).all()
     assert not tuner._alike(marker, np.zeros_like(marker))
@@ -172,6 +190,25 @@ def test_numbers_that_do_not_fit_are_left_alone(kind_device: Callable[[str], Any
         assert kernel.tiling(problem) == default
 
 
+@pytest.mark.usefixtures("two", "kept")
+def test_kernels_are_compared_by_the_cost_model_alone(
+    without_matrix_units: Callable[[str], Any], bench: Any, product: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tuned tiling, which is faster, may seem to cost more: that must not make another kernel take the node."""
+    from dovetail.device import TypedNode
+
+    device, (graph, _, _) = without_matrix_units("GPU"), product
+    node = TypedNode.of(graph.nodes[0], graph)
+    kernel = next(k for k in device.kernels(node) if isinstance(k, Tiled))
+    problem = kernel.problem(node)
+    assert problem is not None
+    monkeypatch.setattr(Tiled, "cost", lambda self, problem, tiling: 9.0 if tiling == SECOND else 1.0)
+    tunings_of(device.caps).put(problem.key, SECOND.numbers())
+    assert kernel.tiling(problem) == SECOND
+    assert kernel.least(problem) == 1.0
+    assert kernel.using(SECOND).least(problem) == 9.0
+
+
 def test_shipped_tables_hold_tilings_that_the_kernels_can_run() -> None:
     tables = sorted((Path(tuner.__file__).parent / "tuned").glob("*.json"))
     assert tables
@@ -189,7 +226,10 @@ def test_shipped_tables_hold_tilings_that_the_kernels_can_run() -> None:
             assert pipeline.items <= 1024
             assert pipeline.local_bytes() <= 48 * 1024
             assert pipeline.tile_m % pipeline.work_m == pipeline.tile_n % pipeline.work_n == 0
-        for tiling in {Tiling(*n) for key, n in content["tilings"].items() if key not in rows and key not in pipelined}:
+        joined = {key: Tile(*content["tilings"][key]) for key, kind in kinds.items() if kind == "pointwise_depthwise"}
+        assert all(tile.slice % 4 == 0 and 0 < tile.items <= 1024 and tile.tile_y * tile.tile_x for tile in joined.values())
+        other = content["tilings"].keys() - rows.keys() - pipelined.keys() - joined.keys()
+        for tiling in {Tiling(*content["tilings"][key]) for key in other}:
             assert tiling.items <= 1024
             assert tiling.tile_k % tiling.slices == 0
             assert tiling.tile_m % tiling.work_m == tiling.tile_n % tiling.work_n == 0

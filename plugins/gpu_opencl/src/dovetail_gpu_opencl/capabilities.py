@@ -82,7 +82,7 @@ class Capabilities:
         return Capabilities(
             kind=kind_of(device),
             identity=identity_of(device),
-            family=family_of(device),
+            family=family_of(device, compute_capability_of(device, extensions)),
             compute_units=device.max_compute_units,
             max_work_group_size=device.max_work_group_size,
             max_work_item_sizes=tuple(device.max_work_item_sizes),
@@ -117,12 +117,17 @@ def identity_of(device: Any) -> str:
     return hashlib.sha256("\n".join(versions).encode()).hexdigest()
 
 
-def family_of(device: Any) -> str:
-    """`pocl` with what its compiler makes code for, or the name of the device; small letters, digits and dashes.
+def family_of(device: Any, compute_capability: tuple[int, int]) -> str:
+    """The architecture where tables depend on it alone, else the name of the device; small letters, digits and dashes.
 
-    PoCL's device names say how a machine calls itself; what counts for kernels is the instruction set, which is in the target.
+    For CPUs of PoCL the instruction set counts, which is in the target, and not the machine, which is in the name. Of NVIDIA's
+    GPUs compute capability and number of compute units count: an H100 has those of an H200, and other memory.
     """
-    name = f"pocl-{target_of(device)}" if device.platform.name == _POCL else device.name
+    name = device.name
+    if device.platform.name == _POCL:
+        name = f"pocl-{target_of(device)}"
+    elif compute_capability > (0, 0):
+        name = "nvidia-sm{}{}-{}".format(*compute_capability, device.max_compute_units)
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 

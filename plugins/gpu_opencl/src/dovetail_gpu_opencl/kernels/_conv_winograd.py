@@ -52,7 +52,7 @@ class ConvWinograd(RegisterTiled, ConvKernel):
         problem, other = self.problem(node), direct.problem(node)
         if problem is None or other is None:
             return None
-        if self.cost(problem, self.tiling(problem)) > _BETTER * direct.cost(other, direct.tiling(other)):
+        if self.least(problem) > _BETTER * direct.least(other):
             return Refusal(Reason.SHAPE, f"{problem.m} tiles of {problem.k} channels: transforms cost more than they save")
         return None
 

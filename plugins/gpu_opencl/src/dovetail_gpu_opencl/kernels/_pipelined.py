@@ -291,7 +291,7 @@ class Pipelined(Tuned[Pipeline]):
         tiled = other.problem(node) if self.caps.float_pipeline and other.supports(node) else None
         if tiled is None:
             return None
-        if self.cost(problem, self.tiling(problem)) <= PATIENCE * other.cost(tiled, other.tiling(tiled)) + spared:
+        if self.least(problem) <= PATIENCE * other.least(tiled) + spared:
             return None
         return Refusal(Reason.SHAPE, f"{problem.m} x {problem.n} x {problem.k}; {other.name} is faster")
 

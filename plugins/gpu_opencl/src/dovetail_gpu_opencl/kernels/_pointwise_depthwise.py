@@ -261,7 +261,7 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
 
     def _slower(self, problem: Windows, node: TypedNode) -> Refusal | None:
         """Refuses what is likely to take less time in two launches."""
-        op, cost = _operator(node), self.cost(problem, self.tiling(problem))
+        op, cost = _operator(node), self.least(problem)
         first, third = op.first(node), op.third(node)
         alone = self._alone(first if third is None else third)
         if alone is None:
@@ -270,7 +270,7 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
             between, other = first, problem.z * problem.m * problem.n * problem.taps / (_PRODUCTS * self.caps.compute_units)
         else:
             pair = self._windows(node, last=0)
-            between, other = op.second(node), self.cost(pair, self.tiling(pair))
+            between, other = op.second(node), self.least(pair)
         spared = _ENQUEUE if cost < _SHORT else _LAUNCH
         if cost <= alone + other + spared + between.outputs[0].nbytes / _BYTES:
             return None
@@ -280,9 +280,7 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
         """The least cycles of a pointwise convolution in a launch of its own; None where no tiles compute it."""
         kernels: tuple[Tuned[Any], ...] = (ConvPipelined().on(self.caps), ConvTiled().on(self.caps))
         times = [
-            kernel.cost(found, kernel.tiling(found))
-            for kernel in kernels
-            if kernel.supports(node) and (found := kernel.problem(node)) is not None
+            kernel.least(found) for kernel in kernels if kernel.supports(node) and (found := kernel.problem(node)) is not None
         ]
         return min(times, default=None)
 

@@ -75,6 +75,12 @@ class Tuned(CLKernel, Generic[P]):
         """The parameters for a problem that nobody has tuned."""
         return min(self.possible(problem), key=lambda p: self.cost(problem, p))
 
+    def least(self, problem: Problem) -> float:
+        """The cost of a problem, by which kernels are compared: that of the best parameters by the cost model, also where tuned
+        ones, which are faster, seem to cost more.
+        """
+        return self.cost(problem, self._forced or self.default(problem))
+
     @abstractmethod
     def read(self, numbers: Sequence[int]) -> P | None:
         """Parameters from a table; None when these numbers are none."""

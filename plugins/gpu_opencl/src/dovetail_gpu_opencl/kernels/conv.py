@@ -192,7 +192,7 @@ class PointwiseRows(GemmRows):
         problem, turned = self.problem(node), other.problem(node)
         if problem is None or turned is None or not other.supports(node):
             return None
-        if other.cost(turned, other.tiling(turned)) < self.cost(problem, self.tiling(problem)):
+        if other.least(turned) < self.least(problem):
             return Refusal(Reason.SHAPE, f"planes of {problem.n} pixels; vectors along the channels are faster")
         return None
 
