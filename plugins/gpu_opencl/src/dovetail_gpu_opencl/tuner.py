@@ -184,7 +184,7 @@ class _Bench:
         return best if best > 3 * fastest else min(best, self._least(bound, _REPEATS - 1))
 
     def _least(self, bound: Sequence[tuple[Any, Launch]], runs: int) -> float:
-        """That of runs without a pause, in which the device would slow down."""
+        """The least time of runs without a pause, in which the device would slow down."""
         events = [self._enqueue(bound) for _ in range(runs)]
         self._queue.finish()
         taken = min(sum(e.profile.end - e.profile.start for e in run) for run in events)
