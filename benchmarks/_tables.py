@@ -24,7 +24,7 @@ from dovetail_gpu_opencl.discovery import find_device
 TUNED = Path(__file__).resolve().parent.parent / "plugins/gpu_opencl/src/dovetail_gpu_opencl/tuned"
 """The package's tables."""
 HINTS = {"float32": "f32", "float16": "f16", "int8": "f32"}
-"""What models of a precision have as INFERENCE_PRECISION_HINT."""
+"""The INFERENCE_PRECISION_HINT for models of each precision."""
 
 
 @dataclass(frozen=True)
