@@ -207,7 +207,16 @@ class OpenCLDevice(Device):
         reports = [_report(typed[name], choice) for name, choice in chosen.items()]
         reports = [dataclasses.replace(r, kernel="stub", from_operator=False) if r.name in stubs else r for r in reports]
         executable = CLExecutable(
-            self._context, self._device, self.caps, graph, commands, reports, memory, chosen_options, self.programs
+            self._context,
+            self._device,
+            self.caps,
+            graph,
+            commands,
+            reports,
+            memory,
+            chosen_options,
+            self.programs,
+            self._packed,
         )
         executable.notes = remarks(self.caps, self.info.name)
         return executable

@@ -12,7 +12,7 @@ from typing import ClassVar
 from dovetail.dataclass import dataclass
 from dovetail.device import DType, Eltwise, PostOp, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
-from dovetail_gpu_opencl.broadcast import access_to
+from dovetail_gpu_opencl.broadcast import access_to, broadcasts
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, is_like, spread
 from dovetail_gpu_opencl.launch import Launch, Read, Scratch, Write
@@ -68,7 +68,7 @@ class Expression(CLKernel):
         if len(node.outputs) != 1:
             return Refusal(Reason.ATTRIBUTE, f"{len(node.outputs)} outputs")
         for tensor in node.inputs:
-            if tensor is None or access_to(tensor, node.outputs[0]) is None:
+            if tensor is None or not broadcasts(tensor, node.outputs[0]):
                 return Refusal(Reason.SHAPE, f"{tensor} does not broadcast to {node.outputs[0]}")
         if len(node.inputs) > len(_LETTERS) and not self._fold:
             return Refusal(Reason.SHAPE, f"{len(node.inputs)} inputs; accepted: at most {len(_LETTERS)}")

@@ -132,17 +132,19 @@ def check_types(
     """Refuses types that are dynamic, not in `dtypes`, too large for int indices, or beyond the device's extensions."""
     if not node.is_static:
         return Refusal(Reason.DYNAMIC, ", ".join(str(t) for t in (*node.inputs, *node.outputs) if t and not t.is_static))
+    largest = caps.max_allocation
     for tensor in (*node.inputs, *node.outputs, *node.operands):
         if tensor is None:
             continue
-        if tensor.dtype not in dtypes or (computes and tensor.dtype not in STORED_TYPES):
-            return Refusal(Reason.DTYPE, f"{tensor.dtype}")
-        needs_none = not computes or (half_by_load and tensor.dtype is DType.FLOAT16)
-        if not needs_none and (extension := missing_capability(tensor.dtype, caps)):
-            return Refusal(Reason.CAPABILITY, f"{tensor.dtype} needs {extension}")
-        if tensor.size > _INT_MAX:
+        dtype, size = tensor.dtype, tensor.size
+        if dtype not in dtypes or (computes and dtype not in STORED_TYPES):
+            return Refusal(Reason.DTYPE, f"{dtype}")
+        needs_none = not computes or (half_by_load and dtype is DType.FLOAT16)
+        if not needs_none and (extension := missing_capability(dtype, caps)):
+            return Refusal(Reason.CAPABILITY, f"{dtype} needs {extension}")
+        if size > _INT_MAX:
             return Refusal(Reason.MEMORY, f"{tensor} has more than {_INT_MAX} elements")
-        if tensor.nbytes > caps.max_allocation:
+        if size * dtype.itemsize > largest:
             return Refusal(Reason.MEMORY, f"{tensor} is larger than the device's largest buffer, {caps.max_allocation} bytes")
     return None
 

@@ -85,9 +85,15 @@ def estimate(problem: Problem, tiling: RegisterTiling, caps: Capabilities, scatt
 
 
 @functools.cache
+def _down(registers: int) -> tuple[RegisterTiling, ...]:
+    return tuple(RegisterTiling(*shape) for shape in SHAPES if fits(shape, registers))
+
+
+@functools.cache
 def default_tiling(problem: Problem, caps: Capabilities, least_columns: int, scatters: bool) -> RegisterTiling:
     """The first shape that the registers hold, unless the cost model finds a special one much faster."""
-    fitting = [t for t in register_tilings(problem, caps, least_columns) if t.down]
+    lanes = lanes_of(problem, caps)
+    fitting = [t for t in _down(caps.vector_registers) if not 0 < least_columns < t.vectors * lanes]
     costs = {t: estimate(problem, t, caps, scatters) for t in fitting}
     special = [t for t in fitting if (t.rows, t.vectors) in _DEFAULTS]
     best = min(special, key=costs.__getitem__, default=fitting[0])
@@ -121,7 +127,7 @@ class RegisterTiled(Tuned[RegisterTiling]):
         if self._forced is not None or self.tunings.found_here(problem.key):
             return chosen
         default = self.default(problem)
-        return chosen if self.cost(problem, chosen) < _WORSE * self.cost(problem, default) else default
+        return chosen if chosen is default or self.cost(problem, chosen) < _WORSE * self.cost(problem, default) else default
 
     def read(self, numbers: Sequence[int]) -> RegisterTiling | None:
         """The fields of a tiling, in order."""

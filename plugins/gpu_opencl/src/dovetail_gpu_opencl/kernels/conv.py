@@ -1,5 +1,7 @@
 """Conv: as a matrix product, by rows, depthwise or by Winograd's algorithm on CPUs; tiled on GPUs; directly where none fits."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,7 +44,7 @@ class ConvRows(RegisterTiled, ConvKernel):
             return None
         batch, channels, maps, groups = sizes(node)
         g, dtype = geometry(node), node.outputs[0].dtype
-        pixels, depth = int(np.prod(g.output)), channels * int(np.prod(g.kernel))
+        pixels, depth = math.prod(g.output), channels * math.prod(g.kernel)
         return Problem(problem_key("conv_rows", node), batch * groups, pixels, maps // groups, depth, accumulator_bytes(dtype))
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
@@ -115,7 +117,7 @@ def _spreads(node: TypedNode) -> bool:
     (PoCL, one thread).
     """
     (_, _, maps, groups), g = sizes(node), geometry(node)
-    sparse = bool(g.rank) and (g.strides[-1] > 1 or int(np.prod(g.kernel)) > 25)
+    sparse = bool(g.rank) and (g.strides[-1] > 1 or math.prod(g.kernel) > 25)
     return groups == 1 < maps and node.given(1).value is not None and (maps <= ConvColumns.maps or sparse)
 
 
@@ -174,7 +176,7 @@ def _pointwise(node: TypedNode) -> Product | Refusal:
     batch, channels, maps, groups = sizes(node)
     if not g.is_pointwise or groups != 1:
         return Refusal(Reason.ATTRIBUTE, "no pointwise convolution")
-    pixels = int(np.prod(g.output))
+    pixels = math.prod(g.output)
     left = Matrix(node.node.inputs[1], node.given(1), channels, 1)
     right = Matrix(node.node.inputs[0], node.given(0), pixels, 1, channels * pixels)
     bias = node.node.inputs[2] if has_bias(node) else ""
@@ -188,7 +190,7 @@ class PointwiseRows(GemmRows):
         refusal = super().check(node)
         if refusal is not None:
             return refusal
-        other = _CONV_ROWS.on(self.caps)
+        other = _CONV_ROWS.on(self.caps, self.packed)
         problem, turned = self.problem(node), other.problem(node)
         if problem is None or turned is None or not other.supports(node):
             return None
