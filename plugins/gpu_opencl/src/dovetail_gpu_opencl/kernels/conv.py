@@ -80,6 +80,10 @@ def pack_weights(weights: NDArray[np.generic], groups: int, columns: int, c_type
     return packed
 
 
+_COPIED = 1 << 16
+"""Bytes of input that a work item of conv_depthwise.cl may copy to its stack."""
+
+
 class ConvDepthwise(ConvKernel):
     """For CPUs: conv_depthwise.cl."""
 
@@ -91,19 +95,27 @@ class ConvDepthwise(ConvKernel):
         _, channels, _, _ = sizes(node)
         if channels != 1:
             return Refusal(Reason.ATTRIBUTE, "not depthwise")
-        return (
-            Refusal(Reason.SHAPE, "one channel to many; vectors along these are faster")
-            if _spreads(node)
-            else super().check(node)
-        )
+        if _spreads(node):
+            return Refusal(Reason.SHAPE, "one channel to many; vectors along these are faster")
+        if (refusal := super().check(node)) is not None:
+            return refusal
+        return None if self._rows(node) else Refusal(Reason.ATTRIBUTE, "the window covers too many elements")
+
+    def _rows(self, node: TypedNode) -> int:
+        """The rows that a work item computes: up to 8, so that it may copy their input; 0 where it may not for a single one."""
+        numbers, acc = self.sizes(node), accumulator(node.outputs[0].dtype)
+        kh, kw, stride_y, stride_x, dilation_y, dilation_x = (numbers[name] for name in WINDOW)
+        span = (self.caps.lanes(acc) - 1) * stride_x + (kw - 1) * dilation_x + 1
+        most = _COPIED // (span * accumulator_bytes(node.outputs[0].dtype)) - (kh - 1) * dilation_y - 1
+        return next((rows for rows in (8, 4, 2, 1) if (rows - 1) * stride_y <= most), 0)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         batch, _, maps, groups = sizes(node)
         vec = self.caps.lanes(accumulator(node.outputs[0].dtype))
         chain = post_ops.epilogue(node, vec)
         numbers = self.sizes(node) | {"C": groups} | interior(geometry(node))
-        defines = {**self.types(node), **{name: numbers[name] for name in WINDOW}, "VEC": vec}
-        rows = geometry(node).output[-2] if geometry(node).rank > 1 else 1
+        defines = {**self.types(node), **{name: numbers[name] for name in WINDOW}, "VEC": vec, "ROWS": self._rows(node)}
+        rows = ceil_div(numbers["OH"], self._rows(node))
         passed = named(numbers, "C M IH IW OH OW PAD_Y PAD_X FIRST LAST")
         arguments = (*self.arguments(node), *passed, *chain.arguments)
         source = assemble("conv_depthwise.cl", defines, chain.source)
