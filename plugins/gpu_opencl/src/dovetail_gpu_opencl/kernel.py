@@ -1,7 +1,6 @@
 """The base of all kernels of this package, and small arithmetic for NDRanges."""
 
 import copy
-import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
@@ -166,6 +165,9 @@ def group_size(caps: Capabilities, wanted: int) -> int:
 
 
 def spread(items: int, caps: Capabilities, wanted: int = 128) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Global and local size in one dimension for `items` work items; the last group may run past the end."""
-    local = group_size(caps, min(wanted, 1 << max(0, math.ceil(math.log2(max(1, items))))))
+    """Global and local size in one dimension for `items` work items; the last group may run past the end.
+
+    On CPUs the local size does not depend on `items`: PoCL compiles a kernel once more for each.
+    """
+    local = group_size(caps, wanted if caps.kind == "CPU" else min(wanted, 1 << (max(1, items) - 1).bit_length()))
     return (round_up(items, local),), (local,)
