@@ -186,7 +186,7 @@ def _pointwise(node: TypedNode) -> Product | Refusal:
     """dst[n] [M, pixels] = wei [M, C] x src[n] [C, pixels]: the planes are the columns."""
     g = geometry(node)
     batch, channels, maps, groups = sizes(node)
-    if not g.is_pointwise or groups != 1:
+    if g.kernel_size > 1 or groups > 1 or not g.is_pointwise:
         return Refusal(Reason.ATTRIBUTE, "no pointwise convolution")
     pixels = math.prod(g.output)
     left = Matrix(node.node.inputs[1], node.given(1), channels, 1)
@@ -204,9 +204,9 @@ class PointwiseRows(GemmRows):
             return refusal
         other = _CONV_ROWS.on(self.caps, self.packed)
         problem, turned = self.problem(node), other.problem(node)
-        if problem is None or turned is None or not other.supports(node):
+        if problem is None or turned is None:
             return None
-        if other.cost(turned, other.tiling(turned)) < self.cost(problem, self.tiling(problem)):
+        if other.cost(turned, other.tiling(turned)) < self.cost(problem, self.tiling(problem)) and other.supports(node):
             return Refusal(Reason.SHAPE, f"planes of {problem.n} pixels; vectors along the channels are faster")
         return None
 
