@@ -15,9 +15,10 @@ from dovetail_gpu_opencl.executable import CLExecutable
 from dovetail_gpu_opencl.kernels._gemm import pack_columns
 from dovetail_gpu_opencl.kernels.conv import pack_weights
 from dovetail_gpu_opencl.launch import Constant
-from dovetail_gpu_opencl.memory import ALIGNMENT, LARGE, Buffers, aligned_empty
+from dovetail_gpu_opencl.memory import ALIGNMENT, LARGE, Arenas, Buffers, aligned_empty
 from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.relu import Relu
 
 RNG = np.random.default_rng(20)
 
@@ -84,6 +85,62 @@ def test_weights_are_freed_when_the_model_is_closed(info: DeviceInfo, weights: N
         assert [one() for one in freed] == [None] * len(freed)
     finally:
         gc.enable()
+
+
+def test_shapes_share_the_weights_on_the_device(info: DeviceInfo, weights: NDArray[np.float32]) -> None:
+    """And another compilation of the same arrays has its own."""
+    core = dovetail.Core(config=False)
+    with _compiled(core, info, weights) as compiled, _compiled(core, info, weights) as other:
+        compiled(some(33, 64))  # the plan is kept
+        (first,), (again,), (own,) = (_buffers(one, rows) for one, rows in ((compiled, 33), (compiled, 34), (other, 33)))
+        assert first is again
+        assert first is not own
+
+
+def _buffers(compiled: dovetail.CompiledModel, rows: int) -> list[Any]:
+    return [one.buffer for one in _executable(compiled, rows, 64).constants().values()]
+
+
+def test_an_arena_comes_back_when_its_last_buffer_is_gone() -> None:
+    arenas, size = Arenas(), Arenas.SMALLEST
+    first = arenas.take(3 * size)
+    where, part = first.ctypes.data, first[7:9]
+    assert where % ALIGNMENT == 0
+    assert first.size == 3 * size
+    del first
+    other = arenas.take(3 * size)
+    assert other.ctypes.data != where, "a buffer has a part of it"
+    del part
+    assert arenas.take(2 * size).ctypes.data == where, "near enough"
+    small = arenas.take(size // 8)
+    assert small.ctypes.data != where, "much less is needed"
+
+
+def test_requests_that_follow_each_other_have_the_same_memory(info: DeviceInfo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the one before the last, whose buffers are gone. Results that a caller holds stay as they are."""
+    if info.kind != "CPU":
+        pytest.skip("for memory of the host")
+    taken, inner = [], Arenas.take
+
+    def take(self: Arenas, nbytes: int) -> NDArray[np.uint8]:
+        memory = inner(self, nbytes)
+        taken.append(memory.ctypes.data)
+        return memory
+
+    monkeypatch.setattr(Arenas, "take", take)
+    g = dovetail.GraphBuilder()
+    model = g.model(
+        [g.node(MatMul(), g.node(Relu(), g.input("x", "float32", ["N", 512])), g.constant(np.eye(512, dtype=np.float32)))]
+    )
+    with dovetail.Core(config=False).compile_model(model, info.name) as compiled:
+        request, kept = compiled.create_infer_request(), []
+        for rows in (600, 700, 650, 600, 900, 700):
+            x = some(rows, 512)
+            kept.append((request.infer({"x": x}, share_outputs=True)[0], np.maximum(x, 0)))
+        assert len(taken) == 6
+        assert len(set(taken)) == 2
+        for found, expected in kept:
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_what_nobody_uses_is_forgotten(weights: NDArray[np.float32]) -> None:

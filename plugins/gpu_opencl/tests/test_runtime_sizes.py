@@ -131,6 +131,28 @@ def test_a_new_shape_takes_the_same_programs(
         np.testing.assert_allclose(request.run(feeds)[0], np.maximum(expected, 0) if chained else expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "case", ["attention", "relu", "concat", "gather", "transpose", "softmax", "reduce_mean", "layer_normalization"]
+)
+def test_cpus_compile_nothing_for_other_lengths(
+    case: str, without_matrix_units: Callable[[str], Any], bench: Any, sources: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a program nor, as PoCL does for each local size, a kernel once more. Results are right for all lengths."""
+    device, rng, (name, attributes, build) = without_matrix_units("CPU"), np.random.default_rng(9), CASES[case]
+    op, known, local_sizes = bench.op(name, **attributes), set[str](), set[Any]()
+    for size in (2, 4, 24, 40, 72, 136, 264):
+        inputs = build(rng, 2, size)
+        graph, feeds = bench.single(op, inputs, CONSTANT.get(name, ()))
+        executable = device.compile(graph, {})
+        local_sizes |= {(c.launch.entry, c.launch.local_size) for c in executable.commands}
+        known = known or set(sources)
+        reference = op.reference(*inputs)
+        expected = np.asarray(reference[0] if isinstance(reference, tuple) else reference)
+        np.testing.assert_allclose(executable.create_request().run(feeds)[0], expected, rtol=1e-4, atol=1e-5)
+    assert sources == known
+    assert len(local_sizes) == len({entry for entry, _ in local_sizes})
+
+
 class Chosen(GemmTiled):
     """Takes 16 and 64 rows a tile for these or more rows; another one takes longer by what the numbers differ."""
 

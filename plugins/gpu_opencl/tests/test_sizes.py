@@ -18,6 +18,7 @@ from dovetail_gpu_opencl.device import OpenCLDevice
 pytestmark = pytest.mark.exhaustive(0.1)  # each test compiles programs
 
 Floats = NDArray[np.float32]
+Pair = tuple[int, int]
 
 
 def close(got: NDArray[Any], want: NDArray[Any], tolerance: float = 2e-6) -> None:
@@ -163,6 +164,99 @@ def test_one_channel_on_cpus(
     close(bench.run(device, graph, feeds)[0], op.reference(x.astype(np.float64), w.astype(np.float64)))
 
 
+@pytest.mark.parametrize("width", [1, 6, 7, 8, 9, 16, 25, 40])
+@pytest.mark.parametrize(
+    ("kernel", "strides", "dilations", "pads"),
+    [
+        ((3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+        ((5, 5), (2, 2), (1, 1), (2, 2, 2, 2)),
+        ((3, 5), (2, 1), (1, 2), (0, 9, 2, 4)),
+        ((1, 1), (1, 3), (1, 1), (0, 0, 0, 0)),
+        ((4, 2), (3, 2), (2, 1), (3, 1, 5, 0)),
+        ((3, 3), (1, 1), (1, 900), (1, 900, 1, 900)),  # four rows at once
+    ],
+)
+def test_depthwise_rows(
+    width: int, kernel: Pair, strides: Pair, dilations: Pair, pads: Any, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """Windows that leave the input on one side, on both, and on none; full and short blocks of rows and of columns."""
+    device, op = kind_device("CPU"), bench.op("Conv", group=2, strides=strides, dilations=dilations, pads=pads)
+    x, w, b = floats(rng, 2, 2, 19, width), floats(rng, 4, 1, *kernel), floats(rng, 4)
+    expected = op.reference(*(a.astype(np.float64) for a in (x, w, b)))
+    r = floats(rng, *expected.shape)
+    check_forced(device, bench, "conv_depthwise", op, [x, w, b], r, expected)
+
+
+@pytest.mark.parametrize("width", [1, 7, 8, 9, 17, 40])
+@pytest.mark.parametrize(
+    ("maps", "kernel", "attributes"),
+    [
+        (3, (2, 2), {"strides": (2, 2)}),
+        (9, (4, 4), {"strides": (2, 2), "pads": (1, 1, 1, 1), "group": 2}),
+        (1, (3, 5), {"strides": (1, 3), "dilations": (2, 1), "pads": (0, 2, 1, 1), "output_padding": (0, 2)}),
+        (8, (3, 3), {"dilations": (1, 5), "pads": (1, 0, 1, 0)}),
+        (2, (1, 2), {"strides": (2, 4), "group": 4}),
+    ],
+)
+def test_transposed_rows(
+    width: int, maps: int, kernel: Pair, attributes: Any, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """Strides above and below the kernel, columns that nothing reaches, full and short blocks of maps and of columns."""
+    device, op = kind_device("CPU"), bench.op("ConvTranspose", **attributes)
+    groups = attributes.get("group", 1)
+    x, w, b = floats(rng, 2, 4, 3, width), floats(rng, 4, maps, *kernel), floats(rng, groups * maps)
+    expected = op.reference(*(a.astype(np.float64) for a in (x, w, b)))
+    r = floats(rng, *expected.shape)
+    for constants in ((1, 2), ()):
+        check_forced(device, bench, "conv_transpose_rows", op, [x, w, b], r, expected, constants)
+
+
+def check_forced(
+    device: Any, bench: Any, kernel: str, op: Any, inputs: Any, addend: Floats, expected: Any, constants: tuple[int, ...] = (1, 2)
+) -> None:
+    """Compares what a kernel computes, with an activation and an addend behind it."""
+    chain = [Eltwise("hardswish", 0.25, 0.5), Binary("add", "r")]
+    device.forced = kernel
+    graph, feeds = bench.single(op, inputs, constants, post_ops=chain, operands={"r": addend})
+    close(bench.run(device, graph, feeds)[0], expected * np.clip(0.25 * expected + 0.5, 0, 1) + addend)
+    device.forced = ""
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+@pytest.mark.parametrize(
+    ("shape", "sizes", "mode"),
+    [
+        ((2, 3, 5, 7), (2, 3, 11, 40), "half_pixel"),
+        ((2, 5, 7, 3), (2, 10, 9, 3), "asymmetric"),  # the channels are innermost
+        ((1, 2, 3, 4, 5), (1, 2, 6, 2, 15), "half_pixel"),
+        ((2, 1, 4, 6), (2, 1, 6, 5), "tf_crop_and_resize"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
+def test_nearest_elements(
+    shape: tuple[int, ...],
+    sizes: tuple[int, ...],
+    mode: str,
+    dtype: str,
+    kind: str,
+    kind_device: Callable[[str], Any],
+    bench: Any,
+    rng: Any,
+) -> None:
+    device, op = (
+        kind_device(kind),
+        bench.op("Resize", mode="nearest", coordinate_transformation_mode=mode, extrapolation_value=3.0),
+    )
+    x = (99 * rng.standard_normal(shape)).astype(dtype)
+    # A part beyond the image: from -0.4 to 1.3 of each axis that changes.
+    changes = [a != b for a, b in zip(shape, sizes, strict=True)]
+    roi = np.float32([-0.4 if c else 0.0 for c in changes] + [1.3 if c else 1.0 for c in changes])
+    inputs = [x, roi if mode == "tf_crop_and_resize" else np.zeros(0, np.float32), np.zeros(0, np.float32), np.int64(sizes)]
+    graph, feeds = bench.single(op, inputs, (1, 2, 3))
+    (got,) = bench.run(device, graph, feeds)
+    np.testing.assert_array_equal(got, op.reference(*inputs))
+
+
 def convolve(
     x: Floats, w: Floats, b: Floats, stride: int, dilation: int, pads: tuple[int, ...], groups: int
 ) -> NDArray[np.float64]:
@@ -206,6 +300,13 @@ FORMULAS: dict[str, Callable[[Any], Any]] = {
     "swish": lambda s: s / (1 + np.exp(-0.25 * s)),
     "tanh": np.tanh,
 }
+
+
+def test_chains_that_differ_in_the_sign_of_zero(device: OpenCLDevice, bench: Any) -> None:
+    """Their sources differ, though the chains are equal."""
+    for limit in (0.0, -0.0):
+        graph, feeds = bench.single(bench.op("Abs"), [np.float32([-1, 2])], post_ops=[Eltwise("clip", -5.0, limit)])
+        assert np.signbit(bench.run(device, graph, feeds)[0]).tolist() == [bool(np.signbit(limit))] * 2
 
 
 @pytest.mark.parametrize("algorithm", sorted(ELTWISE_ALGORITHMS))

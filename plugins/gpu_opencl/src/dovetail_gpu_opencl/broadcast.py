@@ -9,7 +9,7 @@ from dovetail.device import TensorType
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import loaded, vector_at
 
-__all__ = ["Access", "access_to", "flat_index", "strides_of"]
+__all__ = ["Access", "access_to", "broadcasts", "flat_index", "strides_of"]
 
 _ALIGNED = {
     "half": "load_half{vec}({at})",
@@ -58,6 +58,15 @@ class Access:
         return f"({acc}{vec})({parts})"
 
 
+def broadcasts(operand: TensorType, result: TensorType) -> bool:
+    """Whether `access_to` reads `operand` for elements of `result`."""
+    dims, target = operand.dims, result.dims
+    if dims == target:
+        return True
+    more = max(0, len(dims) - len(target))
+    return all(d == 1 for d in dims[:more]) and all(d in (1, t) for d, t in zip(dims[more:][::-1], target[::-1], strict=False))
+
+
 def access_to(
     operand: TensorType, result: TensorType, run_axes: int = 1, sizes: RuntimeSizes | None = None, key: Hashable = None
 ) -> Access | None:
@@ -66,12 +75,12 @@ def access_to(
     Vectors do not leave the last `run_axes` axes, taken as one; with 0 they may. `sizes` collects the numbers of the index, as
     in `flat_index`; `key` names the operand there.
     """
+    if not broadcasts(operand, result):
+        return None
     dims, target = operand.dims, result.dims
-    if len(dims) > len(target) and any(d != 1 for d in dims[: len(dims) - len(target)]):
-        return None
+    if dims == target:
+        return Access("o" if any(d > 1 for d in dims) else "0", _run(dims[-run_axes:], target[-run_axes:]))
     aligned = (1,) * (len(target) - len(dims)) + dims[max(0, len(dims) - len(target)) :]
-    if any(d not in (1, t) for d, t in zip(aligned, target, strict=True)):
-        return None
     strides = [0 if d == 1 else s for d, s in zip(aligned, strides_of(aligned), strict=True)]
     index = flat_index(target, strides, "o", sizes, key)
     if run_axes or sizes is None or aligned == target or all(d == 1 for d in aligned):

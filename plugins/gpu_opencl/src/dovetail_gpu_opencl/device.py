@@ -41,7 +41,7 @@ from dovetail_gpu_opencl.discovery import find_device
 from dovetail_gpu_opencl.dump import KernelDump
 from dovetail_gpu_opencl.elementwise import Chain
 from dovetail_gpu_opencl.executable import CLExecutable, Command
-from dovetail_gpu_opencl.failures import translated
+from dovetail_gpu_opencl.failures import as_dovetail, translated
 from dovetail_gpu_opencl.hosting import OwnKernel
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._tiles import Tuned
@@ -207,14 +207,25 @@ class OpenCLDevice(Device):
         reports = [_report(typed[name], choice) for name, choice in chosen.items()]
         reports = [dataclasses.replace(r, kernel="stub", from_operator=False) if r.name in stubs else r for r in reports]
         executable = CLExecutable(
-            self._context, self._device, self.caps, graph, commands, reports, memory, chosen_options, self.programs
+            self._context,
+            self._device,
+            self.caps,
+            graph,
+            commands,
+            reports,
+            memory,
+            chosen_options,
+            self.programs,
+            self._packed,
         )
         executable.notes = remarks(self.caps, self.info.name)
         return executable
 
     def _launches(self, kernel: CLKernel, node: TypedNode) -> tuple[Launch, ...]:
-        with translated(f"{self.info.name}, node {node.node}: preparing the kernel {kernel.name!r}"):
+        try:
             return kernel.launches(node)
+        except (cl.Error, MemoryError) as error:
+            raise as_dovetail(error, f"{self.info.name}, node {node.node}: preparing the kernel {kernel.name!r}") from error
 
     def _tune(self, nodes: Iterable[tuple[CLKernel, TypedNode]]) -> None:
         with translated(f"tuning {self.info.name}"):

@@ -5,6 +5,7 @@ floating-point results on CPUs; GPUs read one element a work item, which is coal
 """
 
 import dataclasses
+import functools
 import re
 from collections.abc import Sequence
 from typing import ClassVar
@@ -12,7 +13,7 @@ from typing import ClassVar
 from dovetail.dataclass import dataclass
 from dovetail.device import DType, Eltwise, PostOp, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
-from dovetail_gpu_opencl.broadcast import access_to
+from dovetail_gpu_opencl.broadcast import Access, access_to, broadcasts
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, is_like, spread
 from dovetail_gpu_opencl.launch import Launch, Read, Scratch, Write
@@ -68,7 +69,7 @@ class Expression(CLKernel):
         if len(node.outputs) != 1:
             return Refusal(Reason.ATTRIBUTE, f"{len(node.outputs)} outputs")
         for tensor in node.inputs:
-            if tensor is None or access_to(tensor, node.outputs[0]) is None:
+            if tensor is None or not broadcasts(tensor, node.outputs[0]):
                 return Refusal(Reason.SHAPE, f"{tensor} does not broadcast to {node.outputs[0]}")
         if len(node.inputs) > len(_LETTERS) and not self._fold:
             return Refusal(Reason.SHAPE, f"{len(node.inputs)} inputs; accepted: at most {len(_LETTERS)}")
@@ -175,19 +176,13 @@ def elementwise_launch(
     result, types = node.outputs[0], [load.type for load in loads]
     vec = 1 if any(is_narrow(t.dtype) for t in (result, *types)) else vec
     chain, sizes = post_ops.epilogue(node, vec, 0), RuntimeSizes()
-    parameters = "".join(f"__global const {STORED_TYPES[t.dtype]}* p{i}, " for i, t in enumerate(types))
-    last = sizes.number(result.size, "last")
-    single = _block(node, types, statements, 1, sizes)
-    if vec == 1:
-        body = f"  const int o = get_global_id(0);\n  if (o < {last}) {single}"
-    else:
-        body = (
-            f"  int o = get_global_id(0) * {vec};\n"
-            f"  if (o + {vec} <= {last}) {_block(node, types, statements, vec, sizes)}"
-            f"  else for (; o < {last}; ++o) {single}"
-        )
-    parameters += f"__global {STORED_TYPES[result.dtype]}* dst{sizes.parameters}"
-    kernel = f"__kernel void elementwise({parameters}{' POST_ARGS' if node.post_ops else ''}) {{\n{post_ops.SEPARATE}{body}}}\n"
+    last, accesses = sizes.number(result.size, "last"), []
+    for index, tensor in enumerate(types):
+        access = access_to(tensor, result, 0, sizes, index)
+        assert access is not None
+        accesses.append(access)
+    dtypes = tuple(t.dtype for t in types)
+    kernel = _text(dtypes, result.dtype, tuple(accesses), statements, vec, last, sizes.parameters, bool(node.post_ops))
     output = written or Write(node.node.outputs[0])
     arguments = (*(load.source for load in loads), output, *sizes.arguments, *chain.arguments)
     work, local = spread(ceil_div(result.size, vec), caps)
@@ -197,27 +192,46 @@ def elementwise_launch(
     return Launch("elementwise (generated)", source, "elementwise", arguments, work, local, options)
 
 
-def _block(node: TypedNode, types: Sequence[TensorType], statements: str, vec: int, sizes: RuntimeSizes) -> str:
+@functools.lru_cache(512)
+def _text(
+    dtypes: Sequence[DType],
+    result: DType,
+    accesses: Sequence[Access],
+    statements: str,
+    vec: int,
+    last: str,
+    parameters: str,
+    has_chain: bool,
+) -> str:
+    """The kernel; kept, because a node has the same for all sizes."""
+    single = _block(dtypes, result, accesses, statements, 1, has_chain)
+    if vec == 1:
+        body = f"  const int o = get_global_id(0);\n  if (o < {last}) {single}"
+    else:
+        body = (
+            f"  int o = get_global_id(0) * {vec};\n"
+            f"  if (o + {vec} <= {last}) {_block(dtypes, result, accesses, statements, vec, has_chain)}"
+            f"  else for (; o < {last}; ++o) {single}"
+        )
+    inputs = "".join(f"__global const {STORED_TYPES[dtype]}* p{i}, " for i, dtype in enumerate(dtypes))
+    taken = f"{inputs}__global {STORED_TYPES[result]}* dst{parameters}{' POST_ARGS' if has_chain else ''}"
+    return f"__kernel void elementwise({taken}) {{\n{post_ops.SEPARATE}{body}}}\n"
+
+
+def _block(dtypes: Sequence[DType], result: DType, accesses: Sequence[Access], statements: str, vec: int, has_chain: bool) -> str:
     """Loads, the statements that make `s`, the chain, and the store, for `vec` elements from `o` on."""
-    result = node.outputs[0]
-    out = STORED_TYPES[result.dtype]
+    out = STORED_TYPES[result]
     width = str(vec) if vec > 1 else ""
     lines = []
-    for index, tensor in enumerate(types):
-        access = access_to(tensor, result, 0, sizes, index)
-        assert access is not None
-        c_type = accumulator(tensor.dtype) if tensor.dtype.is_float else VALUES.get(tensor.dtype, STORED_TYPES[tensor.dtype])
-        lines.append(
-            f"const {c_type}{width} {_name(index)} = {access.load(f'p{index}', STORED_TYPES[tensor.dtype], c_type, vec)};"
-        )
+    for index, (dtype, access) in enumerate(zip(dtypes, accesses, strict=True)):
+        c_type = accumulator(dtype) if dtype.is_float else VALUES.get(dtype, STORED_TYPES[dtype])
+        lines.append(f"const {c_type}{width} {_name(index)} = {access.load(f'p{index}', STORED_TYPES[dtype], c_type, vec)};")
     # Doubles must not be rounded to float on their way to half.
-    narrowed = result.dtype is DType.FLOAT16 and any(t.dtype is DType.FLOAT64 for t in types)
-    kind = (
-        "double" if narrowed else accumulator(result.dtype) if result.dtype.is_float else VALUES.get(result.dtype, out)
-    ) + width
+    narrowed = result is DType.FLOAT16 and DType.FLOAT64 in dtypes
+    kind = ("double" if narrowed else accumulator(result) if result.is_float else VALUES.get(result, out)) + width
     text = statements.replace("const R ", f"const {kind} ")
     text = re.sub(r"\bA\b", lines[0].split()[1], text)
-    value = ("POST_V(s, o)" if vec > 1 else "POST(s, o)") if node.post_ops else "s"
+    value = ("POST_V(s, o)" if vec > 1 else "POST(s, o)") if has_chain else "s"
     return "{\n    " + "\n    ".join([*lines, text, _store(out, vec, value)]) + "\n  }\n"
 
 

@@ -2,13 +2,13 @@
 
 import ctypes
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from pyopencl import _cl
 
-__all__ = ["Call", "calls", "function", "set_number"]
+__all__ = ["Call", "calls", "function", "number_setter"]
 
 Call = tuple[Any, ...]
 """The arguments of clEnqueueNDRangeKernel."""
@@ -31,12 +31,20 @@ def function(name: str = "clEnqueueNDRangeKernel") -> Any:
     return None
 
 
-def set_number(kernel: Any, position: int, value: np.generic) -> None:
-    """Set a number as an argument. `kernel.set_arg` takes 5 us for it, because it tries buffers and images first; this 0.5."""
-    own, content = function("clSetKernelArg"), value.tobytes()
-    size = ctypes.c_size_t(len(content))
-    if own is None or own(ctypes.c_void_p(kernel.int_ptr), position, size, content):
-        kernel.set_arg(position, value)  # which raises the error with its reason
+_BYTES = {size: ctypes.c_size_t(size) for size in (1, 2, 4, 8)}
+"""Sizes of numbers."""
+
+
+def number_setter(kernel: Any) -> Callable[[int, np.generic], object]:
+    """Sets numbers as arguments, by position, in 0.3 us each. `kernel.set_arg` takes 5: it tries buffers and images first."""
+    own, handle = function("clSetKernelArg"), ctypes.c_void_p(kernel.int_ptr)
+
+    def set_number(position: int, value: np.generic) -> None:
+        content = value.tobytes()
+        if own(handle, position, _BYTES[len(content)], content):
+            kernel.set_arg(position, value)  # which raises the error with its reason
+
+    return kernel.set_arg if own is None else set_number
 
 
 def calls(queue: Any, launches: Iterable[tuple[Any, tuple[int, ...], tuple[int, ...] | None]]) -> tuple[Call, ...]:

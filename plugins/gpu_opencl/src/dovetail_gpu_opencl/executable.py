@@ -15,12 +15,13 @@ from dovetail.device import DType, Executable, ExecutableRequest, Graph, MemoryP
 from dovetail.errors import UsageError
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.dependencies import Schedule, Span, Step, dependencies, in_lanes
-from dovetail_gpu_opencl.enqueue import set_number
+from dovetail_gpu_opencl.enqueue import number_setter
 from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.launch import Constant, Counters, Fault, Image, Launch, Local, Null, Read, Scalar, Scratch, Write
 from dovetail_gpu_opencl.lifetime import IN_USE
-from dovetail_gpu_opencl.memory import Buffers, GuardedBuffers, pinned
+from dovetail_gpu_opencl.memory import Arenas, Buffers, GuardedBuffers, pinned
 from dovetail_gpu_opencl.options import Options
+from dovetail_gpu_opencl.packed import PackedConstants, Uploaded
 from dovetail_gpu_opencl.profiled import ProfiledRequest
 from dovetail_gpu_opencl.program import Programs
 from dovetail_gpu_opencl.reorder import in_layout
@@ -59,6 +60,7 @@ class CLExecutable(Executable):
         memory: MemoryPlan,
         options: Options,
         programs: Programs,
+        packed: PackedConstants,
     ) -> None:
         self.context, self.device, self.caps, self.graph = context, device, caps, graph
         self.commands, self.reports = tuple(commands), tuple(reports)
@@ -75,8 +77,8 @@ class CLExecutable(Executable):
         """States that are not continued where they are, each with the block that continues it."""
         self._options, self.programs = options, programs
         self.buffers = self.new_buffers()
-        self._constants: dict[int, Any] = {}
-        self._arrays: list[NDArray[Any]] = []
+        self._constants: dict[int, Uploaded] = {}
+        self._packed = packed
         self._closed = False
         with translated("uploading constants"):
             self._upload()
@@ -103,7 +105,7 @@ class CLExecutable(Executable):
     def close(self) -> None:
         """Drop the constants; they are freed when the last request is gone, whose kernels read them."""
         self.buffers = self.new_buffers()
-        self._constants, self._arrays, self._closed = {}, [], True
+        self._constants, self._closed = {}, True
 
     # --- for requests ----------------------------------------------------------------------------------------------
 
@@ -118,9 +120,9 @@ class CLExecutable(Executable):
 
     def constant(self, array: NDArray[Any]) -> Any:
         """The buffer of an uploaded array."""
-        return self._constants[id(array)]
+        return self._constants[id(array)].buffer
 
-    def constants(self) -> Mapping[int, Any]:
+    def constants(self) -> Mapping[int, Uploaded]:
         """All uploaded arrays. OpenCL keeps no buffer alive because a kernel has it as an argument: requests hold these."""
         return self._constants
 
@@ -142,9 +144,17 @@ class CLExecutable(Executable):
             sizes: dict[int, int] = {}
             for name, offset in self.memory.offsets.items():
                 sizes[offset] = max(sizes.get(offset, 1), self.nbytes(name))
-            regions = {offset: buffers.empty(size, "intermediate values") for offset, size in sizes.items()}
+            regions = self._regions(sizes, buffers)
             found = {name: regions[offset] for name, offset in self.memory.offsets.items()}
         return {**found, **{name: self._image(image) for name, image in self._images.items()}}
+
+    def _regions(self, sizes: Mapping[int, int], buffers: Buffers) -> Mapping[int, Any]:
+        whole = max((offset + size for offset, size in sizes.items()), default=0)
+        if not buffers.reads_host or whole < Arenas.SMALLEST:
+            return {offset: buffers.empty(size, "intermediate values") for offset, size in sizes.items()}
+        with translated(f"allocating {whole} bytes for intermediate values"):
+            memory = self._packed.arenas.take(whole)
+        return {offset: buffers.within(memory[offset : offset + size], "intermediate values") for offset, size in sizes.items()}
 
     def schedule(self) -> Schedule:
         """Queues and waits for each upload, each command and each download, in this order."""
@@ -214,7 +224,7 @@ class CLExecutable(Executable):
         found = []
         for argument in command.launch.arguments:
             if isinstance(argument, Read | Write | Scratch | Constant):
-                (buffer,) = _values(self, argument, buffers)
+                buffer = _value(self, argument, buffers)
                 nbytes = argument.array.nbytes if isinstance(argument, Constant) else self.nbytes(argument.value)
                 what = "a constant made from its weights" if isinstance(argument, Constant) else str(argument)
                 found.append((f"{what} ({nbytes} bytes)", buffer))
@@ -257,11 +267,18 @@ class CLExecutable(Executable):
     def _upload_array(self, array: NDArray[Any], node: str) -> None:
         if id(array) in self._constants:
             return
-        self._arrays.append(array)  # ids stay unique while the array lives
+        # Guard bytes are an executable's own.
+        shared = None if self._options.DEBUG_BUFFERS else self._packed.uploaded.get(id(array))
+        self._constants[id(array)] = shared or self._uploaded(array, node)
+
+    def _uploaded(self, array: NDArray[Any], node: str) -> Uploaded:
         with translated(f"node {node}: laying out a constant of {array.nbytes} bytes"):
             host = np.ascontiguousarray(array) if array.size else np.zeros(1, array.dtype)
             host = aligned(host) if self.buffers.reads_host else host
-        self._constants[id(array)] = self.buffers.holding(host, f"a constant of node {node}")
+        found = Uploaded(array, self.buffers.holding(host, f"a constant of node {node}"))
+        if not self._options.DEBUG_BUFFERS:
+            self._packed.uploaded[id(array)] = found  # which keeps the array, and so its id, to itself
+        return found
 
 
 Readers = dict[str, list[tuple[Any, int]]]
@@ -289,37 +306,39 @@ class Flags:
 def bind(executable: CLExecutable, command: Command, buffers: Mapping[str, Any], flags: Flags, readers: Readers) -> Any:
     """A kernel object with its arguments set; those that are values go into `readers`."""
     kernel = executable.programs.kernel(command.program, command.launch.entry)
-    position = 0
+    set_number, position = number_setter(kernel), 0
     for argument in command.launch.arguments:
+        if isinstance(argument, Scalar):
+            set_number(position, argument.value)
+            position += 1
+            continue
         root = executable.root(argument.value) if isinstance(argument, Read | Write) else ""
         if isinstance(argument, Read) or root in executable.graph.states:
             readers.setdefault(root, []).append((kernel, position))
-        taken = flags.take(argument) if isinstance(argument, Fault | Counters) else _values(executable, argument, buffers)
-        for value in taken:
-            if isinstance(value, np.generic):
-                set_number(kernel, position, value)
-            else:
-                kernel.set_arg(position, value)
-            position += 1
+        if isinstance(argument, Fault | Counters):
+            buffer, number = flags.take(argument)
+            set_number(position + 1, number)
+        else:
+            buffer = _value(executable, argument, buffers)
+        kernel.set_arg(position, buffer)
+        position += 2 if isinstance(argument, Fault | Counters) else 1
     return kernel
 
 
-def _values(executable: CLExecutable, argument: Any, buffers: Mapping[str, Any]) -> tuple[Any, ...]:
+def _value(executable: CLExecutable, argument: Any, buffers: Mapping[str, Any]) -> Any:
     match argument:
         case Read(value) | Write(value):
             root = executable.root(value)
             if root in executable.graph.states:
-                return (buffers.get(root),)  # requests are given them
-            return (buffers[root] if root in buffers else executable.constant(executable.arrays[root]),)
+                return buffers.get(root)  # requests are given them
+            return buffers[root] if root in buffers else executable.constant(executable.arrays[root])
         case Scratch(value) | Image(value):
-            return (buffers[value],)
+            return buffers[value]
         case Null():
-            return (None,)
+            return None
         case Constant(array):
-            return (executable.constant(array),)
-        case Scalar(value):
-            return (value,)
+            return executable.constant(array)
         case Local(nbytes):
-            return (cl.LocalMemory(nbytes),)
+            return cl.LocalMemory(nbytes)
         case _:
             raise TypeError(f"no argument of a kernel: {argument}")

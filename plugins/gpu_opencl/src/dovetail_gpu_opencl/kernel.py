@@ -1,7 +1,6 @@
 """The base of all kernels of this package, and small arithmetic for NDRanges."""
 
 import copy
-import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
@@ -132,17 +131,19 @@ def check_types(
     """Refuses types that are dynamic, not in `dtypes`, too large for int indices, or beyond the device's extensions."""
     if not node.is_static:
         return Refusal(Reason.DYNAMIC, ", ".join(str(t) for t in (*node.inputs, *node.outputs) if t and not t.is_static))
+    largest = caps.max_allocation
     for tensor in (*node.inputs, *node.outputs, *node.operands):
         if tensor is None:
             continue
-        if tensor.dtype not in dtypes or (computes and tensor.dtype not in STORED_TYPES):
-            return Refusal(Reason.DTYPE, f"{tensor.dtype}")
-        needs_none = not computes or (half_by_load and tensor.dtype is DType.FLOAT16)
-        if not needs_none and (extension := missing_capability(tensor.dtype, caps)):
-            return Refusal(Reason.CAPABILITY, f"{tensor.dtype} needs {extension}")
-        if tensor.size > _INT_MAX:
+        dtype, size = tensor.dtype, tensor.size
+        if dtype not in dtypes or (computes and dtype not in STORED_TYPES):
+            return Refusal(Reason.DTYPE, f"{dtype}")
+        needs_none = not computes or (half_by_load and dtype is DType.FLOAT16)
+        if not needs_none and (extension := missing_capability(dtype, caps)):
+            return Refusal(Reason.CAPABILITY, f"{dtype} needs {extension}")
+        if size > _INT_MAX:
             return Refusal(Reason.MEMORY, f"{tensor} has more than {_INT_MAX} elements")
-        if tensor.nbytes > caps.max_allocation:
+        if size * dtype.itemsize > largest:
             return Refusal(Reason.MEMORY, f"{tensor} is larger than the device's largest buffer, {caps.max_allocation} bytes")
     return None
 
@@ -164,6 +165,9 @@ def group_size(caps: Capabilities, wanted: int) -> int:
 
 
 def spread(items: int, caps: Capabilities, wanted: int = 128) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Global and local size in one dimension for `items` work items; the last group may run past the end."""
-    local = group_size(caps, min(wanted, 1 << max(0, math.ceil(math.log2(max(1, items))))))
+    """Global and local size in one dimension for `items` work items; the last group may run past the end.
+
+    On CPUs the local size does not depend on `items`: PoCL compiles a kernel once more for each.
+    """
+    local = group_size(caps, wanted if caps.kind == "CPU" else min(wanted, 1 << (max(1, items) - 1).bit_length()))
     return (round_up(items, local),), (local,)

@@ -1,4 +1,4 @@
-"""Weights in the order of kernels, and parameters that kernels were built with, shared by the plans of one compilation.
+"""Weights in the order of kernels and on the device, and parameters of kernels, shared by the plans of one compilation.
 
 A plan for another shape needs mostly the same.
 """
@@ -10,11 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail_gpu_opencl.memory import Arenas
 from dovetail_gpu_opencl.tuning import Tunings
 
-__all__ = ["PackedConstants", "owner"]
+__all__ = ["PackedConstants", "Uploaded", "owner"]
 
 Array = NDArray[Any]
+
+
+class Uploaded:
+    """An array and the buffer that holds it."""
+
+    __slots__ = ("__weakref__", "array", "buffer")
+
+    def __init__(self, array: Array, buffer: Any) -> None:
+        self.array, self.buffer = array, buffer
 
 
 class PackedConstants:
@@ -24,6 +34,9 @@ class PackedConstants:
     """
 
     def __init__(self) -> None:
+        self.arenas = Arenas()
+        self.uploaded: weakref.WeakValueDictionary[int, Uploaded] = weakref.WeakValueDictionary()
+        """The constants on the device, by the ids of their arrays."""
         self.built_with: dict[tuple[str, str], list[Any]] = {}
         """For a kernel and a node, by their names, the parameters that their programs were built with so far."""
         self.tunings: Tunings | None = None

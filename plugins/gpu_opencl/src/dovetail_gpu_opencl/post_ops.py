@@ -7,11 +7,12 @@ rounds once, when it stores. Kernel files define both as the identity when no ch
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from dovetail.dataclass import dataclass
 from dovetail.device import PLAIN, Binary, DType, Eltwise, PostOp, Prelu, Reason, Refusal, Sum, TensorType, TypedNode
-from dovetail_gpu_opencl.broadcast import Access, access_to
+from dovetail.lru import LruCache
+from dovetail_gpu_opencl.broadcast import Access, access_to, broadcasts
 from dovetail_gpu_opencl.launch import Argument, Read
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator, literal
@@ -86,6 +87,8 @@ SEPARATE = "#pragma OPENCL FP_CONTRACT OFF\n"
 """Rounds products before sums take them, as references do: what is quantized later must be equal to the last bit."""
 _KEPT = {DType.FLOAT16: "floats_of", DType.BFLOAT16: "floats_of_bfloats"}
 """The functions of halves.cl."""
+_TEXTS: LruCache[Hashable, str] = LruCache(512)
+"""The sources of chains, which nodes share with themselves in other sizes."""
 _MOST_OPERANDS = 64
 """512 of the 1024 bytes of arguments that a kernel may have on every device of the full profile."""
 
@@ -113,7 +116,7 @@ def check(node: TypedNode) -> Refusal | None:
     for operand in node.operands:
         if not operand.dtype.is_float:
             return Refusal(Reason.POST_OP, f"an operand is {operand.dtype}")
-        if access_to(operand, node.outputs[0]) is None:
+        if not broadcasts(operand, node.outputs[0]):
             return Refusal(Reason.POST_OP, f"an operand {operand} does not broadcast to the result {node.outputs[0]}")
     return None
 
@@ -144,9 +147,20 @@ def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1, *, aligned: bool 
     """
     if not node.post_ops:
         return Epilogue()
-    acc = accumulator(node.outputs[0].dtype)
     sizes = RuntimeSizes("post_n")
-    accesses = [access_to(operand, node.outputs[0], run_axes, sizes, i) for i, operand in enumerate(node.operands)]
+    accesses = tuple([access_to(operand, node.outputs[0], run_axes, sizes, i) for i, operand in enumerate(node.operands)])
+    types = tuple([operand.dtype for operand in node.operands])
+    # The text of a chain tells 0 from -0, which are equal.
+    key = (repr(node.post_ops), accesses, types, node.outputs[0].dtype, vec, _as_large(node) if aligned else None)
+    source = _TEXTS.get(key)
+    if source is None:
+        source = _text(node, accesses, sizes, vec, aligned=aligned)
+        _TEXTS.put(key, source)
+    return Epilogue(source, (*(Read(name) for name in node.node.operands), *sizes.arguments))
+
+
+def _text(node: TypedNode, accesses: Sequence[Access | None], sizes: RuntimeSizes, vec: int, *, aligned: bool) -> str:
+    acc = accumulator(node.outputs[0].dtype)
     pointers = "".join(f", __global const {STORED_TYPES[operand.dtype]}* po{i}" for i, operand in enumerate(node.operands))
     parameters = pointers + sizes.parameters
     passed = "".join(f", po{i}" for i in range(len(node.operands))) + sizes.passed
@@ -163,7 +177,7 @@ def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1, *, aligned: bool 
         source += f"#define POST_KEPT(s, o, kept) post_kept(s, o, kept{passed})\n"
         parameters = f", const {acc}{vec} kept{parameters}"
         source += _function("post_kept", node, accesses, acc, vec, parameters, aligned=aligned, kept=kept)
-    return Epilogue(source, (*(Read(name) for name in node.node.operands), *sizes.arguments))
+    return source
 
 
 def _as_large(node: TypedNode) -> int:

@@ -47,7 +47,7 @@ class Programs:
 
     def __init__(self, context: Any, device: Any, caps: Capabilities, cache: FileCache) -> None:
         self._context, self._device, self._caps, self._cache = context, device, caps, cache
-        self._built: dict[str, Any] = {}
+        self._built: dict[tuple[str, tuple[str, ...]], Any] = {}
         self._spare: dict[tuple[int, str], deque[Any]] = {}
         self._lock = threading.Lock()
         self.builds = 0
@@ -55,14 +55,15 @@ class Programs:
 
     def get(self, launch: Launch, node: str) -> Any:
         """The program of a launch. Raises `CompileError` with node, file, build log and numbered source."""
-        options = build_options(launch)
-        key = cache_key(self._caps.identity, *options, launch.source)
+        key = launch.source, launch.options
         with phase(node, "prepare", kernel=launch.file, entry=launch.entry) as details, self._lock:
             details["cache"] = "this process"
             if key not in self._built:
-                found = self._from_disk(key, options)
+                options = build_options(launch)
+                on_disk = cache_key(self._caps.identity, *options, launch.source)
+                found = self._from_disk(on_disk, options)
                 details["cache"] = "none" if found is None else "disk"
-                self._built[key] = found or self._from_source(key, launch, options, node)
+                self._built[key] = found or self._from_source(on_disk, launch, options, node)
             return self._built[key]
 
     def kernel(self, program: Any, entry: str) -> Any:

@@ -8,29 +8,9 @@ from collections.abc import Collection, Hashable, Mapping
 
 import numpy as np
 
-from dovetail.dataclass import dataclass
 from dovetail_gpu_opencl.launch import Scalar
 
 __all__ = ["RuntimeSizes", "by_value"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Number:
-    """A number and, for a divisor, the two beside it."""
-
-    name: str
-    value: int
-    divides: bool
-
-    @property
-    def scalars(self) -> dict[str, np.int32 | np.uint32]:
-        found: dict[str, np.int32 | np.uint32] = {self.name: np.int32(self.value)}
-        if self.divides:
-            divisor = max(1, self.value)  # 0 where nothing is launched
-            shift = (divisor - 1).bit_length()
-            factor = -(-(1 << 31 + shift) // divisor)
-            found |= {f"{self.name}_factor": np.uint32(factor), f"{self.name}_shift": np.int32(shift)}
-        return found
 
 
 class RuntimeSizes:
@@ -42,7 +22,8 @@ class RuntimeSizes:
 
     def __init__(self, prefix: str = "n") -> None:
         self._prefix = prefix
-        self._numbers: dict[Hashable, _Number] = {}
+        self._names: dict[Hashable, str] = {}
+        self._scalars: dict[str, np.int32 | np.uint32] = {}
 
     def number(self, value: int, key: Hashable) -> str:
         """The name of a number, an int."""
@@ -53,17 +34,20 @@ class RuntimeSizes:
         return self._add(value, ("divisor", key), divides=True)
 
     def keep(self, name: str, value: int, *, divides: bool) -> None:
-        """Adds a number by its own name."""
-        self._numbers[name] = _Number(name, value, divides)
+        """Adds a number by its own name; a divisor with the two beside it."""
+        self._scalars[name] = np.int32(value)
+        if divides:
+            divisor = max(1, value)  # 0 where nothing is launched
+            shift = (divisor - 1).bit_length()
+            self._scalars[f"{name}_factor"] = np.uint32(-(-(1 << 31 + shift) // divisor))
+            self._scalars[f"{name}_shift"] = np.int32(shift)
 
     def _add(self, value: int, key: Hashable, *, divides: bool) -> str:
-        if key not in self._numbers:
-            self._numbers[key] = _Number(f"{self._prefix}{len(self._numbers)}", value, divides)
-        return self._numbers[key].name
-
-    @property
-    def _scalars(self) -> dict[str, np.int32 | np.uint32]:
-        return {name: value for number in self._numbers.values() for name, value in number.scalars.items()}
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = f"{self._prefix}{len(self._names)}"
+            self.keep(name, value, divides=divides)
+        return name
 
     @property
     def parameters(self) -> str:

@@ -150,10 +150,14 @@ def assemble(file: str, defines: Mapping[str, object], *fragments: str) -> str:
     only pointed to.
     """
     lines = [f"#define {name} {1 if value is True else value}\n" for name, value in defines.items() if value is not False]
-    text = "".join(lines)
-    generated = "".join(fragments)
+    return _assembled(file, "".join(lines), "".join(fragments), bool(defines.get("HALF_STORAGE")))
+
+
+@functools.lru_cache(512)
+def _assembled(file: str, text: str, generated: str, half_storage: bool) -> str:
+    """The source; kept, because a model has the same for all sizes."""
     used = [c_type for c_type in _PRAGMAS if c_type in text or c_type in generated]
-    pragmas = "".join(_PRAGMAS[c_type] for c_type in used if not (c_type == "half" and defines.get("HALF_STORAGE")))
+    pragmas = "".join(_PRAGMAS[c_type] for c_type in used if not (c_type == "half" and half_storage))
     quotients = load("quotients.cl") if _QUOTIENTS.search(text + generated) else ""
     types = typedefs(text + generated) + _packed_types(generated)
     source = f"{pragmas}{quotients}{types}{text}{generated}{load(file) if file else ''}"

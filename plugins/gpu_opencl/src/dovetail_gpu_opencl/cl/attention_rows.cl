@@ -1,17 +1,19 @@
 // Attention for CPUs: dst = softmax(SCALE * q k' + mask) v for each head, in one pass over the keys (Milakov and Gimelshein, 2018).
 //
-// A work item computes BLOCK_Q queries of one head. It goes through blocks of KEYS keys, whose transpose and whose values it copies
+// A work item computes BLOCK_Q queries of one head. It goes through blocks of up to KEYS keys, whose transpose and whose values it copies
 // into private memory; for ROWS queries at a time it computes the scores of a block, their exponentials, and what they add to the
 // result, all in vectors along the keys or along the elements of the result.
 // NDRange: (ceil(QUERIES / BLOCK_Q), HEADS, batch), local size 1.
 //
 // Layout: see heads.cl.
 //
-// Tunables: BLOCK_Q, a multiple of ROWS; KEYS, a multiple of COLS; VECTORS; VEC (at most 8, see capabilities.py); COLS = VECTORS * VEC.
-// Private memory: KEYS * (D + DV + ROWS) + BLOCK_Q * (DV + 2) elements of ACC, DV rounded up to COLS.
+// Tunables: BLOCK_Q, a multiple of ROWS and an argument, up to MOST_Q; KEYS, a multiple of COLS; VECTORS; VEC (at most 8, see
+// capabilities.py); COLS = VECTORS * VEC.
+// Private memory: KEYS * (D + DV + ROWS) + MOST_Q * (DV + 2) elements of ACC, DV rounded up to COLS.
 #include "heads.cl"
-#ifndef BLOCK_Q
+#ifndef MOST_Q
 #define BLOCK_Q 4
+#define MOST_Q 4
 #define KEYS 32
 #define VECTORS 2
 #define VEC 8
@@ -21,9 +23,9 @@
 #define COLS (VECTORS * VEC)
 #define WIDTH ((DV + COLS - 1) / COLS * COLS)
 
-static ACC largest(const ACC* s) {
+static ACC largest(const ACC* s, const int count) {
   VACC most = *(const VACC*)s;
-  for (int j = VEC; j < KEYS; j += VEC) most = fmax(most, *(const VACC*)(s + j));
+  for (int j = VEC; j < count; j += VEC) most = fmax(most, *(const VACC*)(s + j));
   ACC found = -INFINITY;
   const ACC* lanes = (const ACC*)&most;
 #pragma unroll
@@ -31,9 +33,9 @@ static ACC largest(const ACC* s) {
   return found;
 }
 
-static ACC exponentials(ACC* s, const ACC base) {
+static ACC exponentials(ACC* s, const int count, const ACC base) {
   VACC sum = (VACC)(0);
-  for (int j = 0; j < KEYS; j += VEC) {
+  for (int j = 0; j < count; j += VEC) {
     const VACC e = exp(*(VACC*)(s + j) - base);
     *(VACC*)(s + j) = e;
     sum += e;
@@ -50,29 +52,30 @@ __kernel void attention_rows(__global const T* restrict q, __global const T* res
   ACC keys[D * KEYS] __attribute__((aligned(64)));
   ACC values[KEYS * WIDTH] __attribute__((aligned(64)));
   ACC scores[ROWS * KEYS] __attribute__((aligned(64)));
-  ACC out[BLOCK_Q * WIDTH] __attribute__((aligned(64)));
-  ACC top[BLOCK_Q], sum[BLOCK_Q];
+  ACC out[MOST_Q * WIDTH] __attribute__((aligned(64)));
+  ACC top[MOST_Q], sum[MOST_Q];
   const int first = get_global_id(0) * BLOCK_Q, head = get_global_id(1), batch = get_global_id(2);
   const int last = min(first + BLOCK_Q, QUERIES);
   q += batch * Q_B + head * Q_H;
   k += batch * K_B + head / SHARE * K_H;
   v += batch * V_B + head / SHARE * V_H;
   dst += batch * Y_B + head * Y_H;
-  for (int e = 0; e < BLOCK_Q * WIDTH; ++e) out[e] = 0;
-  for (int i = 0; i < BLOCK_Q; ++i) {
+  const int rows = (last - first + ROWS - 1) / ROWS * ROWS;
+  for (int e = 0; e < rows * WIDTH; ++e) out[e] = 0;
+  for (int i = 0; i < rows; ++i) {
     top[i] = -INFINITY;
     sum[i] = 0;
   }
   const int start = FIRST(batch), used = USED(batch), end = END(start + last - 1, used);
   const int begin = BEGIN(start + first);
   for (int k0 = begin; k0 < end; k0 += KEYS) {
-    const int there = min(KEYS, used - k0);
-    for (int j = 0; j < KEYS; ++j) {
+    const int there = min(KEYS, used - k0), whole = (there + COLS - 1) / COLS * COLS;
+    for (int j = 0; j < whole; ++j) {
       for (int d = 0; d < D; ++d) keys[d * KEYS + j] = j < there ? (ACC)LOAD_T(k, (k0 + j) * K_S + d) * SCALE : (ACC)0;
       for (int d = 0; d < WIDTH; ++d) values[j * WIDTH + d] = j < there && d < DV ? (ACC)LOAD_T(v, (k0 + j) * V_S + d) : (ACC)0;
     }
     for (int i0 = first; i0 < last; i0 += ROWS) {
-      for (int j0 = 0; j0 < KEYS; j0 += COLS) {
+      for (int j0 = 0; j0 < whole; j0 += COLS) {
         VACC acc[ROWS][VECTORS];
 #pragma unroll
         for (int r = 0; r < ROWS; ++r)
@@ -98,7 +101,7 @@ __kernel void attention_rows(__global const T* restrict q, __global const T* res
         const int i = min(i0 + r, QUERIES - 1), row = i0 - first + r;
         ACC* s = scores + r * KEYS;
 #ifdef SOFTCAP
-        for (int j = 0; j < KEYS; j += VEC) *(VACC*)(s + j) = SOFTCAP * tanh(*(VACC*)(s + j) / SOFTCAP);
+        for (int j = 0; j < whole; j += VEC) *(VACC*)(s + j) = SOFTCAP * tanh(*(VACC*)(s + j) / SOFTCAP);
 #endif
 #ifdef HAS_MASK
         const int m0 = batch * M_B + head * M_H + i * M_S;
@@ -110,12 +113,12 @@ __kernel void attention_rows(__global const T* restrict q, __global const T* res
 #endif
         for (int j = 0; j < min(there, BEGIN(start + i) - k0); ++j) s[j] = -INFINITY;
         for (int j = max(0, END(start + i, used) - k0); j < there; ++j) s[j] = -INFINITY;
-        for (int j = there; j < KEYS; ++j) s[j] = -INFINITY;
-        const ACC now = fmax(top[row], largest(s));
+        for (int j = there; j < whole; ++j) s[j] = -INFINITY;
+        const ACC now = fmax(top[row], largest(s, whole));
         const ACC base = now == -INFINITY ? (ACC)0 : now;
         const ACC factor = exp(top[row] - base);
         top[row] = now;
-        sum[row] = sum[row] * factor + exponentials(s, base);
+        sum[row] = sum[row] * factor + exponentials(s, whole, base);
         if (k0 > begin)
           for (int d = 0; d < WIDTH; d += VEC) *(VACC*)(out + row * WIDTH + d) *= factor;
       }

@@ -25,8 +25,8 @@
        : ((o) + pad - (k)*dilation) / stride)
 
 __kernel void conv_transpose(__global const T* restrict src, __global const T* restrict wei BIAS_ARG, __global T* dst,
-                             const int batch, const int groups, const int own, const int maps, const int step_c,
-                             const int step_m, const int step_k, const int id, const int ih, const int iw, const int od,
+                             const int groups, const int own, const int maps, const int step_c, const int step_m,
+                             const int step_k, const int batch, const int id, const int ih, const int iw, const int od,
                              const int oh, const int ow, const int kd, const int kh, const int kw, const int stride_z,
                              const int stride_y, const int stride_x, const int dilation_z, const int dilation_y,
                              const int dilation_x, const int pad_z, const int pad_y, const int pad_x POST_ARGS) {

@@ -51,7 +51,7 @@ class ConvPipelined(Pipelined, ConvKernel):
         if problem is None:
             return None
         reorders = sum(_REORDER + 2 * tensor.nbytes / _BYTES for tensor in (src, dst))
-        return self.slower(problem, ConvTiled().on(self.caps), node, reorders)
+        return self.slower(problem, ConvTiled().on(self.caps, self.packed), node, reorders)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         result = node.outputs[0].dims

@@ -48,7 +48,7 @@ class ConvWinograd(RegisterTiled, ConvKernel):
         return self._too_costly(node) if refusal is None else refusal
 
     def _too_costly(self, node: TypedNode) -> Refusal | None:
-        direct = self._direct.on(self.caps)
+        direct = self._direct.on(self.caps, self.packed)
         problem, other = self.problem(node), direct.problem(node)
         if problem is None or other is None:
             return None

@@ -8,7 +8,7 @@ from dovetail.dataclass import dataclass
 from dovetail.device import TypedNode
 from dovetail_gpu_opencl.broadcast import flat_index
 from dovetail_gpu_opencl.capabilities import Capabilities
-from dovetail_gpu_opencl.kernel import CLKernel, spread
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Write
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import MOVABLE, assemble
@@ -17,6 +17,8 @@ __all__ = ["WORDS", "Move", "MoveKernel"]
 
 WORDS = {1: "uchar", 2: "ushort", 4: "uint", 8: "uint2", 16: "uint4"}
 """Bytes of an element -> the C type as which it is moved, whatever its data type."""
+_CHUNK = 4096
+"""Elements of a run that a work item of a CPU moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +34,51 @@ class Move:
     dst_offset: int = 0
 
     def launch(self, itemsize: int, caps: Capabilities) -> Launch:
-        """The launch; runs of elements that are contiguous on both sides are moved as wider words."""
-        width = self._word(itemsize)
+        """The launch. Elements that are contiguous on both sides are moved as wider words, on CPUs as runs of any length: there
+        a word of another width is another program to build.
+        """
+        run = self._run() if caps.kind == "CPU" else 0
+        if run:
+            return self._by_runs(run, itemsize, caps)
+        width = 1 if caps.kind == "CPU" else self._word(itemsize)
         dims, src, dst = _divided(self.dims, self.src_strides, self.dst_strides, width)
-        sizes = RuntimeSizes()
-        defines = {
-            "T": WORDS[itemsize * width],
+        sizes, (work, local) = RuntimeSizes(), spread(math.prod(dims), caps)
+        places = self._places(dims, src, dst, sizes, width)
+        return self._launched("copy", {"T": WORDS[itemsize * width], **places}, sizes, work, local)
+
+    def _by_runs(self, run: int, itemsize: int, caps: Capabilities) -> Launch:
+        length, sizes = math.prod(self.dims[-run:]), RuntimeSizes()
+        dims, src, dst = self.dims[:-run], self.src_strides[:-run], self.dst_strides[:-run]
+        defines = {"T": WORDS[itemsize], "CHUNK": _CHUNK, "RUN": sizes.number(length, "run")}
+        places = self._places(dims, src, dst, sizes)
+        work, local = spread(math.prod(dims), caps)
+        return self._launched("copy_runs", {**defines, **places}, sizes, (*work, ceil_div(length, _CHUNK)), (*local, 1))
+
+    def _places(
+        self, dims: Sequence[int], src: Sequence[int], dst: Sequence[int], sizes: RuntimeSizes, width: int = 1
+    ) -> dict[str, object]:
+        return {
             "SIZE": sizes.number(math.prod(dims), "size"),
             "SRC(o)": _place(self.src_offset // width, dims, src, sizes, "src"),
             "DST(o)": _place(self.dst_offset // width, dims, dst, sizes, "dst"),
-            "SIZES": sizes.parameters,
         }
-        work, local = spread(math.prod(dims), caps)
+
+    def _launched(
+        self, entry: str, defines: dict[str, object], sizes: RuntimeSizes, work: tuple[int, ...], local: tuple[int, ...]
+    ) -> Launch:
         source = Read(self.src) if isinstance(self.src, str) else self.src
         arguments = (source, Write(self.dst), *sizes.arguments)
-        return Launch("copy.cl", assemble("copy.cl", defines), "copy", arguments, work, local)
+        text = assemble(f"{entry}.cl", {**defines, "SIZES": sizes.parameters})
+        return Launch(f"{entry}.cl", text, entry, arguments, work, local)
+
+    def _run(self) -> int:
+        """How many of the last dimensions are contiguous on both sides."""
+        found, step = 0, 1
+        for size, src, dst in zip(self.dims[::-1], self.src_strides[::-1], self.dst_strides[::-1], strict=True):
+            if size > 1 and not src == dst == step:
+                break
+            found, step = found + 1, step * size
+        return found
 
     def _word(self, itemsize: int) -> int:
         """How many elements can be moved as one word."""

@@ -27,7 +27,11 @@ class GemmPipelined(Pipelined, GemmKernel):
         if refusal is None:
             refusal = super().check(node)
         problem = GemmPipelined.problem(self, node) if refusal is None else None
-        return refusal if problem is None else self.slower(problem, GemmTiled(self._product_of).on(self.caps), node, self.spared)
+        return (
+            refusal
+            if problem is None
+            else self.slower(problem, GemmTiled(self._product_of).on(self.caps, self.packed), node, self.spared)
+        )
 
     def fits(self, product: Product) -> Refusal | None:
         a, value = product.a, product.b.type.value

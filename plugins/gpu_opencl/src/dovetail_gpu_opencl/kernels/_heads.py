@@ -198,8 +198,8 @@ def by_rows(heads: Heads, caps: Capabilities) -> Launch:
     """attention_rows.cl, for CPUs; `keys_of` accepts it."""
     s, block = heads.sizes, _queries(heads.sizes, caps)
     lanes = caps.lanes(accumulator(heads.dtype))
-    defines, sizes = by_value(heads.defines, SIZES)
-    defines |= {"BLOCK_Q": block, "KEYS": keys_of(s, heads.dtype, caps), "VECTORS": _vectors(caps), "VEC": lanes}
+    defines, sizes = by_value({**heads.defines, "BLOCK_Q": block}, (*SIZES, "BLOCK_Q"))
+    defines |= {"MOST_Q": _MOST_QUERIES, "KEYS": keys_of(s, heads.dtype, caps), "VECTORS": _vectors(caps), "VEC": lanes}
     work = (ceil_div(s.queries, block), s.heads, s.batch)
     source = assemble("attention_rows.cl", defines)
     return Launch("attention_rows.cl", source, "attention_rows", (*heads.arguments, *sizes), work, (1, 1, 1))
@@ -211,9 +211,7 @@ def _vectors(caps: Capabilities) -> int:
 
 
 def _queries(s: Sizes, caps: Capabilities) -> int:
-    """As many as leave work for all cores, since each block copies the keys and values again; a power of two, so that few
-    programs serve all lengths.
-    """
+    """As many as leave work for all cores, since each block copies the keys and values again."""
     block = min(_MOST_QUERIES, max(_ROWS, 1 << (s.queries - 1).bit_length()))
     while block > 16 and s.batch * s.heads * ceil_div(s.queries, block) < 4 * caps.compute_units:
         block //= 2
@@ -225,8 +223,7 @@ def keys_of(s: Sizes, dtype: DType, caps: Capabilities) -> int | None:
     columns = _vectors(caps) * caps.lanes(accumulator(dtype))
     itemsize, width = accumulator_bytes(dtype), round_up(s.v_head, columns)
     for keys in (4 * columns, 2 * columns, columns):
-        wasted = keys > columns and keys >= 2 * s.total
-        if not wasted and itemsize * (keys * (s.head + width + _ROWS) + _MOST_QUERIES * (width + 2)) <= _PRIVATE_BYTES:
+        if itemsize * (keys * (s.head + width + _ROWS) + _MOST_QUERIES * (width + 2)) <= _PRIVATE_BYTES:
             return keys
     return None
 

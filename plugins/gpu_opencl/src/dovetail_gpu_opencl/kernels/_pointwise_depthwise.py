@@ -278,7 +278,7 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
 
     def _alone(self, node: TypedNode) -> float | None:
         """The least cycles of a pointwise convolution in a launch of its own; None where no tiles compute it."""
-        kernels: tuple[Tuned[Any], ...] = (ConvPipelined().on(self.caps), ConvTiled().on(self.caps))
+        kernels: tuple[Tuned[Any], ...] = (ConvPipelined().on(self.caps, self.packed), ConvTiled().on(self.caps, self.packed))
         times = [
             kernel.least(found) for kernel in kernels if kernel.supports(node) and (found := kernel.problem(node)) is not None
         ]

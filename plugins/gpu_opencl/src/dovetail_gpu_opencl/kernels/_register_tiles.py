@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 from dovetail.dataclass import dataclass
 from dovetail_gpu_opencl.capabilities import Capabilities
@@ -54,13 +54,15 @@ def fits(shape: tuple[int, int], registers: int) -> bool:
     return rows * vectors + (vectors if rows > 1 else 1) + 1 <= registers
 
 
-def register_tilings(problem: Problem, caps: Capabilities, least_columns: int = 0) -> Iterator[RegisterTiling]:
+def register_tilings(problem: Problem, caps: Capabilities, least_columns: int = 0) -> Sequence[RegisterTiling]:
     """The tilings for a problem on a device, in both orders; with `least_columns` those that are at most so wide."""
-    lanes = lanes_of(problem, caps)
-    for rows, vectors in SHAPES:
-        if fits((rows, vectors), caps.vector_registers) and not 0 < least_columns < vectors * lanes:
-            yield RegisterTiling(rows, vectors)
-            yield RegisterTiling(rows, vectors, 0)
+    fitting, lanes = _fitting(caps.vector_registers), lanes_of(problem, caps)
+    return tuple([t for t in fitting if t.vectors * lanes <= least_columns]) if least_columns else fitting
+
+
+@functools.cache
+def _fitting(registers: int) -> tuple[RegisterTiling, ...]:
+    return tuple(RegisterTiling(*shape, down) for shape in SHAPES if fits(shape, registers) for down in (1, 0))
 
 
 def lanes_of(problem: Problem, caps: Capabilities) -> int:
@@ -87,11 +89,11 @@ def estimate(problem: Problem, tiling: RegisterTiling, caps: Capabilities, scatt
 @functools.cache
 def default_tiling(problem: Problem, caps: Capabilities, least_columns: int, scatters: bool) -> RegisterTiling:
     """The first shape that the registers hold, unless the cost model finds a special one much faster."""
-    fitting = [t for t in register_tilings(problem, caps, least_columns) if t.down]
-    costs = {t: estimate(problem, t, caps, scatters) for t in fitting}
-    special = [t for t in fitting if (t.rows, t.vectors) in _DEFAULTS]
-    best = min(special, key=costs.__getitem__, default=fitting[0])
-    return best if costs[best] < _BETTER * costs[fitting[0]] else fitting[0]
+    first, *others = (t for t in register_tilings(problem, caps, least_columns) if t.down)
+    special = [t for t in (first, *others) if (t.rows, t.vectors) in _DEFAULTS]
+    costs = {t: estimate(problem, t, caps, scatters) for t in (first, *special)}
+    best = min(special, key=costs.__getitem__, default=first)
+    return best if costs[best] < _BETTER * costs[first] else first
 
 
 class RegisterTiled(Tuned[RegisterTiling]):
@@ -103,7 +105,7 @@ class RegisterTiled(Tuned[RegisterTiling]):
         """No tiling may be wider; 0 when any may."""
         return 0
 
-    def possible(self, problem: Problem) -> Iterable[RegisterTiling]:
+    def possible(self, problem: Problem) -> Sequence[RegisterTiling]:
         """Those whose sums stay in registers."""
         return register_tilings(problem, self.caps, self.least_columns(problem))
 
@@ -121,7 +123,7 @@ class RegisterTiled(Tuned[RegisterTiling]):
         if self._forced is not None or self.tunings.found_here(problem.key):
             return chosen
         default = self.default(problem)
-        return chosen if self.cost(problem, chosen) < _WORSE * self.cost(problem, default) else default
+        return chosen if chosen is default or self.cost(problem, chosen) < _WORSE * self.cost(problem, default) else default
 
     def read(self, numbers: Sequence[int]) -> RegisterTiling | None:
         """The fields of a tiling, in order."""

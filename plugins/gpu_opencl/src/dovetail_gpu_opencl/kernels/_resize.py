@@ -73,7 +73,7 @@ class _Resize(CLKernel):
 
 
 class Nearest(_Resize):
-    """resize_nearest.cl: moves elements of any type."""
+    """Moves elements of any type: resize_nearest.cl, and for CPUs resize_nearest_rows.cl."""
 
     name = "resize_nearest"
     dtypes = MOVABLE
@@ -88,10 +88,14 @@ class Nearest(_Resize):
         dst = node.outputs[0]
         lines, sizes = self.lines(node)
         fill = Constant(np.array([_op(node).sampling.extrapolation]).astype(dst.dtype.numpy))
-        source = assemble("resize_nearest.cl", {"T": WORDS[dst.dtype.itemsize]})
-        arguments = (Read(node.node.inputs[0]), _joined([line.index for line in lines]), fill, Write(node.node.outputs[0]))
-        work, local = spread(dst.size, self.caps)
-        return (Launch("resize_nearest.cl", source, self.name, (*arguments, *sizes), work, local),)
+        index = _joined([line.index for line in lines])
+        arguments = (Read(node.node.inputs[0]), index, fill, Write(node.node.outputs[0]), *sizes)
+        entry, (work, local) = self.name, spread(dst.size, self.caps)
+        if self.caps.kind == "CPU":
+            _, y, z = (len(line.index) for line in lines[::-1])
+            entry, work, local = "resize_nearest_rows", (y, z, math.prod(dst.dims[: _span(node)[0]])), (1, 1, 1)
+        source = assemble(f"{entry}.cl", {"T": WORDS[dst.dtype.itemsize]})
+        return (Launch(f"{entry}.cl", source, entry, arguments, work, local),) if dst.size else ()
 
 
 class Weighted(_Resize):

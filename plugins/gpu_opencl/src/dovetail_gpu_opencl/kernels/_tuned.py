@@ -105,7 +105,7 @@ class Tuned(CLKernel, Generic[P]):
         if best in built_with:
             return best
         if built_with and self._prescribed(problem) is None:
-            possible = set(self.possible(problem))
+            possible = tuple(self.possible(problem))
             near = min((p for p in built_with if p in possible), key=lambda p: self.cost(problem, p), default=None)
             if near is not None and self.cost(problem, near) <= _ALMOST * self.cost(problem, best):
                 return near

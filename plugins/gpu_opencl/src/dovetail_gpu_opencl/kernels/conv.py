@@ -1,5 +1,7 @@
 """Conv: as a matrix product, by rows, depthwise or by Winograd's algorithm on CPUs; tiled on GPUs; directly where none fits."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,7 +44,7 @@ class ConvRows(RegisterTiled, ConvKernel):
             return None
         batch, channels, maps, groups = sizes(node)
         g, dtype = geometry(node), node.outputs[0].dtype
-        pixels, depth = int(np.prod(g.output)), channels * int(np.prod(g.kernel))
+        pixels, depth = math.prod(g.output), channels * math.prod(g.kernel)
         return Problem(problem_key("conv_rows", node), batch * groups, pixels, maps // groups, depth, accumulator_bytes(dtype))
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
@@ -78,6 +80,10 @@ def pack_weights(weights: NDArray[np.generic], groups: int, columns: int, c_type
     return packed
 
 
+_COPIED = 1 << 16
+"""Bytes of input that a work item of conv_depthwise.cl may copy to its stack."""
+
+
 class ConvDepthwise(ConvKernel):
     """For CPUs: conv_depthwise.cl."""
 
@@ -89,19 +95,27 @@ class ConvDepthwise(ConvKernel):
         _, channels, _, _ = sizes(node)
         if channels != 1:
             return Refusal(Reason.ATTRIBUTE, "not depthwise")
-        return (
-            Refusal(Reason.SHAPE, "one channel to many; vectors along these are faster")
-            if _spreads(node)
-            else super().check(node)
-        )
+        if _spreads(node):
+            return Refusal(Reason.SHAPE, "one channel to many; vectors along these are faster")
+        if (refusal := super().check(node)) is not None:
+            return refusal
+        return None if self._rows(node) else Refusal(Reason.ATTRIBUTE, "the window covers too many elements")
+
+    def _rows(self, node: TypedNode) -> int:
+        """The rows that a work item computes: up to 8, so that it may copy their input; 0 where it may not for a single one."""
+        numbers, acc = self.sizes(node), accumulator(node.outputs[0].dtype)
+        kh, kw, stride_y, stride_x, dilation_y, dilation_x = (numbers[name] for name in WINDOW)
+        span = (self.caps.lanes(acc) - 1) * stride_x + (kw - 1) * dilation_x + 1
+        most = _COPIED // (span * accumulator_bytes(node.outputs[0].dtype)) - (kh - 1) * dilation_y - 1
+        return next((rows for rows in (8, 4, 2, 1) if (rows - 1) * stride_y <= most), 0)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         batch, _, maps, groups = sizes(node)
         vec = self.caps.lanes(accumulator(node.outputs[0].dtype))
         chain = post_ops.epilogue(node, vec)
         numbers = self.sizes(node) | {"C": groups} | interior(geometry(node))
-        defines = {**self.types(node), **{name: numbers[name] for name in WINDOW}, "VEC": vec}
-        rows = geometry(node).output[-2] if geometry(node).rank > 1 else 1
+        defines = {**self.types(node), **{name: numbers[name] for name in WINDOW}, "VEC": vec, "ROWS": self._rows(node)}
+        rows = ceil_div(numbers["OH"], self._rows(node))
         passed = named(numbers, "C M IH IW OH OW PAD_Y PAD_X FIRST LAST")
         arguments = (*self.arguments(node), *passed, *chain.arguments)
         source = assemble("conv_depthwise.cl", defines, chain.source)
@@ -115,7 +129,7 @@ def _spreads(node: TypedNode) -> bool:
     (PoCL, one thread).
     """
     (_, _, maps, groups), g = sizes(node), geometry(node)
-    sparse = bool(g.rank) and (g.strides[-1] > 1 or int(np.prod(g.kernel)) > 25)
+    sparse = bool(g.rank) and (g.strides[-1] > 1 or math.prod(g.kernel) > 25)
     return groups == 1 < maps and node.given(1).value is not None and (maps <= ConvColumns.maps or sparse)
 
 
@@ -172,9 +186,9 @@ def _pointwise(node: TypedNode) -> Product | Refusal:
     """dst[n] [M, pixels] = wei [M, C] x src[n] [C, pixels]: the planes are the columns."""
     g = geometry(node)
     batch, channels, maps, groups = sizes(node)
-    if not g.is_pointwise or groups != 1:
+    if g.kernel_size > 1 or groups > 1 or not g.is_pointwise:
         return Refusal(Reason.ATTRIBUTE, "no pointwise convolution")
-    pixels = int(np.prod(g.output))
+    pixels = math.prod(g.output)
     left = Matrix(node.node.inputs[1], node.given(1), channels, 1)
     right = Matrix(node.node.inputs[0], node.given(0), pixels, 1, channels * pixels)
     bias = node.node.inputs[2] if has_bias(node) else ""
@@ -188,11 +202,11 @@ class PointwiseRows(GemmRows):
         refusal = super().check(node)
         if refusal is not None:
             return refusal
-        other = _CONV_ROWS.on(self.caps)
+        other = _CONV_ROWS.on(self.caps, self.packed)
         problem, turned = self.problem(node), other.problem(node)
-        if problem is None or turned is None or not other.supports(node):
+        if problem is None or turned is None:
             return None
-        if other.least(turned) < self.least(problem):
+        if other.least(turned) < self.least(problem) and other.supports(node):
             return Refusal(Reason.SHAPE, f"planes of {problem.n} pixels; vectors along the channels are faster")
         return None
 
