@@ -344,18 +344,25 @@ class Onednn:
             self._call("primitive_attr_set_post_ops", attr.pointer, chain.pointer)
         return attr
 
-    def describe(self, name: str, *args: Any, attr: Attr | None = None) -> PrimitiveDesc:
-        """The first implementation of a primitive. `args` as in C; dims are sequences. Raises `Unimplemented`."""
+    def describe(self, name: str, *args: Any, attr: Attr | None = None, instead: tuple[str, str] = ("", "")) -> PrimitiveDesc:
+        """The first implementation of a primitive. `args` as in C; dims are sequences. Raises `Unimplemented`.
+
+        `instead`: where the first one's name begins with the first text, the second one, if its name begins with the other.
+        """
         values = tuple(tuple(a) if isinstance(a, list) else a for a in args)
-        found = self._kept_choice(self.planned_threads, name, values, attr or self._plain)
+        found = self._kept_choice(self.planned_threads, name, values, attr or self._plain, instead)
         if isinstance(found, str):
             raise Unimplemented(found)
         return found
 
-    def _choice(self, _threads: int, name: str, args: tuple[Any, ...], attr: Attr) -> PrimitiveDesc | str:
+    def _choice(self, _: int, name: str, args: tuple[Any, ...], attr: Attr, instead: tuple[str, str]) -> PrimitiveDesc | str:
         """The result of `describe`, or the message of the error: it depends on the number of threads too."""
+        given = [self._engine.pointer, *map(_c, args), attr.pointer]
         try:
-            return self._chosen(name, [self._engine.pointer, *map(_c, args), attr.pointer])
+            found = self._chosen(name, given)
+            if not instead[0] or not found.implementation.startswith(instead[0]) or self._advanced(found, instead[1]):
+                return found
+            return self._chosen(name, given)
         except Unimplemented as error:
             return error.message
 
@@ -371,7 +378,13 @@ class Onednn:
 
     def _chosen(self, name: str, given: Sequence[Any]) -> PrimitiveDesc:
         require_free_memory()
-        desc = self._make(PrimitiveDesc, "primitive_desc", *given, create=f"{name}_primitive_desc_create")
+        return self._named(self._make(PrimitiveDesc, "primitive_desc", *given, create=f"{name}_primitive_desc_create"))
+
+    def _advanced(self, desc: PrimitiveDesc, wanted: str) -> bool:
+        """Make it the next implementation, which is what the name says; False where it has another name or there is none."""
+        return not self._f["primitive_desc_next_impl"](desc.pointer) and self._named(desc).implementation.startswith(wanted)
+
+    def _named(self, desc: PrimitiveDesc) -> PrimitiveDesc:
         text = c_char_p()
         self._call("primitive_desc_query", desc.pointer, _IMPL_INFO, 0, byref(text))
         desc.implementation = (text.value or b"").decode()
