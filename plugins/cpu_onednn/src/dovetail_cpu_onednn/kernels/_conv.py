@@ -56,8 +56,7 @@ def is_slow(plan: NodePlan) -> bool:
 
 
 _DEPTHWISE = ("brdgmm_dw:", "jit_dw:")
-"""oneDNN's first choice, and its second, which is faster for 22 of 23 sizes, up to 1.5 times (Zen 4: one thread and two, AVX-512 and
-AVX2)."""
+"""oneDNN's first choice, and its second, which is faster for 22 of 23 sizes, up to 1.5 times (Zen 4, with AVX-512 and AVX2)."""
 
 
 def channels_last(node: TypedNode) -> TypedNode:
