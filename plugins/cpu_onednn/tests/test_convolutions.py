@@ -1,15 +1,19 @@
 """Convolutions and resampling as they occur in published models: sound, detectors, squeeze-and-excitation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import dovetail
 from dovetail.device import ANY, BYXF, TypedNode
 from dovetail.graph import GraphBuilder
+from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg
 from dovetail_cpu_onednn.device import place
 from dovetail_cpu_onednn.kernel import relaid
 from dovetail_cpu_onednn.kernels._conv import is_slow
 from dovetail_cpu_onednn.kernels.conv import KERNELS
+from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
@@ -77,6 +81,30 @@ def test_images_that_are_one_pixel_wide(op, shape, weights):
         stages = [one.stage for one in step.executable.prepared["conv"]]
     np.testing.assert_allclose(found, y + sum(others), rtol=1e-4, atol=1e-4)
     assert next(a.desc.dims for a in stages[-1].arguments if a.place == "input") == (*shape[:2], 1, shape[2])
+
+
+@pytest.mark.parametrize("channels", [2, 16, 33])
+@pytest.mark.parametrize(
+    "op",
+    [Conv(pads=(1, 1, 1, 1)), Conv(strides=(2, 2)), Conv(pads=(4, 0, 0, 4), dilations=(2, 2))],
+    ids=["same", "s2", "dilated"],
+)
+def test_depthwise(channels, op):
+    """oneDNN's first choice for these, brdgmm_dw, is slower than its second. Alone, and with a sum behind it."""
+    op = replace(op, group=channels)
+    x, w, b = some(2, channels, 13, 9), some(channels, 1, 3, 3), some(channels)
+    y = op.reference(*(a.astype(np.float64) for a in (x, w, b)))
+    other = some(*y.shape)
+    g, core = GraphBuilder(), dovetail.Core(config=False)
+    name, constants = g.input("x", "float32", x.shape), (g.constant(w), g.constant(b))
+    outputs = [g.node(op, name, *constants), g.node(Add(), g.node(op, name, *constants), g.input("o", "float32", y.shape))]
+    with core.compile_model(g.model(outputs), "ONEDNN") as compiled:
+        found = [*compiled([x, other]).values()]
+        kernels = [n.kernel for n in compiled.report().nodes if n.op == "Conv"]
+    np.testing.assert_allclose(found[0], y, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[1], y + other, rtol=1e-4, atol=1e-5)
+    assert kernels
+    assert not any("brdgmm" in kernel for kernel in kernels)
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
@@ -157,3 +185,19 @@ def test_channels_last(bench, op, others, last):
     assert bool(found) is last
     kernel = place(node, 2).kernel
     assert all("ref" not in kernel.final(relaid(node, config), False).name for config in found if ANY not in config.outputs)
+
+
+@pytest.mark.parametrize(("wanted", "is_second"), [("jit_dw:", True), ("another", False)])
+def test_a_second_implementation_is_taken_by_its_name(wanted, is_second):
+    lib = library()
+    lib.plan_threads(1)
+    data, weights, sizes = (
+        lib.tagged((1, 32, 8, 8), TAG_ANY),
+        lib.tagged((32, 1, 1, 3, 3), TAG_ANY),
+        ((1, 1), (0, 0), (1, 1), (1, 1)),
+    )
+    args = ("convolution_forward", INFERENCE, Alg.CONVOLUTION_DIRECT, data, weights, None, data, *sizes)
+    first = lib.describe(*args).implementation
+    found = lib.describe(*args, instead=(first[:9], wanted))
+    assert found.implementation.startswith(wanted if is_second else first)
+    assert lib.nbytes(lib.arg_md(found, Arg.SRC, data.dims)) == 4 * 32 * 8 * 8

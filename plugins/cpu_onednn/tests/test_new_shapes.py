@@ -145,7 +145,7 @@ def test_onednn_is_not_asked_what_it_need_not_answer(bench, monkeypatch):
 
 def test_onednn_is_asked_once_about_each_convolution(monkeypatch):
     asked, chosen = [], Onednn._chosen
-    monkeypatch.setattr(Onednn, "_chosen", lambda self, name, given: asked.append(name) or chosen(self, name, given))
+    monkeypatch.setattr(Onednn, "_chosen", lambda self, name, *given: asked.append(name) or chosen(self, name, *given))
     rng, g = np.random.default_rng(4), GraphBuilder()
     y, weights = g.input("x", "float32", ("N", 16, 19, 23)), []
     for channels, before in ((32, 16), (48, 32), (64, 48)):

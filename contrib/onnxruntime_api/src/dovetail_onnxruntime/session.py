@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn
 
-import numpy as np
+from numpy import ndarray
 
 from dovetail import CompiledModel, Graph, Model, TensorType
 from dovetail.errors import DovetailError, UnknownOption
@@ -123,12 +123,16 @@ class Session:
                     found = self._compiled(feed, on_device=on_device)
         except DovetailError as error:
             raise failed_run(error) from error
-        return [value if type(value := found[i]) is np.ndarray else result(value) for i in indices]
+        outputs = []
+        for index in indices:  # in Python 3.11 a comprehension takes 0.1 us more
+            value = found[index]
+            outputs.append(value if type(value) is ndarray else result(value))
+        return outputs
 
     def _indices(self, names: Sequence[str] | None) -> Sequence[int]:
         known = self._output_indices
         if not names:
-            return range(len(known))
+            return self._all_indices
         if isinstance(names, str):
             raise TypeError(f"run(): incompatible function arguments: output_names is {names!r}; accepted: a list of names, None")
         for name in names:
@@ -209,6 +213,7 @@ class Session:
         self._overridable_meta = [NodeArg(name, declared) for name, declared in model.overridable.items()]
         self._outputs_meta = _outputs(model)
         self._output_indices = {arg.name: index for index, arg in enumerate(self._outputs_meta)}
+        self._all_indices = range(len(self._output_indices))
         self._model_meta = metadata_of(model)
 
     def _read(self, options: SessionOptions) -> Model:

@@ -2,6 +2,7 @@
 
 from bisect import bisect, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from types import MappingProxyType
 
 import numpy as np
@@ -76,20 +77,22 @@ def _by_time(blocks: Sequence[Lifetime], alignment: int) -> tuple[Mapping[str, i
     Backwards, because outputs live to the end: so they are side by side, and what is free is behind them.
     """
     gaps = [(0, 1 << 62)]
-    leaving = sorted(blocks, key=lambda b: b.first)
+    leaving = sorted([(b.first, b.last, b.name, _aligned(b.nbytes, alignment)) for b in blocks], key=itemgetter(0))
     offsets: dict[str, int] = {}
     used = most = peak = 0
-    for block in sorted(leaving, key=lambda b: -b.last):  # of those with one last step the one that leaves last comes first
-        while leaving[-1].first > block.last:
-            left = leaving.pop()
-            start, size = offsets[left.name], _aligned(left.nbytes, alignment)
-            used, end, at = used - size, start + size, bisect(gaps, (start,))
+    # Backwards; of those with one last step the one that leaves last comes first.
+    for _, last, name, size in sorted(leaving, key=itemgetter(1), reverse=True):
+        while leaving[-1][0] > last:
+            _, _, left, freed = leaving.pop()
+            start = offsets[left]
+            used, end, at = used - freed, start + freed, bisect(gaps, (start,))
             before, after = at and gaps[at - 1][1] == start, gaps[at][0] == end
             gaps[at - before : at + after] = [(gaps[at - before][0] if before else start, gaps[at][1] if after else end)]
-        size = _aligned(block.nbytes, alignment)
-        at, start, end = next((i, a, b) for i, (a, b) in enumerate(gaps) if b - a >= size)
+        for at, (start, end) in enumerate(gaps):  # noqa: B007  # the last gap has no end
+            if end - start >= size:
+                break
         gaps[at : at + 1] = [(start + size, end)] if end - start > size else []
-        offsets[block.name] = start
+        offsets[name] = start
         used += size
         most, peak = max(most, used), max(peak, start + size)
         if len(gaps) > GAPS:
@@ -242,10 +245,11 @@ def plan_graph(
         for root in map(storage.__getitem__, names):
             first.setdefault(root, step)
             last[root] = step
-    blocks = [Lifetime(n, graph.types[n].nbytes, first[n], end) for n, end in last.items() if n not in outside]
+    sizes = {n: graph.types[n].nbytes for n in storage if n not in outside}
+    blocks = [Lifetime(n, sizes[n], first[n], end) for n, end in last.items() if n not in outside]
     if scratch is not None:
         for step, node in enumerate(graph.nodes):
             blocks += [Lifetime(f"scratch:{node.name}:{i}", size, step, step) for i, size in enumerate(scratch(node))]
     offsets, peak = plan(blocks, alignment)
-    unshared = sum(_aligned(graph.types[n].nbytes, alignment) for n in storage if n not in outside)
+    unshared = sum([_aligned(size, alignment) for size in sizes.values()])
     return MemoryPlan(storage, offsets, peak, unshared)

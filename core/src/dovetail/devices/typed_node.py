@@ -1,6 +1,7 @@
 """A node with the types of everything it touches, and the memory layouts in which a device can take it."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from dovetail.dataclass import dataclass, field
 from dovetail.graph.graph import AbstractOperator, Graph, Node
@@ -77,7 +78,7 @@ class LayerConfig:
     @staticmethod
     def uniform(node: TypedNode, layout: Layout) -> "LayerConfig":
         """Everything that the node touches in one layout."""
-        return LayerConfig((layout,) * len(node.inputs), (layout,) * len(node.outputs), (layout,) * len(node.operands))
+        return _uniform(layout, len(node.inputs), len(node.outputs), len(node.operands))
 
     @staticmethod
     def elementwise(node: TypedNode) -> "LayerConfig":
@@ -100,5 +101,15 @@ class LayerConfig:
     def fits(self, node: TypedNode) -> bool:
         """True when the types of the node have these layouts."""
         types, wanted = (*node.inputs, *node.outputs, *node.operands), (*self.inputs, *self.outputs, *self.operands)
-        pairs = [(w, t.layout) for w, t in zip(wanted, types, strict=True) if t is not None]
-        return all(w in (ANY, g) for w, g in pairs) and len({g for w, g in pairs if w == ANY}) <= 1
+        common = None
+        for layout, tensor in zip(wanted, types, strict=True):
+            if tensor is not None and layout != tensor.layout:
+                if layout != ANY or (common is not None and common != tensor.layout):
+                    return False
+                common = tensor.layout
+        return True
+
+
+@cache
+def _uniform(layout: Layout, inputs: int, outputs: int, operands: int) -> LayerConfig:
+    return LayerConfig((layout,) * inputs, (layout,) * outputs, (layout,) * operands)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, Protocol, SupportsIndex
 from weakref import ref
 
 import numpy as np
+from numpy import ndarray
 from numpy.typing import NDArray
 
 from dovetail.devices.device_array import DeviceArray
@@ -201,7 +202,8 @@ class InferRequest:
             if self._closed or self._background is not None:
                 self._require_idle()
             arrays, shapes = self._read(inputs) if self._overridable else self._reader.read(inputs)
-            self._budget = WorkBudget(self._time_limit)
+            if self._budget is None or not self._is_plain or self._budget.deadline is not None:
+                self._budget = WorkBudget(self._time_limit)  # the last one may be cancelled, for calls that go on
             return self._run(arrays, share_outputs, on_device, shapes)
 
     def trace(self, inputs: Any = None, runs: int = 1) -> Trace:
@@ -400,7 +402,9 @@ class InferRequest:
             if self._has_states:
                 outputs = self._states.take(outputs)
             if not (share_outputs or on_device or (self._bound is not None and self._bound.fresh)):
-                outputs = [value.copy("K") if type(value) is np.ndarray else owned(value) for value in outputs]
+                shared, outputs = outputs, []
+                for value in shared:  # in Python 3.11 a comprehension takes 0.1 us more
+                    outputs.append(value.copy("K") if type(value) is ndarray else owned(value))
             self._results = Results(self._names, outputs)
         except MemoryError as error:
             source = printable(self._compiled.model.source)

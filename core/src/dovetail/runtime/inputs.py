@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 from numpy.typing import NDArray
 
 from dovetail.devices.device_array import DeviceArray
@@ -62,7 +63,7 @@ class InputReader:
             same: list[Any] = []
             for name, shape, dtype, flags in accepted:
                 one = inputs.get(name)
-                if type(one) is not np.ndarray or one.shape != shape or one.dtype != dtype or one.flags.num != flags:
+                if type(one) is not ndarray or one.shape != shape or one.dtype != dtype or one.flags.num != flags:
                     break
                 same.append(one)
             else:

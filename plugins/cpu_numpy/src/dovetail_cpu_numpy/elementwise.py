@@ -30,7 +30,10 @@ class ChainKernel(NumpyKernel):
         chain = _chain_of(node)
         if chain is None:
             return Refusal(Reason.OPERATOR, "not a chain of post-ops over an input of the result's type")
-        return next((r for p in chain[1] if (r := refuse_result(p, node.outputs[0])) is not None), None)
+        for post_op in chain[1]:
+            if (refusal := refuse_result(post_op, node.outputs[0])) is not None:
+                return refusal
+        return None
 
     def in_place(self, node: TypedNode) -> Sequence[int]:
         chained, post_ops = _accepted(node)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import DType, OutOfMemory
+from dovetail.device import OutOfMemory
 from dovetail_cpu_numpy.launch import Spec
 
 __all__ = ["ALIGNMENT", "arena", "nbytes", "packed"]
@@ -28,9 +28,9 @@ def arena(size: int) -> NDArray[np.uint8]:
 def nbytes(spec: Spec) -> int:
     """The bytes of an array."""
     shape, dtype = spec
-    return math.prod(shape) * DType.of(dtype).itemsize
+    return math.prod(shape) * dtype.itemsize
 
 
 def packed(specs: Sequence[Spec]) -> int:
     """The bytes of arrays placed one after the other, each aligned."""
-    return sum(-(-nbytes(spec) // ALIGNMENT) * ALIGNMENT for spec in specs)
+    return sum([-(-nbytes(spec) // ALIGNMENT) * ALIGNMENT for spec in specs]) if specs else 0

@@ -71,7 +71,8 @@ def broadcasts(dims: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 def chain_scratch(chain: Sequence[PostOp], dst: TensorType) -> Sequence[Spec]:
     """The temporaries that `bind_chain` needs for a result of this type."""
-    return [((min(dst.size, BLOCK),), dst.dtype.numpy)] * max(map(_temporaries, chain), default=0)
+    count = max(map(_temporaries, chain), default=0)
+    return [((min(dst.size, BLOCK),), dst.dtype.numpy)] * count if count else ()
 
 
 def _temporaries(post_op: PostOp) -> int:

@@ -8,11 +8,11 @@ import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_uint, c_void_p
-from enum import IntEnum
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from dovetail.errors import DeviceError, DovetailError, OutOfMemory
+from dovetail_cpu_onednn.enums import Alg, Arg, Flag
 from dovetail_cpu_onednn.memory import require_free_memory
 from dovetail_cpu_onednn.signatures import CREATE, DESTROY, FUNCTIONS, KINDS
 
@@ -54,60 +54,6 @@ _STATUS = {
     6: "not required",
 }
 _IMPL_INFO, _EXEC_ARG_MD, _SCRATCHPAD_MD, _DATA_TYPE = 8, 255, 136, 258
-
-
-class Arg(IntEnum):
-    """Execution arguments: which memory of a primitive one is."""
-
-    SRC = 1
-    SRC_1 = 2
-    SRC_2 = 3
-    DST = 17
-    DST_1 = 18
-    DST_2 = 19
-    WEIGHTS = 33
-    WEIGHTS_1 = 34
-    WEIGHTS_2 = 35
-    BIAS = 41
-    MEAN = 49
-    VARIANCE = 50
-    SCALE = 51
-    SHIFT = 52
-    SCRATCHPAD = 80
-    MULTIPLE_SRC = 1024
-    SCALES = 4096
-    ZERO_POINTS = 8192
-
-    @staticmethod
-    def post_op(index: int, arg: int) -> int:
-        """The argument of post-op number `index`."""
-        return 32768 * (index + 1) | arg
-
-
-class Alg(IntEnum):
-    """Algorithm kinds other than those of eltwise and binary, which post-ops name."""
-
-    CONVOLUTION_DIRECT = 0x1
-    DECONVOLUTION_DIRECT = 0xA
-    LRN_ACROSS_CHANNELS = 0xAFF
-    POOLING_MAX = 0x1FF
-    POOLING_AVG_INCLUDE_PADDING = 0x2FF
-    POOLING_AVG_EXCLUDE_PADDING = 0x3FF
-    RESAMPLING_NEAREST = 0x2FFF0
-    RESAMPLING_LINEAR = 0x2FFF1
-    REDUCTION_SUM = 0x2FFF4
-    REDUCTION_MUL = 0x2FFF5
-    REDUCTION_MEAN = 0x2FFF6
-    SOFTMAX_ACCURATE = 0x30000
-    SOFTMAX_LOG = 0x30001
-
-
-class Flag(IntEnum):
-    """Flags of the normalisations."""
-
-    USE_GLOBAL_STATS = 1
-    USE_SCALE = 2
-    USE_SHIFT = 4
 
 
 class OnednnError(DeviceError):
@@ -344,18 +290,21 @@ class Onednn:
             self._call("primitive_attr_set_post_ops", attr.pointer, chain.pointer)
         return attr
 
-    def describe(self, name: str, *args: Any, attr: Attr | None = None) -> PrimitiveDesc:
-        """The first implementation of a primitive. `args` as in C; dims are sequences. Raises `Unimplemented`."""
+    def describe(self, name: str, *args: Any, attr: Attr | None = None, instead: tuple[str, str] = ("", "")) -> PrimitiveDesc:
+        """The first implementation of a primitive. `args` as in C; dims are sequences. Raises `Unimplemented`.
+
+        `instead`: where the first one's name begins with the first text, the second one, if its name begins with the other.
+        """
         values = tuple(tuple(a) if isinstance(a, list) else a for a in args)
-        found = self._kept_choice(self.planned_threads, name, values, attr or self._plain)
+        found = self._kept_choice(self.planned_threads, name, values, attr or self._plain, instead)
         if isinstance(found, str):
             raise Unimplemented(found)
         return found
 
-    def _choice(self, _threads: int, name: str, args: tuple[Any, ...], attr: Attr) -> PrimitiveDesc | str:
+    def _choice(self, _: int, name: str, args: tuple[Any, ...], attr: Attr, instead: tuple[str, str]) -> PrimitiveDesc | str:
         """The result of `describe`, or the message of the error: it depends on the number of threads too."""
         try:
-            return self._chosen(name, [self._engine.pointer, *map(_c, args), attr.pointer])
+            return self._chosen(name, [self._engine.pointer, *map(_c, args), attr.pointer], instead)
         except Unimplemented as error:
             return error.message
 
@@ -369,14 +318,21 @@ class Onednn:
         array = (c_void_p * len(sources))(*[s.pointer for s in sources])
         return self._chosen("concat", [self._engine.pointer, dst.pointer, len(sources), axis, array, self._plain.pointer])
 
-    def _chosen(self, name: str, given: Sequence[Any]) -> PrimitiveDesc:
+    def _chosen(self, name: str, given: Sequence[Any], instead: tuple[str, str] = ("", "")) -> PrimitiveDesc:
         require_free_memory()
         desc = self._make(PrimitiveDesc, "primitive_desc", *given, create=f"{name}_primitive_desc_create")
-        text = c_char_p()
-        self._call("primitive_desc_query", desc.pointer, _IMPL_INFO, 0, byref(text))
-        desc.implementation = (text.value or b"").decode()
+        first = desc.implementation = self._name(desc)
+        if instead[0] and first.startswith(instead[0]):
+            self._f["primitive_desc_next_impl"](desc.pointer)  # leaves the last one as it was
+            desc.implementation = self._name(desc)
+            if not desc.implementation.startswith(instead[1]):
+                return self._chosen(name, given)
         desc.primitive, desc.scratchpad = None, self._scratchpad(desc)
         return desc
+
+    def _name(self, desc: PrimitiveDesc) -> str:
+        self._call("primitive_desc_query", desc.pointer, _IMPL_INFO, 0, byref(text := c_char_p()))
+        return (text.value or b"").decode()
 
     def scratchpad(self, desc: PrimitiveDesc) -> int:
         """Bytes of the scratchpad that a primitive needs."""

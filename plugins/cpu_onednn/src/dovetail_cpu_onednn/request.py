@@ -457,9 +457,5 @@ class _Binder:
         reference = reference_call(placement.node, self.array)
         is_safe = checks[0] if len(checks) == 1 else lambda: all(check() for check in checks)
         calls = tuple(launch.call for launch in launches)
-
-        def run() -> int:
-            # Several statuses of which one is not 0 are an error whichever it is.
-            return max(call() for call in calls) if is_safe() else reference() or 0
-
-        return Launch(run, launches)
+        call = calls[0] if len(calls) == 1 else _in_turn(calls)
+        return Launch(lambda: (call() if is_safe() else reference()) or 0, launches)

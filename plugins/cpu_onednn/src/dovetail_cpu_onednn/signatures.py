@@ -49,6 +49,7 @@ FUNCTIONS = {
     "primitive_attr_set_scratchpad_mode": "pi",
     "primitive_attr_set_zero_points_mask": "pii",
     "primitive_create": "*p",
+    "primitive_desc_next_impl": "p",
     "primitive_desc_query": "pii*",
     "reorder_primitive_desc_create": "*ppppp",
     "stream_create": "*pu",

@@ -55,6 +55,10 @@ def is_slow(plan: NodePlan) -> bool:
     return "ref" in plan.name or "gemm:" in plan.name
 
 
+_DEPTHWISE = ("brdgmm_dw:", "jit_dw:")
+"""oneDNN's first choice, and its second, which is faster for 22 of 23 sizes, up to 1.5 times (Zen 4, with AVX-512 and AVX2)."""
+
+
 def channels_last(node: TypedNode) -> TypedNode:
     """The node with BYXF in place of plain where both are the same bytes: one channel, or one element in each.
 
@@ -185,7 +189,9 @@ class ConvKernel(PrimitiveKernel):
         chain = attach(node, free, shared, sums=True)
         gaps = tuple(d - 1 for d in g.dilations)
         sizes = (g.strides, gaps, g.pads_begin, self.padding_end(g))
-        pd = lib.describe(self.primitive, INFERENCE, self.algorithm, src, wanted, bias, dst, *sizes, attr=chain.attr)
+        args = (INFERENCE, self.algorithm, src, wanted, bias, dst, *sizes)
+        depthwise = op.group == src.dims[1] > 1
+        pd = lib.describe(self.primitive, *args, attr=chain.attr, instead=_DEPTHWISE if depthwise else ("", ""))
         found_dst = lib.arg_md(pd, Arg.DST, dst.dims)
         arguments = [
             Argument(Arg.SRC, "input", 0, lib.arg_md(pd, Arg.SRC, src.dims), flexible=True),

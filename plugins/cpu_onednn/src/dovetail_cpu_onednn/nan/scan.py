@@ -62,7 +62,7 @@ def _by_squares(flat: NDArray[Any], exact: Callable[[], bool]) -> Callable[[], b
 
     def check() -> bool:
         # Unlike dot, vdot does not warn when the sum overflows.
-        return bool(np.vdot(flat, flat) < math.inf) or exact()
+        return math.isfinite(np.vdot(flat, flat)) or exact()
 
     return check
 
