@@ -1,16 +1,15 @@
 """A model compiled for a device; plans for new input shapes are made on first use."""
 
-import logging
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from dovetail import _log
 from dovetail.dataclass import dataclass
 from dovetail.devices.virtual import Composite
 from dovetail.devices.work_budget import WorkBudget
@@ -31,9 +30,10 @@ from dovetail.runtime.recipe import Recipe
 from dovetail.runtime.traced_request import TracedRequest
 from dovetail.tracing import Trace, current_trace
 
-__all__ = ["CompiledModel", "Preparation", "Shapes", "finish_elsewhere"]
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
-log = logging.getLogger("dovetail")
+__all__ = ["CompiledModel", "Preparation", "Shapes", "finish_elsewhere"]
 
 _VARIANTS = 8
 """How many sets of overridden constants a model is kept compiled for."""
@@ -301,12 +301,14 @@ class CompiledModel:
             self.check_open()
             if self._pool is None or self._home != os.getpid():
                 # A forked process has none of its parent's threads.
+                from concurrent.futures import ThreadPoolExecutor  # 4 ms, in programs that run in the background only
+
                 workers = max(min(32, (os.cpu_count() or 1) + 4), self.optimal_number_of_infer_requests)
                 pool = ThreadPoolExecutor(workers, thread_name_prefix="dovetail", initializer=_enter_worker)
                 self._pool, self._home = pool, os.getpid()
             return self._submitted(self._pool, work)
 
-    def _submitted(self, pool: ThreadPoolExecutor, work: Callable[[], Any]) -> Any:
+    def _submitted(self, pool: "ThreadPoolExecutor", work: Callable[[], Any]) -> Any:
         """With the lock. An interrupt may leave a thread that the pool does not know; it ends when the pool is shut down."""
         try:
             return pool.submit(work)
@@ -378,7 +380,7 @@ def _planned(make_plan: Callable[[Shapes], Plan], source: str, device: str, shap
     with COLLECTOR_PAUSE:
         plan = make_plan(shapes)
     seconds = time.perf_counter() - started
-    log.info("%s: planned for %s on %s in %.3f s", printable(source), shapes, device, seconds)
+    _log.info("%s: planned for %s on %s in %.3f s", printable(source), shapes, device, seconds)
     return plan
 
 

@@ -1,6 +1,5 @@
 """The session: plugins, opened devices, reading and compiling models."""
 
-import logging
 import re
 import threading
 import weakref
@@ -12,6 +11,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NoReturn
 
+from dovetail import _log
 from dovetail._files import check_target, write_file
 from dovetail.config import ConfigSource
 from dovetail.devices.contract import Device, DeviceInfo
@@ -48,8 +48,6 @@ from dovetail.runtime.sources import content_of
 from dovetail.tracing import Trace, phase
 
 __all__ = ["Core"]
-
-log = logging.getLogger("dovetail")
 
 _STORED = 2**31
 """Bytes of constants that are computed for a file: about what one file of the formats in use can hold."""
@@ -347,7 +345,7 @@ def _placement(model: Model, targets: Targets) -> Placement | None:
     here = {part for name in targets.devices for part in (name, name.partition(".")[0])}
     if elsewhere := [f"{name} on {device}" for name, device in model.affinities.items() if device.upper() not in here]:
         placed = f"{printable(', '.join(elsewhere[:3]))}{' ...' if len(elsewhere) > 3 else ''}"
-        log.warning("%s: %s places no nodes; affinities left out: %s", printable(model.source), targets.devices[0], placed)
+        _log.warning("%s: %s places no nodes; affinities left out: %s", printable(model.source), targets.devices[0], placed)
     return None
 
 
@@ -382,7 +380,7 @@ def _log_fallbacks(model: Model, plan: Plan, chosen: Sequence[str], logged: set[
         line = f"{source}: node {name} ({op}) runs on {node.device}; {device}: {visible(str(refusal))}"
         if line not in logged:
             logged.add(line)
-            log.warning("%s", line)
+            _log.warning("%s", line)
 
 
 def _require_file(path: Path) -> None:
