@@ -27,7 +27,6 @@ from dovetail.runtime.infer_request import BoundRequest, InferRequest, Results
 from dovetail.runtime.inputs import InputReader, Shapes
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.runtime.recipe import Recipe
-from dovetail.runtime.traced_request import TracedRequest
 from dovetail.tracing import Trace, current_trace
 
 if TYPE_CHECKING:
@@ -265,7 +264,7 @@ class CompiledModel:
         trace = self._prepared().trace or current_trace()
         with self._lock:
             self.check_open()
-            request = InferRequest(owner) if trace is None else TracedRequest(owner, trace)
+            request = InferRequest(owner) if trace is None else _traced_request(owner, trace)
             self._requests.add(request)
         return request
 
@@ -276,7 +275,7 @@ class CompiledModel:
         """
         trace = Trace(complete=True)
         with trace.recording(), trace.slice(f"trace {self.model.source}", "trace"):
-            request = TracedRequest(self, trace, budget)
+            request = _traced_request(self, trace, budget)
             for _ in range(runs):
                 results = request.infer(inputs)
             request.close()
@@ -382,6 +381,12 @@ def _planned(make_plan: Callable[[Shapes], Plan], source: str, device: str, shap
     seconds = time.perf_counter() - started
     _log.info("%s: planned for %s on %s in %.3f s", printable(source), shapes, device, seconds)
     return plan
+
+
+def _traced_request(*given: Any) -> InferRequest:
+    from dovetail.runtime.traced_request import TracedRequest  # here, because few programs record runs
+
+    return TracedRequest(*given)
 
 
 def _full_report(plan: Plan) -> PlanReport:

@@ -20,7 +20,7 @@ __all__ = ["in_layout", "in_whole_blocks", "logical", "moved", "pack", "same_byt
 Array = NDArray[Any]
 
 SMALL = 1 << 17
-"""Bytes of a constant up to which NumPy moves it, in 40 us. A primitive takes 110 to choose and compile, and waits for threads."""
+"""Bytes of a constant up to which NumPy moves it, in 40 us. A primitive takes 110 to choose and compile, and keeps threads."""
 
 
 def in_layout(array: Array, tensor: TensorType) -> Array:
