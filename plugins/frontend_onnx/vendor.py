@@ -16,8 +16,7 @@ def main() -> None:
     """Write the files; `git diff` shows what a newer onnx changes."""
     content = onnx_ml_pb2.DESCRIPTOR.serialized_pb
     (FOLDER / "onnx-ml.binpb").write_bytes(content)
-    known = {"onnx": onnx.__version__, "opset": onnx.defs.onnx_opset_version()}
-    (FOLDER / "versions.json").write_text(json.dumps(known, indent=2) + "\n")
+    (FOLDER / "newest-opset.txt").write_text(f"{onnx.defs.onnx_opset_version()}\n")
     for name in ("LICENSE", "NOTICE"):
         licence = distribution("onnx").read_text(f"licenses/{name}")
         assert licence, f"onnx {onnx.__version__} has no file {name} with its licence"

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import onnx
+import pytest
 from onnx import TensorProto, helper
 
 SCRIPT = """
@@ -12,28 +13,39 @@ import sys
 import numpy as np
 before = set(sys.modules)
 import dovetail
-model = dovetail.Core(config=None).compile_model(sys.argv[1], "NUMPY")
+model = dovetail.Core(config=None).compile_model(*sys.argv[1:])
 assert model(np.zeros((2, 3), np.float32))["y"].shape == (4, 5)
 print(*(set(sys.modules) - before))
 """
 NEEDLESS = {
+    "concurrent.futures": "nothing runs in the background",
+    "dovetail.planning.support": "nobody asks which device runs a node",
+    "dovetail.runtime.extensions": "no operator is added",
+    "dovetail.runtime.queue": "there is one request",
+    "dovetail.runtime.traced_request": "no run is recorded",
+    "dovetail_gpu_opencl": "no other device is asked for",
     "dovetail_ops_onnx.attention": "no Softmax is read by a product",
     "dovetail_ops_onnx.cases": "cases are for tests",
     "dovetail_ops_onnx.conv": "no Pad is read by a convolution",
+    "heapq": "no strings are sorted",
+    "logging": "there is nothing to warn of, and nobody asks for more",
     "onnx": "its message classes are made from the descriptor",
 }
 
 
-def test_a_small_model_imports_what_it_needs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+def test_a_small_model_imports_what_it_needs(tmp_path: Path, device: str) -> None:
     nodes = [helper.make_node("Pad", ["x", "pads"], ["padded"]), helper.make_node("Softmax", ["padded"], ["y"])]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", [2, 3]), ("y", [4, 5]))]
     pads = helper.make_tensor("pads", TensorProto.INT64, [4], [1, 1, 1, 1])
     graph = helper.make_graph(nodes, "small", ends[:1], ends[1:], [pads])
     path = tmp_path / "model.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    command = [sys.executable, "-W", "ignore:Selected implementation upb", "-c", SCRIPT, str(path)]
+    command = [sys.executable, "-W", "ignore:Selected implementation upb", "-c", SCRIPT, str(path), device]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     imported = set(done.stdout.split())
     assert {"dovetail_ops_onnx.pad", "dovetail_ops_onnx.softmax", "dovetail_frontend_onnx.reader"} <= imported
     assert {name: reason for name, reason in NEEDLESS.items() if name in imported} == {}
+    # ONEDNN runs both nodes: NUMPY is opened for what it refuses, and asked nothing.
+    assert ("dovetail_cpu_numpy.placement" in imported) == (device == "NUMPY")

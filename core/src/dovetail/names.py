@@ -3,7 +3,6 @@
 import functools
 import keyword
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, MutableMapping
 
 DEFAULT_DEVICE = "DEFAULT"
@@ -62,6 +61,8 @@ def visible(text: str, kept: str = "") -> str:
 
 
 def _escape(char: str) -> str:
+    import unicodedata  # here, because few names need it
+
     return " " if unicodedata.category(char) == "Zs" else char.encode("unicode_escape").decode()
 
 

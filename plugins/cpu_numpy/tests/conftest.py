@@ -11,9 +11,10 @@ import pytest
 import dovetail_cpu_numpy.kernels
 from dovetail.device import Graph, TypedNode
 from dovetail.testing import KernelBench
-from dovetail_cpu_numpy.device import NumpyDevice, describe, place
+from dovetail_cpu_numpy.device import NumpyDevice, describe
 from dovetail_cpu_numpy.executable import NumpyExecutable, Placement
 from dovetail_cpu_numpy.kernel import NumpyKernel
+from dovetail_cpu_numpy.placement import place
 
 Array = np.ndarray[Any, Any]
 

@@ -1,5 +1,6 @@
 """Layouts end to end: what oneDNN numbers, chains of convolutions in the layouts that it chooses, and results in place."""
 
+import contextlib
 import itertools
 import math
 
@@ -8,7 +9,9 @@ import pytest
 
 from dovetail.device import PLAIN, DType, KernelTable, Layout, Reorder, TensorType, TypedNode
 from dovetail.graph import Graph, GraphBuilder, Node
-from dovetail_cpu_onednn.descriptors import describe, padded_type, token_of, tokens
+from dovetail_cpu_onednn import reorder
+from dovetail_cpu_onednn.binding import MemoryDesc, Unimplemented
+from dovetail_cpu_onednn.descriptors import describe, padded_type, plain, token_of, tokens
 from dovetail_cpu_onednn.kernels.reorder import ReorderKernel
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.add import Add
@@ -22,6 +25,40 @@ from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_onnx.relu import Relu
 
 SPATIAL = {3: (5,), 4: (5, 6), 5: (3, 4, 5)}
+
+
+def _numbered(dims: tuple[int, ...]) -> list[MemoryDesc]:
+    """The descriptors of a shape in all layouts that oneDNN numbers."""
+    found = []
+    for tag in range(2, 800):
+        with contextlib.suppress(Unimplemented):
+            found.append(library().tagged(dims, tag))
+    return found
+
+
+@pytest.mark.parametrize("dims", [(33, 7), (17, 3, 5), (33, 17, 3, 3), (19, 1, 1, 5, 5), (2, 8, 20, 3, 3)])
+def test_small_constants_are_moved_as_by_a_primitive(dims, monkeypatch):
+    data, layouts = np.random.default_rng(0).standard_normal(dims, np.float32), _numbered(dims)
+    moves = {}
+    for small in (0, data.nbytes):
+        monkeypatch.setattr(reorder, "SMALL", small)
+        memories = [np.full(library().nbytes(dst), 255, np.uint8) for dst in layouts]
+        moves[small] = [reorder.moved(data, plain(dims), dst, memory) for dst, memory in zip(layouts, memories, strict=True)]
+    assert len(layouts) > 5
+    np.testing.assert_array_equal(np.concatenate(moves[0]), np.concatenate(moves[data.nbytes]))
+
+
+def test_a_constant_with_gaps_or_reversed_axes_is_moved(monkeypatch):
+    """The layout that it comes from may be any with strides: here that of a transposed matrix."""
+    data = np.random.default_rng(0).standard_normal((7, 33), np.float32)
+    src = library().strided((33, 7), (1, 33))
+    for dst in _numbered((33, 7)):
+        (by_numpy, by_primitive) = (np.full(library().nbytes(dst), 255, np.uint8) for _ in range(2))
+        reorder.moved(data, src, dst, by_numpy)
+        with monkeypatch.context() as patch:
+            patch.setattr(reorder, "SMALL", 0)
+            reorder.moved(data, src, dst, by_primitive)
+        np.testing.assert_array_equal(by_numpy, by_primitive)
 
 
 @pytest.mark.parametrize("rank", SPATIAL)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.dataclass import dataclass
+from dovetail.dataclass import dataclass, fields_of
 from dovetail.errors import OperatorError, UsageError, did_you_mean
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph
@@ -76,8 +76,7 @@ class AttributeSpec:
 
 def attribute_specs(cls: Any) -> Mapping[str, AttributeSpec]:
     """The attributes of a freshly made dataclass. Raises `OperatorError` for an annotation of another type."""
-    made: Any = cls  # __init_subclass__ has made it a dataclass
-    fields = dataclasses.fields(made)
+    fields = fields_of(cls).values()
     hints: Mapping[str, Any] = {f.name: f.type for f in fields}
     if any(isinstance(hint, str) for hint in hints.values()):
         hints = typing.get_type_hints(cls)  # looks at all annotations of all bases: a millisecond for each class

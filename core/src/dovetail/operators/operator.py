@@ -4,10 +4,10 @@ import inspect
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, FrozenInstanceError, fields
-from typing import Any, ClassVar, cast, dataclass_transform
+from dataclasses import MISSING, FrozenInstanceError
+from typing import Any, ClassVar, dataclass_transform
 
-from dovetail.dataclass import dataclass
+from dovetail.dataclass import dataclass, fields_of
 from dovetail.errors import OperatorError, UnknownOperator
 from dovetail.evaluate.composition import evaluate_composition
 from dovetail.graph.dtype import DType
@@ -97,12 +97,12 @@ class Operator(AbstractOperator):
         cls.inputs = parse_ports(cls, "inputs")
         cls.outputs = parse_ports(cls, "outputs")
         # Most classes have the attributes of their base: no data class is made for them.
-        if not hasattr(cls, "__dataclass_fields__") or not _ANNOTATED.isdisjoint(cls.__dict__):
+        if not hasattr(cls, "__declared__") or not _ANNOTATED.isdisjoint(cls.__dict__):
             dataclass(init=False, frozen=True, kw_only=True, eq=False)(cls)
             cls.attributes = attribute_specs(cls)
             cls._required = tuple(name for name, spec in cls.attributes.items() if spec.required)
             cls._graphs = tuple(name for name, spec in cls.attributes.items() if spec.type_name == "Graph")
-            own = fields(cast(Any, cls))
+            own = fields_of(cls).values()
             cls._defaults = {f.name: f.default for f in own if f.default is not MISSING}
             cls._factories = {f.name: f.default_factory for f in own if f.default_factory is not MISSING}
 

@@ -1,14 +1,19 @@
-"""Sessions, compiled models and requests."""
+"""Sessions, compiled models and requests. All are imported on first use."""
 
-from dovetail.planning.options import REFERENCE_DEVICE
-from dovetail.planning.report import NodePlacement, PlanReport, ValuePlacement
-from dovetail.planning.support import NodeSupport
-from dovetail.runtime.compiled_model import CompiledModel
-from dovetail.runtime.core import Core
-from dovetail.runtime.infer_request import InferRequest, Results
-from dovetail.runtime.queue import AsyncInferQueue
-from dovetail.runtime.recipe import Recipe
-from dovetail.tracing import Slice, Trace
+from typing import TYPE_CHECKING
+
+from dovetail._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from dovetail.planning.options import REFERENCE_DEVICE
+    from dovetail.planning.report import NodePlacement, PlanReport, ValuePlacement
+    from dovetail.planning.support import NodeSupport
+    from dovetail.runtime.compiled_model import CompiledModel
+    from dovetail.runtime.core import Core
+    from dovetail.runtime.infer_request import InferRequest, Results
+    from dovetail.runtime.queue import AsyncInferQueue
+    from dovetail.runtime.recipe import Recipe
+    from dovetail.tracing import Slice, Trace
 
 __all__ = [
     "REFERENCE_DEVICE",
@@ -25,3 +30,18 @@ __all__ = [
     "Trace",
     "ValuePlacement",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "dovetail.planning.options": ("REFERENCE_DEVICE",),
+        "dovetail.planning.report": ("NodePlacement", "PlanReport", "ValuePlacement"),
+        "dovetail.planning.support": ("NodeSupport",),
+        "dovetail.runtime.compiled_model": ("CompiledModel",),
+        "dovetail.runtime.core": ("Core",),
+        "dovetail.runtime.infer_request": ("InferRequest", "Results"),
+        "dovetail.runtime.queue": ("AsyncInferQueue",),
+        "dovetail.runtime.recipe": ("Recipe",),
+        "dovetail.tracing": ("Slice", "Trace"),
+    },
+)

@@ -1,16 +1,15 @@
 """A model compiled for a device; plans for new input shapes are made on first use."""
 
-import logging
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from dovetail import _log
 from dovetail.dataclass import dataclass
 from dovetail.devices.virtual import Composite
 from dovetail.devices.work_budget import WorkBudget
@@ -28,12 +27,12 @@ from dovetail.runtime.infer_request import BoundRequest, InferRequest, Results
 from dovetail.runtime.inputs import InputReader, Shapes
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.runtime.recipe import Recipe
-from dovetail.runtime.traced_request import TracedRequest
 from dovetail.tracing import Trace, current_trace
 
-__all__ = ["CompiledModel", "Preparation", "Shapes", "finish_elsewhere"]
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
-log = logging.getLogger("dovetail")
+__all__ = ["CompiledModel", "Preparation", "Shapes", "finish_elsewhere"]
 
 _VARIANTS = 8
 """How many sets of overridden constants a model is kept compiled for."""
@@ -265,7 +264,7 @@ class CompiledModel:
         trace = self._prepared().trace or current_trace()
         with self._lock:
             self.check_open()
-            request = InferRequest(owner) if trace is None else TracedRequest(owner, trace)
+            request = InferRequest(owner) if trace is None else _traced_request(owner, trace)
             self._requests.add(request)
         return request
 
@@ -276,7 +275,7 @@ class CompiledModel:
         """
         trace = Trace(complete=True)
         with trace.recording(), trace.slice(f"trace {self.model.source}", "trace"):
-            request = TracedRequest(self, trace, budget)
+            request = _traced_request(self, trace, budget)
             for _ in range(runs):
                 results = request.infer(inputs)
             request.close()
@@ -301,12 +300,14 @@ class CompiledModel:
             self.check_open()
             if self._pool is None or self._home != os.getpid():
                 # A forked process has none of its parent's threads.
+                from concurrent.futures import ThreadPoolExecutor  # 4 ms, in programs that run in the background only
+
                 workers = max(min(32, (os.cpu_count() or 1) + 4), self.optimal_number_of_infer_requests)
                 pool = ThreadPoolExecutor(workers, thread_name_prefix="dovetail", initializer=_enter_worker)
                 self._pool, self._home = pool, os.getpid()
             return self._submitted(self._pool, work)
 
-    def _submitted(self, pool: ThreadPoolExecutor, work: Callable[[], Any]) -> Any:
+    def _submitted(self, pool: "ThreadPoolExecutor", work: Callable[[], Any]) -> Any:
         """With the lock. An interrupt may leave a thread that the pool does not know; it ends when the pool is shut down."""
         try:
             return pool.submit(work)
@@ -378,8 +379,14 @@ def _planned(make_plan: Callable[[Shapes], Plan], source: str, device: str, shap
     with COLLECTOR_PAUSE:
         plan = make_plan(shapes)
     seconds = time.perf_counter() - started
-    log.info("%s: planned for %s on %s in %.3f s", printable(source), shapes, device, seconds)
+    _log.info("%s: planned for %s on %s in %.3f s", printable(source), shapes, device, seconds)
     return plan
+
+
+def _traced_request(*given: Any) -> InferRequest:
+    from dovetail.runtime.traced_request import TracedRequest  # here, because few programs record runs
+
+    return TracedRequest(*given)
 
 
 def _full_report(plan: Plan) -> PlanReport:

@@ -1,6 +1,5 @@
 """The session: plugins, opened devices, reading and compiling models."""
 
-import logging
 import re
 import threading
 import weakref
@@ -10,8 +9,9 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from dovetail import _log
 from dovetail._files import check_target, write_file
 from dovetail.config import ConfigSource
 from dovetail.devices.contract import Device, DeviceInfo
@@ -37,19 +37,18 @@ from dovetail.planning.dispatch import Dispatch
 from dovetail.planning.options import CompileOptions
 from dovetail.planning.plan import Plan, Target
 from dovetail.planning.planner import Planner, Prepared
-from dovetail.planning.support import NodeSupport, ask
 from dovetail.plugins import PluginManager
 from dovetail.plugins.records import HOST, plain_domain
 from dovetail.runtime.compiled_model import CompiledModel, Preparation, Shapes, finish_elsewhere
-from dovetail.runtime.extensions import operators_in
 from dovetail.runtime.recipe import Recipe
 from dovetail.runtime.session import DeviceSession, Properties, as_mapping
 from dovetail.runtime.sources import content_of
 from dovetail.tracing import Trace, phase
 
-__all__ = ["Core"]
+if TYPE_CHECKING:
+    from dovetail.planning.support import NodeSupport
 
-log = logging.getLogger("dovetail")
+__all__ = ["Core"]
 
 _STORED = 2**31
 """Bytes of constants that are computed for a file: about what one file of the formats in use can hold."""
@@ -113,6 +112,8 @@ class Core:
         `extension` is a Python file, a module, an operator class, a `Translation` with `to`, or an iterable of these. Returns the
         classes added.
         """
+        from dovetail.runtime.extensions import operators_in  # here, because few sessions have some
+
         added = operators_in(extension)
         for cls, origin in added:
             self.plugins.add_operator(cls, origin)
@@ -200,7 +201,7 @@ class Core:
         answers = self.query_support(model, device)
         return {name: found.device if found.refusal is None else found.refusal for name, found in answers.items()}
 
-    def query_support(self, model: Model, device: str, properties: Properties | None = None) -> dict[str, NodeSupport]:
+    def query_support(self, model: Model, device: str, properties: Properties | None = None) -> "dict[str, NodeSupport]":
         """For each node of the model how the device would run it, and whose kernel that is; otherwise like `query_model`.
 
         `properties` are those that `compile_model` would get.
@@ -212,7 +213,9 @@ class Core:
                     answers[name] = found if found.refusal is not None else answers.get(name, found)
         return answers
 
-    def _ask(self, model: Model, targets: Targets) -> dict[str, NodeSupport]:
+    def _ask(self, model: Model, targets: Targets) -> "dict[str, NodeSupport]":
+        from dovetail.planning.support import ask  # here, because a session that runs a model does not ask
+
         opened, options = self._opened(targets, fallback=False)
         return ask(_specialised(model.graph, None), self._planner(opened, options, place=_placement(model, targets)))
 
@@ -347,7 +350,7 @@ def _placement(model: Model, targets: Targets) -> Placement | None:
     here = {part for name in targets.devices for part in (name, name.partition(".")[0])}
     if elsewhere := [f"{name} on {device}" for name, device in model.affinities.items() if device.upper() not in here]:
         placed = f"{printable(', '.join(elsewhere[:3]))}{' ...' if len(elsewhere) > 3 else ''}"
-        log.warning("%s: %s places no nodes; affinities left out: %s", printable(model.source), targets.devices[0], placed)
+        _log.warning("%s: %s places no nodes; affinities left out: %s", printable(model.source), targets.devices[0], placed)
     return None
 
 
@@ -382,7 +385,7 @@ def _log_fallbacks(model: Model, plan: Plan, chosen: Sequence[str], logged: set[
         line = f"{source}: node {name} ({op}) runs on {node.device}; {device}: {visible(str(refusal))}"
         if line not in logged:
             logged.add(line)
-            log.warning("%s", line)
+            _log.warning("%s", line)
 
 
 def _require_file(path: Path) -> None:

@@ -3,8 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
-from typing import Any, NoReturn, Protocol, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex
 from weakref import ref
 
 import numpy as np
@@ -25,6 +24,9 @@ from dovetail.runtime.inputs import InputReader, Shapes
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.runtime.states import RequestStates
 from dovetail.tracing import Trace
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["Background", "BoundRequest", "InferRequest", "Results"]
 
@@ -272,11 +274,13 @@ class InferRequest:
             raise UsageError("wait() in the request's own callback would wait for itself", hint="the results are there already")
         try:
             future.result(timeout)
-        except CancelledError:
-            raise _cancelled(self._compiled) from None
         except TimeoutError:
             if not future.done():
                 return False
+            raise
+        except Exception:
+            if future.cancelled():
+                raise _cancelled(self._compiled) from None
             raise
         return True
 

@@ -1,6 +1,5 @@
 """Checks what a caller passes in, and makes of it arrays that devices may read."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 from numpy import ndarray
 from numpy.typing import NDArray
 
+from dovetail import _log
 from dovetail.devices.device_array import DeviceArray
 from dovetail.errors import InputError, did_you_mean
 from dovetail.graph.dtype import DType
@@ -16,8 +16,6 @@ from dovetail.graph.types import ANONYMOUS, CONTAINERS, MapType, OptionalType, S
 from dovetail.names import printable, visible
 
 __all__ = ["InputReader", "Shapes"]
-
-log = logging.getLogger("dovetail")
 
 Shapes = tuple[tuple[int, ...] | None, ...]
 """One shape for each input, in order; None for a sequence or an optional."""
@@ -200,7 +198,7 @@ class InputReader:
                 # Not an error: exporters give one name to dimensions that have nothing to do with each other.
                 self._warned.add(want)
                 what = f"input {name!r}: dimension {axis} ({want}) is {got}, but {want} is {size} in input {first!r}"
-                log.warning("%s: %s", printable(self._source), visible(what))
+                _log.warning("%s: %s", printable(self._source), visible(what))
 
     def _listed(self) -> str:
         return ", ".join(f"{name}: {t}" for name, t in zip(self._names, self._types, strict=True))

@@ -1,12 +1,12 @@
 """The devices of a session: those opened so far, their properties, and the devices that a name means."""
 
-import logging
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dovetail import _log
 from dovetail.devices.contract import Device, DeviceInfo
 from dovetail.devices.virtual import Targets, VirtualDevice
 from dovetail.errors import (
@@ -28,8 +28,6 @@ from dovetail.plugins.devices import VIRTUAL_DEVICES_HINT
 from dovetail.runtime.compiled_model import CompiledModel
 
 __all__ = ["DeviceSession", "Properties", "as_mapping"]
-
-log = logging.getLogger("dovetail")
 
 Properties = Mapping[str, Any]
 
@@ -148,7 +146,7 @@ class DeviceSession:
                 errors[name] = error
                 continue
             for skipped, reason in errors.items():
-                log.warning("%s takes %s, not %s: %s", word, name, skipped, reason.message)
+                _log.warning("%s takes %s, not %s: %s", word, name, skipped, reason.message)
             return Targets((name,), properties, {name: error.message for name, error in errors.items()})
         raise _no_device(errors, f"{word} " if word in _KINDS else "")
 
@@ -172,7 +170,7 @@ class DeviceSession:
                 # Here the reference device only takes what others refuse: without it a refusal becomes an error of its own.
                 if name in names:
                     raise
-                log.info("%s is missing for nodes that %s refuses: %s", name, names[0], error)
+                _log.info("%s is missing for nodes that %s refuses: %s", name, names[0], error)
         return found
 
     def _target(self, name: str, given: CompileOptions) -> Target:

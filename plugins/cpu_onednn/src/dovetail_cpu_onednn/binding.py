@@ -249,6 +249,11 @@ class Onednn:
         """Bytes of the memory, padding included."""
         return int(self._size(desc.pointer))
 
+    def query(self, desc: MemoryDesc, what: int, result: Any) -> Any:
+        """A property of a descriptor, written to `result`, a variable of its type."""
+        self._call("memory_desc_query", desc.pointer, what, byref(result))
+        return result
+
     def equal(self, one: MemoryDesc, other: MemoryDesc) -> bool:
         """Whether two descriptors are the same in everything."""
         return bool(self._f["memory_desc_equal"](one.pointer, other.pointer))
@@ -260,9 +265,7 @@ class Onednn:
     def _arg_desc(self, desc: PrimitiveDesc, arg: int, dims: tuple[int, ...]) -> MemoryDesc:
         found = self._arg_md(desc.pointer, _EXEC_ARG_MD, arg)
         copy = self._make(MemoryDesc, "memory_desc", found, create="memory_desc_clone")
-        dtype = c_int()
-        self._call("memory_desc_query", copy.pointer, _DATA_TYPE, byref(dtype))
-        copy.dims, copy.dtype = dims, dtype.value
+        copy.dims, copy.dtype = dims, self.query(copy, _DATA_TYPE, c_int()).value
         return copy
 
     # --- primitives ------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """oneDNN's memory descriptors, and the layout tokens of the core that they correspond to."""
 
 from collections.abc import Sequence
+from ctypes import POINTER, c_int, c_int64
 from functools import cache
 from itertools import accumulate
 from operator import mul
@@ -14,6 +15,7 @@ __all__ = [
     "DATA_TYPES",
     "blocked",
     "describe",
+    "in_blocks",
     "number_of",
     "padded_type",
     "plain",
@@ -26,6 +28,9 @@ __all__ = [
 # oneDNN's numbers of nCw16c and so on.
 _TAGS = {(3, 16): 56, (4, 16): 78, (5, 16): 121, (3, 8): 69, (4, 8): 102, (5, 8): 142, (3, 4): 60, (4, 4): 84, (5, 4): 128}
 _BLOCKS = {f"nC{'dhw'[5 - rank :]}{block}c": (rank, block) for rank, block in _TAGS}
+
+_STRIDES, _PADDED_DIMS, _FORMAT_KIND, _BLOCK_COUNT, _BLOCK_SIZES, _BLOCK_AXES = 14, 260, 262, 263, 264, 265
+_BLOCKED_KIND = 2
 
 BLOCKED = (16, 8, 4)
 """The block sizes for which there are tokens: nChw16c and so on."""
@@ -96,6 +101,22 @@ def token_of(desc: MemoryDesc) -> Layout | None:
         if library().equal(desc, same):
             return layout
     return None
+
+
+def in_blocks(desc: MemoryDesc) -> tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]] | None:
+    """Whole blocks as a layout has them: the dimensions filled up, the strides of each (of its blocks) in elements, and axes and
+    sizes of blocks from the outermost to the innermost. None for a layout that oneDNN describes in another way.
+    """
+    query = library().query
+    if query(desc, _FORMAT_KIND, c_int()).value != _BLOCKED_KIND:
+        return None
+
+    def numbers(what: int, count: int) -> tuple[int, ...]:
+        return tuple(query(desc, what, POINTER(c_int64)())[:count]) if count else ()
+
+    rank, count = len(desc.dims), query(desc, _BLOCK_COUNT, c_int()).value
+    blocks = zip(numbers(_BLOCK_AXES, count), numbers(_BLOCK_SIZES, count), strict=True)
+    return numbers(_PADDED_DIMS, rank), numbers(_STRIDES, rank), tuple(blocks)
 
 
 def padded_type(tensor: TensorType) -> TensorType:

@@ -32,7 +32,6 @@ from dovetail_cpu_onednn.kernel import OnednnKernel, PrimitiveKernel
 from dovetail_cpu_onednn.library import default_threads, library, load
 from dovetail_cpu_onednn.memory import Arenas, naming_out_of_memory
 from dovetail_cpu_onednn.options import Options
-from dovetail_cpu_onednn.precision import lower
 from dovetail_cpu_onednn.reference import ReferenceKernel
 from dovetail_cpu_onednn.shared_constants import SharedConstants
 from dovetail_cpu_onednn.threads import sharers, single_thread_ns, worth_sharing
@@ -106,7 +105,11 @@ class OnednnDevice(Device):
 
     def lower(self, graph: Graph) -> Graph:
         """The graph in the precision that `INFERENCE_PRECISION_HINT` asks for."""
-        return lower(graph, self._runs_by_primitive) if self._precision == "bf16" else graph
+        if self._precision != "bf16":
+            return graph
+        from dovetail_cpu_onednn.precision import lower  # here, because most models keep their precision
+
+        return lower(graph, self._runs_by_primitive)
 
     def _runs_by_primitive(self, node: TypedNode) -> bool:
         choice = self._choose(node)

@@ -1,6 +1,5 @@
 """Templates to graphs: names nodes, expands local functions, and makes each operator."""
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -12,7 +11,6 @@ from dovetail_frontend_onnx.templates import Attribute, FunctionTemplate, GraphT
 
 __all__ = ["MAX_DEPTH", "FunctionId", "Linker"]
 
-_log = logging.getLogger(__name__)
 
 MAX_DEPTH = 64
 """Functions and sub-graphs inside each other. Python's own stack sets the limit; models in use stay below ten."""
@@ -72,7 +70,9 @@ class Linker:
         """The main graph. Raises `FormatError` and `GraphError`."""
         graph = self._graph(template, _Scope(opsets), "", 0)
         if self._renamed:
-            _log.info(
+            import logging  # 4 ms
+
+            logging.getLogger(__name__).info(
                 "%s: nodes with the name of another node got one of their own: %d, such as '%s'",
                 self.context.source.name,
                 len(self._renamed),

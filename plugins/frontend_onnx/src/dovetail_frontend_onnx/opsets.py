@@ -1,6 +1,5 @@
 """Which versions of ONNX's operator set are read: unchanged, and after `upgrade`."""
 
-import json
 from pkgutil import get_data
 
 from dovetail_frontend_onnx.messages import ModelProto
@@ -9,7 +8,7 @@ __all__ = ["NEWEST_OPSET", "OLDEST_OPSET", "is_old", "versions"]
 
 OLDEST_OPSET = 7
 """The oldest version that is read unchanged."""
-NEWEST_OPSET: int = json.loads(get_data("dovetail_frontend_onnx", "vendor/onnx/versions.json") or "")["opset"]
+NEWEST_OPSET = int(get_data("dovetail_frontend_onnx", "vendor/onnx/newest-opset.txt") or "")
 """The newest version of the ONNX release whose messages are vendored."""
 
 

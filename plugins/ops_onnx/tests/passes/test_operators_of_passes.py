@@ -14,14 +14,16 @@ REWRITINGS = [one.run for one in PASSES if isinstance(one.run, Rewriting)]
 RECOGNISERS = [one for one in REWRITINGS if one.name in ("fuse_activations", "fuse_attention", "fuse_normalizations")]
 
 
-def fits_without(pattern: Pattern, operators: frozenset[str], pairs: frozenset[tuple[str, str]]) -> bool:
-    """Whether a graph that has none of the operators, and of each pair none that reads from the other, could match."""
+def fits_without(pattern: Pattern, operators: frozenset[str], pairs: frozenset[tuple[str, str]], reader: str = "") -> bool:
+    """Whether a graph that has none of the operators, and of each pair none that reads from the other, could match.
+
+    `reader` is the operator that reads the result of the pattern.
+    """
     if isinstance(pattern, Or):
-        return any(fits_without(choice, operators, pairs) for choice in pattern.choices)
+        return any(fits_without(choice, operators, pairs, reader) for choice in pattern.choices)
     if isinstance(pattern, Op):
-        read = {(one.key, pattern.key) for one in pattern.inputs if isinstance(one, Op)}
-        fit = all(fits_without(one, operators, pairs) for one in pattern.inputs)
-        return pattern.key not in operators and read.isdisjoint(pairs) and fit
+        fit = all(fits_without(one, operators, pairs, pattern.key) for one in pattern.inputs)
+        return pattern.key not in operators and (pattern.key, reader) not in pairs and fit
     return True
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import gcd
+from typing import TYPE_CHECKING, cast
 
 from dovetail.device import BYXF, PLAIN, LayerConfig, Layout, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Arg, MemoryDesc
@@ -13,8 +14,10 @@ from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_cpu_onednn.post_ops import attach
 from dovetail_ops_onnx.conv import Conv
-from dovetail_ops_onnx.conv_transpose import ConvTranspose
 from dovetail_ops_onnx.spatial import ConvGeometry
+
+if TYPE_CHECKING:
+    from dovetail_ops_onnx.conv_transpose import ConvTranspose
 
 __all__ = ["ConvKernel", "activation", "padding", "weights_of"]
 
@@ -178,10 +181,9 @@ class ConvKernel(PrimitiveKernel):
     def _plan(self, node: TypedNode, src: MemoryDesc, dst: MemoryDesc, free: bool, shared: bool) -> NodePlan:
         if given(node, 0).rank > 5:
             raise Refused(Reason.SHAPE, f"{given(node, 0)}; accepted: one to three spatial axes")
-        lib, op = library(), node.op
-        assert isinstance(op, Conv | ConvTranspose)
+        lib, op = library(), cast("Conv | ConvTranspose", node.op)
         g = op.geometry(given(node, 0), given(node, 1))
-        wei = weights_of(given(node, 1), op.group, isinstance(op, ConvTranspose))
+        wei = weights_of(given(node, 1), op.group, not isinstance(op, Conv))
         # Constant weights are brought into the data type of the activations too.
         wanted = lib.tagged(wei.dims, TAG_ANY, src.dtype) if is_constant(node, 1) else wei
         given_bias = node.inputs[2] if len(node.inputs) > 2 else None

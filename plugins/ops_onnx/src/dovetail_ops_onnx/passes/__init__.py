@@ -86,6 +86,11 @@ _MERGE_EQUAL_NODES = Rewriting("merge_equal_nodes", "merge_equal_nodes", frozens
 _TAKE_OVER = Rewriting("take_over", "take_over", frozenset(), takes="context", memory="plans")
 _PADDED = ("AveragePool", "Conv", "MaxPool")
 _PRODUCERS, _AFFINE = ("Conv", "ConvTranspose", "Gemm"), ("Add", "BatchNormalization", "Div", "Mul", "Sub")
+_IN_ACTIVATIONS = (
+    ("Clip", "Div"),
+    *product(["Clip", "HardSigmoid", "Sigmoid", "Tanh"], ["Mul"]),
+    *product(["Erf", "Exp", "Tanh"], ["Add"]),
+)
 _REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 PASSES = (
@@ -102,9 +107,7 @@ PASSES = (
     _pass("fold_pad.fold_pad", "simplify", takes="", any_sizes=True, pairs=product(["Pad"], _PADDED)),
     _pass("fold_affine.fold_affine", "simplify", takes="memory", any_sizes=True, pairs=product(_PRODUCERS, _AFFINE)),
     _pass("simplify_reductions.simplify_reductions", "simplify", *_REDUCTIONS, takes="", any_sizes=True),
-    _pass(
-        "fuse_activations.fuse_activations", "recognise", "Clip", "Erf", "Exp", "HardSigmoid", "Sigmoid", "Tanh", any_sizes=True
-    ),
+    _pass("fuse_activations.fuse_activations", "recognise", any_sizes=True, pairs=_IN_ACTIVATIONS),
     _pass("fuse_normalizations.fuse_normalizations", "recognise", "ReduceMean", any_sizes=True),
     _pass("fuse_attention.fuse_attention", "recognise", "Attention", any_sizes=True, pairs=[("Softmax", "MatMul")]),
     _pass("simplify_transposes.simplify_transposes", "recognise", "Transpose", any_sizes=True),
