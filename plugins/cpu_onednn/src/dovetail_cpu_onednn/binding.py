@@ -192,6 +192,8 @@ class Onednn:
     def __init__(self, cdll: ctypes.CDLL, path: str) -> None:
         self.path = path
         self._cdll = cdll
+        # Calls that keep Python's lock: to release and take it again costs more than they take, and another thread may get it.
+        self._holding = holding = ctypes.PyDLL(path, handle=cdll._handle)
         cdll.dnnl_version.restype = POINTER(_Version)
         found = cdll.dnnl_version().contents
         self.version: tuple[int, int, int] = (found.major, found.minor, found.patch)
@@ -205,8 +207,6 @@ class Onednn:
         self._arg_md = self._declare("primitive_desc_query_md", "pii", c_void_p)
         # Without declared arguments, which would be converted in each call: 0.15 us of 1.0. They are converted once.
         self._execute = cdll["dnnl_primitive_execute"]
-        # Calls that keep Python's lock: to release and take it again costs more than they take, and another thread may get it.
-        holding = ctypes.PyDLL(path, handle=cdll._handle)
         self._execute_holding = holding["dnnl_primitive_execute"]
         self._set_threads = getattr(holding, "omp_set_num_threads", None)
         if self._set_threads is not None:
@@ -221,7 +221,8 @@ class Onednn:
         self._plain = self.attr()
 
     def _declare(self, name: str, kinds: str, result: Any = c_int) -> Any:
-        function = getattr(self._cdll, f"dnnl_{name}")
+        slow = name.endswith("primitive_desc_create") or name in ("primitive_create", "stream_wait")
+        function: Any = (self._cdll if slow else self._holding)[f"dnnl_{name}"]
         function.argtypes = [KINDS[kind] for kind in kinds]
         function.restype = result
         self._f[name] = function

@@ -328,7 +328,7 @@ class _ConstantMemory:
 
 def _shared(node: TypedNode, moves: Sequence[Argument], shared: SharedConstants) -> dict[int, Array]:
     """The constants of a stage that other executables have brought into its layouts already."""
-    found = {a.arg: shared.find(_constant(node, a), a.desc, _wanted(a)) for a in moves if a.content is None}
+    found = {a.arg: shared.find(_constant(node, a), a.desc, _wanted(a), a.repack) for a in moves if a.content is None}
     return {arg: array for arg, array in found.items() if array is not None}
 
 
@@ -351,7 +351,11 @@ def _whole(size: int) -> int:
 def _moves(stage: Stage) -> Sequence[Argument]:
     """The constants that are copied into the layout that the primitive takes."""
     equal = library().equal
-    return [a for a in stage.arguments if a.content is not None or (a.wanted is not None and not equal(a.desc, a.wanted))]
+
+    def differs(a: Argument) -> bool:
+        return a.content is not None or a.repack is not None or (a.wanted is not None and not equal(a.desc, a.wanted))
+
+    return [a for a in stage.arguments if differs(a)]
 
 
 def _giving_back(
@@ -400,8 +404,10 @@ def _prepare(
 def _brought(node: TypedNode, argument: Argument, memory: _ConstantMemory, shared: SharedConstants) -> Array:
     """A constant in the layout that the primitive takes."""
     wanted = _wanted(argument)
-    array = _constant(node, argument) if argument.content is None else argument.content()
+    array = given_array = _constant(node, argument) if argument.content is None else argument.content()
+    if argument.repack is not None:
+        array = argument.repack(array)
     copy = moved(memory.contiguous(array), argument.desc, wanted, memory.take(library().nbytes(wanted)))
     if argument.content is None:
-        shared.add(array, argument.desc, wanted, copy)
+        shared.add(given_array, argument.desc, wanted, copy, argument.repack)
     return copy
