@@ -167,9 +167,7 @@ class OnednnDevice(Device):
         if earlier is None:
             return None
         try:
-            placements = tuple(
-                place_again(node, *one, earlier[node.name]) for node, one in zip(nodes, counts, strict=True)
-            )
+            placements = tuple(place_again(node, *one, earlier[node.name]) for node, one in zip(nodes, counts, strict=True))
             return OnednnExecutable(graph, placements, threads, self._constants, self._arenas)
         except CompileError:
             for node in nodes:

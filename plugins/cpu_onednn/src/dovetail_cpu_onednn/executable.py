@@ -31,7 +31,7 @@ from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import ALIGNMENT, Arenas, aligned, naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import clip_checks
 from dovetail_cpu_onednn.nan.fused_steps import nan_checks
-from dovetail_cpu_onednn.pair import for_each
+from dovetail_cpu_onednn.pair import Helper
 from dovetail_cpu_onednn.python_kernel import Array
 from dovetail_cpu_onednn.reorder import in_layout, moved
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
@@ -140,12 +140,14 @@ class OnednnExecutable(Executable):
 
         # The memory of a result decides between a sum in place and a binary post-op, so storage is planned before.
         storage = share_storage(sized, lambda n: takes[n.name])
-        for_each([p for p in placements if isinstance(p.kernel, PrimitiveKernel)], lambda p: _asked(p, storage, plans), threads)
-        stages = {
-            p.node.name: tuple(s for s in plans[p.node.name].stages if _needed(p.node, s, storage))
-            for p in placements
-            if p.node.name in plans
-        }
+        stages: dict[str, tuple[Stage, ...]] = {}
+        with Helper(_make, threads) as helper:
+            for p in placements:
+                if isinstance(p.kernel, PrimitiveKernel):
+                    plan = plans[p.node.name] = _asked(p, storage)
+                    stages[p.node.name] = needed = tuple(s for s in plan.stages if _needed(p.node, s, storage))
+                    if any(s.desc.primitive is None for s in needed):
+                        helper.add((p, needed))
         self.placements = placements = tuple(_relabelled(p, plans.get(p.node.name)) for p in placements)
         self.decided = {p.node.name: _decided(p, plans.get(p.node.name), takes[p.node.name]) for p in placements}
         nodes = [p.node for p in placements]
@@ -232,13 +234,18 @@ def _taken(placement: Placement) -> Sequence[str]:
     return placement.in_place
 
 
-def _asked(placement: Placement, storage: Mapping[str, str], plans: dict[str, NodePlan]) -> None:
-    """Adds the plan of a node, and makes its primitives."""
+def _asked(placement: Placement, storage: Mapping[str, str]) -> NodePlan:
     with naming_out_of_memory(placement.node.node), phase(placement.node.name, "prepare", kernel=placement.label):
-        plan = plans[placement.node.name] = _plan(placement, storage)
-        for stage in plan.stages:
-            if _needed(placement.node, stage, storage):
-                library().primitive(stage.desc)
+        return _plan(placement, storage)
+
+
+def _make(task: tuple[Placement, Sequence[Stage]]) -> None:
+    """Makes the primitives of a node."""
+    placement, stages = task
+    with naming_out_of_memory(placement.node.node), phase(placement.node.name, "prepare", what="the primitives"):
+        library().plan_threads(placement.threads)
+        for stage in stages:
+            library().primitive(stage.desc)
 
 
 def _plan(placement: Placement, storage: Mapping[str, str]) -> NodePlan:
@@ -404,10 +411,9 @@ def _prepare(
 def _brought(node: TypedNode, argument: Argument, memory: _ConstantMemory, shared: SharedConstants) -> Array:
     """A constant in the layout that the primitive takes."""
     wanted = _wanted(argument)
-    array = given_array = _constant(node, argument) if argument.content is None else argument.content()
-    if argument.repack is not None:
-        array = argument.repack(array)
-    copy = moved(memory.contiguous(array), argument.desc, wanted, memory.take(library().nbytes(wanted)))
+    array = _constant(node, argument) if argument.content is None else argument.content()
+    packed = array if argument.repack is None else argument.repack(array)
+    copy = moved(memory.contiguous(packed), argument.desc, wanted, memory.take(library().nbytes(wanted)))
     if argument.content is None:
-        shared.add(given_array, argument.desc, wanted, copy, argument.repack)
+        shared.add(array, argument.desc, wanted, copy, argument.repack)
     return copy

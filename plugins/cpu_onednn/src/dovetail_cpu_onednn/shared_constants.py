@@ -48,7 +48,7 @@ class SharedConstants:
         self._lock = threading.Lock()
 
     def find(self, constant: Array, src: MemoryDesc, dst: MemoryDesc, repack: Repack = None) -> Array | None:
-        """The copy in layout `dst` of a constant, whose content, repacked, has layout `src` in C order; None where there is none."""
+        """The copy in layout `dst` of a constant, which repacked has layout `src` in C order; None where there is none."""
         equal, holder = library().equal, owner(constant)
         with self._lock:
             entries = [*self._entries.get(constant.ctypes.data, ())]

@@ -73,7 +73,7 @@ def _window(node: TypedNode) -> tuple[int, ...]:
         raise Refused(Reason.SHAPE, f"{x} in {op.group} groups; accepted: one group, one to three spatial axes")
     g = op.geometry(x, wei)
     whole = tuple(size * stride for size, stride in zip(g.input, g.strides, strict=True))
-    if g.extent != g.strides or g.output != whole or any(g.pads_begin):
+    if not g.kernel == g.extent == g.strides or g.output != whole or any(g.pads_begin):
         raise Refused(Reason.ATTRIBUTE, "windows overlap, have gaps, or are cut off")
     if not all(is_constant(node, index) for index, t in enumerate(node.inputs) if index and t is not None):
         raise Refused(Reason.OPERATOR, "weights that are computed")
