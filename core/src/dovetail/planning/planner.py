@@ -377,7 +377,7 @@ def _most_seconds(node: Node, graph: Graph) -> float:
     for a string.
     """
     types = [t for name in (*node.reads, *node.writes) if (t := graph.types[name]).is_static]
-    return 1e-9 * (_flops(node, graph) or 0) + sum(t.size * (5e-6 if t.dtype is DType.STRING else 2e-8) for t in types)
+    return 1e-9 * (_flops(node, graph) or 0) + sum([t.size * (5e-6 if t.dtype is DType.STRING else 2e-8) for t in types])
 
 
 def _value(name: str, graph: Graph, plan: MemoryPlan) -> ValuePlacement:

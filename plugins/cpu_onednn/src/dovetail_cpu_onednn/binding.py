@@ -143,11 +143,12 @@ H = TypeVar("H", bound=_Handle)
 
 
 class MemoryDesc(_Handle):
-    """The dimensions, data type and layout of a memory."""
+    """The dimensions, data type and layout of a memory. `is_open`: the layout is for a primitive to choose."""
 
-    __slots__ = ("dims", "dtype")
+    __slots__ = ("dims", "dtype", "is_open")
     dims: tuple[int, ...]
     dtype: int
+    is_open: bool
 
 
 class PrimitiveDesc(_Handle):
@@ -297,7 +298,7 @@ class Onednn:
 
     def _described(self, dims: Sequence[int], dtype: int, how: str, *args: Any) -> MemoryDesc:
         found = self._make(MemoryDesc, "memory_desc", *args, create=f"memory_desc_create_{how}")
-        found.dims, found.dtype = tuple(dims), dtype
+        found.dims, found.dtype, found.is_open = tuple(dims), dtype, args[-1] == TAG_ANY
         return found
 
     def nbytes(self, desc: MemoryDesc) -> int:
@@ -312,12 +313,16 @@ class Onednn:
         """The descriptor that a primitive takes as its argument `arg`, of known dimensions."""
         return self._kept_md(desc, int(arg), tuple(dims))
 
+    def taken(self, desc: PrimitiveDesc, arg: int, asked: MemoryDesc) -> MemoryDesc:
+        """The descriptor that a primitive takes where it was asked for `asked`: another one only where that is open."""
+        return self.arg_md(desc, arg, asked.dims) if asked.is_open else asked
+
     def _arg_desc(self, desc: PrimitiveDesc, arg: int, dims: tuple[int, ...]) -> MemoryDesc:
         found = self._arg_md(desc.pointer, _EXEC_ARG_MD, arg)
         copy = self._make(MemoryDesc, "memory_desc", found, create="memory_desc_clone")
         dtype = c_int()
         self._call("memory_desc_query", copy.pointer, _DATA_TYPE, byref(dtype))
-        copy.dims, copy.dtype = dims, dtype.value
+        copy.dims, copy.dtype, copy.is_open = dims, dtype.value, False
         return copy
 
     # --- primitives ------------------------------------------------------------------------------------------------

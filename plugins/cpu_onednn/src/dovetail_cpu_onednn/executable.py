@@ -148,25 +148,26 @@ class OnednnExecutable(Executable):
                     stages[p.node.name] = needed = tuple(s for s in plan.stages if _needed(p.node, s, storage))
                     if any(s.desc.primitive is None for s in needed):
                         helper.add((p, needed))
-        self.placements = placements = tuple(_relabelled(p, plans.get(p.node.name)) for p in placements)
-        self.decided = {p.node.name: _decided(p, plans.get(p.node.name), takes[p.node.name]) for p in placements}
-        nodes = [p.node for p in placements]
-        self.clip_checks = clip_checks(nodes, graph.constants)
-        self.nan_checks, self.final_nan_checks = nan_checks(nodes, graph.outputs)
-        self.checks_values = bool(self.clip_checks or self.nan_checks or self.final_nan_checks)
-        continued = {p.node.name: p.continued for p in placements} if graph.states else {}
-        self.memory = plan_graph(
-            sized,
-            lambda n: takes[n.name],
-            scratch,
-            ALIGNMENT,
-            continues=lambda n: continued.get(n.name, {}),
-            storage=None if graph.states else storage,
-        )
-        self.constants: Mapping[str, Array] = _LaidOut(graph)
-        places = {p.node.name: p for p in placements if p.node.name in stages}
-        moves = {name: [_moves(stage) for stage in stages[name]] for name in stages}
-        found = {name: [_shared(places[name].node, one, shared) for one in moves[name]] for name in stages}
+            # What needs no primitives, while a second thread makes the last of them.
+            self.placements = placements = tuple(_relabelled(p, plans.get(p.node.name)) for p in placements)
+            self.decided = {p.node.name: _decided(p, plans.get(p.node.name), takes[p.node.name]) for p in placements}
+            nodes = [p.node for p in placements]
+            self.clip_checks = clip_checks(nodes, graph.constants)
+            self.nan_checks, self.final_nan_checks = nan_checks(nodes, graph.outputs)
+            self.checks_values = bool(self.clip_checks or self.nan_checks or self.final_nan_checks)
+            continued = {p.node.name: p.continued for p in placements} if graph.states else {}
+            self.memory = plan_graph(
+                sized,
+                lambda n: takes[n.name],
+                scratch,
+                ALIGNMENT,
+                continues=lambda n: continued.get(n.name, {}),
+                storage=None if graph.states else storage,
+            )
+            self.constants: Mapping[str, Array] = _LaidOut(graph)
+            places = {p.node.name: p for p in placements if p.node.name in stages}
+            moves = {name: [_moves(stage) for stage in stages[name]] for name in stages}
+            found = {name: [_shared(places[name].node, one, shared) for one in moves[name]] for name in stages}
         missing = sum(_missing_bytes(*one) for name in stages for one in zip(moves[name], found[name], strict=True))
         memory = _ConstantMemory(missing)
         self.prepared: Mapping[str, tuple[Prepared, ...]] = {

@@ -186,9 +186,9 @@ class ConvKernel(PrimitiveKernel):
         gaps = tuple(d - 1 for d in g.dilations)
         sizes = (g.strides, gaps, g.pads_begin, self.padding_end(g))
         pd = lib.describe(self.primitive, INFERENCE, self.algorithm, src, wanted, bias, dst, *sizes, attr=chain.attr)
-        found_dst = lib.arg_md(pd, Arg.DST, dst.dims)
+        found_dst = lib.taken(pd, Arg.DST, dst)
         arguments = [
-            Argument(Arg.SRC, "input", 0, lib.arg_md(pd, Arg.SRC, src.dims), flexible=True),
+            Argument(Arg.SRC, "input", 0, lib.taken(pd, Arg.SRC, src), flexible=True),
             Argument(Arg.WEIGHTS, "input", 1, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims) if is_constant(node, 1) else None),
             Argument(Arg.DST, "output", 0, found_dst, flexible=True),
         ]
