@@ -112,6 +112,10 @@ class Prepared:
     scratchpad: int
 
 
+Task = tuple[Placement, tuple[Stage, ...]]
+"""A node and those of its stages whose primitives are to be made."""
+
+
 class OnednnExecutable(Executable):
     """A graph with primitives for each node, weights in their layouts and a memory plan; shared by its requests.
 
@@ -129,7 +133,6 @@ class OnednnExecutable(Executable):
         self.notes = _notes(placements, threads)
         sized = graph.replace(types=_sized(graph, placements))
         takes = {p.node.name: _taken(p) for p in placements}
-        plans: dict[str, NodePlan] = {}
 
         def scratch(node: Node) -> Sequence[int]:
             plan = plans.get(node.name)
@@ -140,14 +143,9 @@ class OnednnExecutable(Executable):
 
         # The memory of a result decides between a sum in place and a binary post-op, so storage is planned before.
         storage = share_storage(sized, lambda n: takes[n.name])
-        stages: dict[str, tuple[Stage, ...]] = {}
         with Helper(_make, threads) as helper:
-            for p in placements:
-                if isinstance(p.kernel, PrimitiveKernel):
-                    plan = plans[p.node.name] = _asked(p, storage)
-                    stages[p.node.name] = needed = tuple(s for s in plan.stages if _needed(p.node, s, storage))
-                    if any(s.desc.primitive is None for s in needed):
-                        helper.add((p, needed))
+            plans = {p.node.name: _asked(p, storage, helper) for p in placements if isinstance(p.kernel, PrimitiveKernel)}
+            stages = {p.node.name: _needed(p.node, plans[p.node.name], storage) for p in placements if p.node.name in plans}
             # What needs no primitives, while a second thread makes the last of them.
             self.placements = placements = tuple(_relabelled(p, plans.get(p.node.name)) for p in placements)
             self.decided = {p.node.name: _decided(p, plans.get(p.node.name), takes[p.node.name]) for p in placements}
@@ -235,12 +233,17 @@ def _taken(placement: Placement) -> Sequence[str]:
     return placement.in_place
 
 
-def _asked(placement: Placement, storage: Mapping[str, str]) -> NodePlan:
+def _asked(placement: Placement, storage: Mapping[str, str], helper: Helper[Task]) -> NodePlan:
+    """The plan of a node. The helper makes its primitives."""
     with naming_out_of_memory(placement.node.node), phase(placement.node.name, "prepare", kernel=placement.label):
-        return _plan(placement, storage)
+        plan = _plan(placement, storage)
+    stages = _needed(placement.node, plan, storage)
+    if any(stage.desc.primitive is None for stage in stages):
+        helper.add((placement, stages))
+    return plan
 
 
-def _make(task: tuple[Placement, Sequence[Stage]]) -> None:
+def _make(task: Task) -> None:
     """Makes the primitives of a node."""
     placement, stages = task
     with naming_out_of_memory(placement.node.node), phase(placement.node.name, "prepare", what="the primitives"):
@@ -283,10 +286,12 @@ def _relabelled(placement: Placement, plan: NodePlan | None) -> Placement:
     return replace(placement, label=placement.kernel.accepted(plan.name, placement.node).kernel)
 
 
-def _needed(node: TypedNode, stage: Stage, storage: Mapping[str, str]) -> bool:
-    if stage.unless_shared is None:
-        return True
-    return storage[node.node.operands[stage.unless_shared]] != storage[node.node.outputs[0]]
+def _needed(node: TypedNode, plan: NodePlan, storage: Mapping[str, str]) -> tuple[Stage, ...]:
+    """The stages, without copies of operands in whose memory the result is written."""
+    if all(stage.unless_shared is None for stage in plan.stages):
+        return plan.stages
+    shared = [storage[name] == storage[node.node.outputs[0]] for name in node.node.operands]
+    return tuple(s for s in plan.stages if s.unless_shared is None or not shared[s.unless_shared])
 
 
 class _LaidOut(Mapping[str, Array]):
