@@ -2,6 +2,7 @@
 
 import _thread
 import asyncio
+import math
 import signal
 import threading
 import weakref
@@ -283,7 +284,7 @@ def test_a_node_that_was_left_does_not_write_into_states(monkeypatch: pytest.Mon
     x, past = g.input("x", "float32", (2, 3)), g.input("past", "float32", (2, 3))
     compiled = compiled_for("NUMPY", g.model([g.node(Add(), past, x, outputs=["present"])]), STATE="past:present")
     (step,) = compiled.plan(((2, 3), (2, 3))).steps
-    object.__setattr__(step, "longest", ("node 'long'", 1.0))
+    object.__setattr__(step, "pace", interruptible.Pace("node 'long'", estimate=math.inf))
     create = step.executable.create_request
 
     def create_request() -> Any:
@@ -370,25 +371,48 @@ def test_closing_does_not_wait_and_frees_nothing_in_use(monkeypatch: pytest.Monk
     assert not any(closed)
 
 
-def test_quick_calls_are_on_the_thread_of_the_caller() -> None:
-    """The first run of a node that may be long is on a thread; it was not, and so the next ones are not."""
-    threads: list[int] = []
+def noting(threads: list[bool], rows: int | str = "N") -> dovetail.CompiledModel:
+    """A model of one node that may be long. Each run appends whether it was on the thread of the caller."""
+    caller = threading.get_ident()
 
     class Note(Hold):
+        def flops(self, inputs: Any, outputs: Any) -> int:
+            return outputs[0].size * 10**9
+
         def reference(self, X: Any) -> Any:
-            threads.append(threading.get_ident())
+            threads.append(threading.get_ident() == caller)
             return super().reference(X)
 
     g = dovetail.GraphBuilder()
-    compiled = compiled_for("NUMPY", g.model([g.node(Note(), g.input("x", "float32", [2, 3]))]))
+    return compiled_for("NUMPY", g.model([g.node(Note(), g.input("x", "float32", [rows, 3]))]))
+
+
+def test_quick_calls_are_on_the_thread_of_the_caller() -> None:
+    """The first run of a node that may be long is on a thread; it was not, and so the next ones are not."""
+    here: list[bool] = []
+    compiled = noting(here)
     compiled(PASS)
-    pace = compiled._local.request[0]._bound._requests[0]._pace
-    assert pace._seconds > 0
-    pace._seconds = 0.001  # however busy the machine was
+    (step,) = compiled.plan((PASS.shape,)).steps
+    assert step.pace is not None
+    assert step.pace._seconds > 0
+    step.pace._seconds = 0.001  # however busy the machine was
     compiled(PASS)
-    pace._seconds = 1.0
+    compiled.create_infer_request().infer(PASS)
+    step.pace._seconds = 1.0
     compiled(PASS)
-    assert [one == threading.get_ident() for one in threads] == [False, True, False]
+    assert here == [False, True, True, False]
+
+
+def test_other_sizes_take_as_long_as_the_speed_of_earlier_runs_says() -> None:
+    here: list[bool] = []
+    compiled = noting(here)
+    compiled(PASS)
+    (step,) = compiled.plan((PASS.shape,)).steps
+    step.pace._speed.ratio = 0.001 / step.pace._estimate
+    compiled(PASS[:1])
+    step.pace._speed.ratio = 0.001 / step.pace._estimate
+    compiled(np.repeat(PASS, 1000, axis=0))
+    assert here == [False, True, False]
 
 
 def test_ordinary_parts_cost_nothing() -> None:
@@ -396,7 +420,7 @@ def test_ordinary_parts_cost_nothing() -> None:
     x = g.input("x", "float32", [2, 3])
     compiled = compiled_for("NUMPY", g.model([g.node(Add(), x, x)]))
     (step,) = compiled.plan(((2, 3),)).steps
-    assert step.longest is None
+    assert step.pace is None
     assert type(step.create_request()) is type(step.executable.create_request())
 
 

@@ -14,6 +14,7 @@ from dovetail_cpu_onednn.binding import Onednn
 from dovetail_cpu_onednn.choices import Choices
 from dovetail_cpu_onednn.kernels._conv import _TAKEN
 from dovetail_cpu_onednn.kernels.conv import KERNELS
+from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import ALIGNMENT, Arenas
 from dovetail_cpu_onednn.nan.bounds import _largest_constant
 from dovetail_ops_onnx.batch_normalization import BatchNormalization
@@ -194,3 +195,37 @@ def test_shapes_share_weights_into_which_a_normalization_was_folded():
         first, second = found
         assert first
         assert all(a is b for a, b in zip(first, second, strict=True))
+
+
+def test_a_value_has_one_memory_object(monkeypatch):
+    """Of the node that writes it and those that read it in the same layout."""
+    made, memory, dims = [], Onednn.memory, (3, 16, 4, 4)
+
+    def noted(self, desc, address):
+        made.append(desc)
+        return memory(self, desc, address)
+
+    g, w = GraphBuilder(), np.ones((16, 16, 1, 1), np.float32)
+    x = g.input("x", "float32", ("N", *dims[1:]))
+    for _ in range(3):
+        x = g.node(Relu(), g.node(Conv(), x, g.constant(w)))
+    compiled = dovetail.Core(config=False).compile_model(g.model([x]), "ONEDNN")
+    for rows in (2, 3):
+        compiled({"x": np.ones((rows, *dims[1:]), np.float32)})
+    (step,) = compiled.plan((dims,)).steps
+    monkeypatch.setattr(Onednn, "memory", noted)
+    step.executable.create_request()
+    read = written = 0
+    for stages in step.executable.prepared.values():
+        for argument in (a for one in stages for a in one.stage.arguments if a.desc.dims == dims):
+            written += argument.place == "output"
+            read += argument.place == "input"
+    assert read == written
+    assert sum(getattr(desc, "dims", ()) == dims for desc in made) == written + 1, "the input of the model is written by nobody"
+
+
+def test_short_calls_keep_the_lock_of_python():
+    """Another thread would take it, and give it back after its next call."""
+    functions = library()._f
+    slow = {name for name, f in functions.items() if type(f) is library()._cdll._FuncPtr}
+    assert slow == {n for n in functions if n.endswith("primitive_desc_create")} | {"primitive_create", "stream_wait"}

@@ -1,7 +1,7 @@
 """Graphs of the same nodes in other sizes: kernels are not chosen again, unless they do not take the sizes."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from dovetail.device import Accepted, Reason, Refusal, TypedNode
 from dovetail.testing.random_graphs import evaluate
 from dovetail_cpu_onednn.elementwise import ElementwiseKernel
 from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel
-from dovetail_cpu_onednn.pair import for_each
+from dovetail_cpu_onednn.kernels._ufunc import ArithmeticKernel
+from dovetail_cpu_onednn.pair import Helper
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
@@ -62,14 +63,13 @@ def choices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_kernels_are_not_chosen_again(model: dovetail.Model, choices: list[str]) -> None:
     compiled = dovetail.Core(config=False).compile_model(model, "ONEDNN")
     assert agrees(compiled, model, SIZES[0])
-    labels = [(node.name, node.post_ops) for node in compiled.report().nodes]
+    labels = [(node.name, node.post_ops, node.refusals) for node in compiled.report().nodes]
     assert choices
     choices.clear()
     assert all(agrees(compiled, model, shape) for shape in SIZES[1:])
-    nodes = compiled.report().nodes
-    assert len(nodes) > len({*choices})
-    assert {*choices} <= {node.name for node in nodes if node.refusals}  # one that refused may take these sizes
-    assert [(node.name, node.post_ops) for node in nodes] == labels
+    assert choices == []
+    assert [(node.name, node.post_ops, node.refusals) for node in compiled.report().nodes] == labels
+    assert any(refusals for _, _, refusals in labels), "a kernel that refused may take these sizes, and is asked"
 
 
 def test_kernels_are_not_chosen_again_beside_reorders_that_are_views(choices: list[str]) -> None:
@@ -82,6 +82,19 @@ def test_kernels_are_not_chosen_again_beside_reorders_that_are_views(choices: li
     choices.clear()
     assert all(agrees(compiled, model, shape) for shape in SIZES[1:])
     assert choices == []
+
+
+def test_a_kernel_that_refused_before_takes_the_sizes(model: dovetail.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    supports, accepts = ArithmeticKernel.supports, list[bool]()
+
+    monkeypatch.setattr(ArithmeticKernel, "supports", lambda self, node: Accepted("ufunc") if accepts else supports(self, node))
+    compiled = dovetail.Core(config=False).compile_model(model, "ONEDNN")
+    for shape in SIZES[:2]:
+        assert agrees(compiled, model, shape)
+        assert "ufunc" not in {node.kernel for node in compiled.report().nodes}
+    accepts.append(True)
+    assert agrees(compiled, model, SIZES[2])
+    assert "ufunc" in {node.kernel for node in compiled.report().nodes}
 
 
 @pytest.mark.parametrize("why", ["kernel", "reference"])
@@ -117,11 +130,18 @@ def test_a_reference_is_not_kept_where_a_kernel_takes_the_sizes(monkeypatch: pyt
     assert "ref" not in kernels[1:]
 
 
+def helped(work: Callable[[int], object], count: int, threads: int, then: Callable[[], object] = lambda: None) -> None:
+    with Helper(work, threads) as helper:
+        for item in range(count):
+            helper.add(item)
+        then()
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("count", [0, 1, 5, 300])
 def test_every_item_is_worked_on_once(threads: int, count: int) -> None:
     done: list[int] = []
-    for_each(range(count), done.append, threads)
+    helped(done.append, count, threads)
     assert sorted(done) == [*range(count)]
     assert done == sorted(done) or threads == 2
 
@@ -136,6 +156,19 @@ def test_an_error_ends_the_work(threads: int) -> None:
         done.append(item)
 
     with pytest.raises(ValueError, match="item 20"):
-        for_each(range(100), work, threads)
+        helped(work, 100, threads)
     assert set(range(20)) <= {*done}
+    assert "dovetail-onednn" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_error_of_the_calling_thread_is_raised_first(threads: int) -> None:
+    def work(item: int) -> None:
+        raise ValueError(f"item {item}")
+
+    def mine() -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        helped(work, 100, threads, mine)
     assert "dovetail-onednn" not in {thread.name for thread in threading.enumerate()}

@@ -20,7 +20,7 @@ from dovetail.errors import InferError
 from dovetail.locks import Lock
 from dovetail.tracing import PartRecorder
 
-__all__ = ["Call", "InterruptibleRequest", "Pace", "are_calls_left"]
+__all__ = ["Call", "InterruptibleRequest", "Pace", "Speed", "are_calls_left"]
 
 _LOOK, _GRACE = 0.02, 0.03
 """Seconds between two looks at the budget, and those in which a call may then end by itself, before its next node."""
@@ -125,32 +125,47 @@ class Call:
                 _LEFT.discard(self)
 
 
-class Pace:
-    """Makes the calls of a part of a plan: on a thread where the last one took long. `seconds` are estimated for the first one.
+class Speed:
+    """How long the runs of a model take on a device: the last run of any plan, by its estimate. Infinite before the first."""
 
-    `node` is the one that takes longest, as messages name it, with the part `share` of the work.
+    def __init__(self) -> None:
+        self.ratio = math.inf
+
+
+class Pace:
+    """Makes the calls of a part of a plan: on a thread where the last one took long, or the first one may.
+
+    `node` is the one that takes longest, as messages name it, with the part `share` of the work. `estimate` is in seconds; the
+    first call takes as many as `speed` makes of them. All requests of a plan share it.
     """
 
-    def __init__(self, node: str, share: float = 1.0, seconds: float = 0.0) -> None:
-        self._node, self._share, self._seconds = node, share, seconds
+    def __init__(self, node: str, share: float = 1.0, estimate: float = 0.0, speed: Speed | None = None) -> None:
+        self._node, self._share, self._estimate, self._speed = node, share, estimate, speed
+        self._seconds: float | None = None if speed is not None else estimate
 
     def make(self, call: Call, may_be_long: bool = False) -> Any:
         """Make the call, as `Call.on_thread` or `Call.here`."""
-        is_long = may_be_long or self._seconds * self._share > _LONG or self._seconds > _VERY_LONG
+        seconds, speed = self._seconds, self._speed
+        if seconds is None:
+            assert speed is not None
+            seconds = speed.ratio * self._estimate
+        is_long = may_be_long or seconds * self._share > _LONG or seconds > _VERY_LONG
         started = time.perf_counter()
         result = call.on_thread(self._node) if is_long else call.here()
         self._seconds = time.perf_counter() - started
+        if speed is not None:
+            speed.ratio = self._seconds / self._estimate
         return result
 
 
 class InterruptibleRequest(ExecutableRequest):
     """A request of the executable whose run can be left. The next run takes fresh buffers.
 
-    `node` and `share` are those of `Pace`.
+    `pace` makes the runs of all requests of the executable.
     """
 
-    def __init__(self, executable: Executable, node: str, share: float) -> None:
-        self._executable, self._pace = executable, Pace(node, share, math.inf)
+    def __init__(self, executable: Executable, pace: Pace) -> None:
+        self._executable, self._pace = executable, pace
         self._request: ExecutableRequest | None = executable.create_request()
         self.fresh, self.kept_states = self._request.fresh, self._request.kept_states
 

@@ -103,11 +103,12 @@ def _by_time(blocks: Sequence[Lifetime], alignment: int) -> tuple[Mapping[str, i
 def _best_gap_of_few(placed: Sequence[tuple[int, int, int, int]], block: Lifetime, size: int) -> int:
     """As `_best_gap`, without NumPy, which takes five times as long for few blocks."""
     best, room, end = -1, 0, 0
-    for start, stop, first, last in placed:
-        if first <= block.last and last >= block.first:
-            if start - end >= size and (best < 0 or start - end < room):
-                best, room = end, start - end
-            end = max(end, stop)
+    since, until = block.first, block.last
+    for start, stop in [(start, stop) for start, stop, first, last in placed if first <= until and last >= since]:
+        if start - end >= size and (best < 0 or start - end < room):
+            best, room = end, start - end
+        if stop > end:
+            end = stop
     return end if best < 0 else best
 
 

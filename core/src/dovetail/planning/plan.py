@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.devices.contract import Device, Executable, ExecutableRequest
-from dovetail.devices.interruptible import InterruptibleRequest, are_calls_left
+from dovetail.devices.interruptible import InterruptibleRequest, Pace, are_calls_left
 from dovetail.errors import DovetailError
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
@@ -84,22 +84,19 @@ class Target:
 
 @dataclass(frozen=True)
 class Step:
-    """One executable with the slots it reads and writes.
-
-    `longest` is the node that takes longest, as messages name it, and its part of the work, where that may take long.
-    """
+    """One executable with the slots it reads and writes. `pace` makes its runs where a node may take long."""
 
     device: str
     executable: Executable
     reads: tuple[int, ...]
     writes: tuple[int, ...]
-    longest: tuple[str, float] | None = None
+    pace: Pace | None = None
 
     def create_request(self) -> ExecutableRequest:
         """A new request, whose runs can be ended at any time."""
-        if self.longest is None:
+        if self.pace is None:
             return self.executable.create_request()
-        return InterruptibleRequest(self.executable, *self.longest)
+        return InterruptibleRequest(self.executable, self.pace)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """From a model and input shapes to a plan: the passes in their order, then one executable for each part."""
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass, field
 from dovetail.devices.contract import Device, Executable
+from dovetail.devices.interruptible import Pace, Speed
 from dovetail.devices.memory import MemoryPlan
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import TypedNode
@@ -61,7 +63,7 @@ class Planner:
     """Shared by all plans of one model: definitions of operators, devices in order of preference, options, passes.
 
     `provider_of` names the distribution that defines an operator class. `placement` chooses among the targets that accept a
-    node; None takes the first. `memory` is that of the passes.
+    node; None takes the first. `memory` is that of the passes; `speeds` are those of runs, by device.
     """
 
     definitions: Definitions
@@ -72,6 +74,7 @@ class Planner:
     budget: int = FOLD_BUDGET
     placement: Placement | None = None
     memory: dict[str, Any] = field(default_factory=dict)
+    speeds: dict[str, Speed] = field(default_factory=lambda: defaultdict(Speed))
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -161,7 +164,7 @@ class Planner:
             passes, remarks = tuple(notes.passes.values()), tuple(note for executable in executables for note in executable.notes)
             return PlanReport(nodes, len(parts), memory, seconds, reorders, passes=passes, notes=remarks)
 
-        return _wire(planned.whole, parts, executables, report)
+        return _wire(planned.whole, parts, executables, report, self.speeds)
 
     def _on_device(self, part: Part, device: Device, notes: Notes) -> Part:
         stages = PER_DEVICE if self.options.FUSION else [stage for stage in PER_DEVICE if stage != "fuse"]
@@ -360,12 +363,13 @@ def _flops(node: Node, graph: Graph) -> int | None:
     return int(node.op.flops(inputs, outputs)) if all(t is None or t.is_static for t in (*inputs, *outputs)) else None
 
 
-def _longest(graph: Graph) -> tuple[str, float] | None:
-    """The node that takes longest, and its part of the work of all; None where none may take `_LONG` seconds."""
+def _pace(graph: Graph, speed: Speed) -> Pace | None:
+    """For runs of a part; None where no node may take `_LONG` seconds."""
     seconds = [_most_seconds(node, graph) for node in graph.nodes]
     most = max(seconds, default=0.0)
-    node = graph.nodes[seconds.index(most)] if most > _LONG else None
-    return None if node is None else (f"node {node}", most / sum(seconds))
+    if most <= _LONG:
+        return None
+    return Pace(f"node {graph.nodes[seconds.index(most)]}", most / sum(seconds), sum(seconds), speed)
 
 
 def _most_seconds(node: Node, graph: Graph) -> float:
@@ -373,14 +377,20 @@ def _most_seconds(node: Node, graph: Graph) -> float:
     for a string.
     """
     types = [t for name in (*node.reads, *node.writes) if (t := graph.types[name]).is_static]
-    return 1e-9 * (_flops(node, graph) or 0) + sum(t.size * (5e-6 if t.dtype is DType.STRING else 2e-8) for t in types)
+    return 1e-9 * (_flops(node, graph) or 0) + sum([t.size * (5e-6 if t.dtype is DType.STRING else 2e-8) for t in types])
 
 
 def _value(name: str, graph: Graph, plan: MemoryPlan) -> ValuePlacement:
     return ValuePlacement(name, graph.types[name], plan.offsets.get(plan.storage.get(name, name)))
 
 
-def _wire(whole: Graph, parts: Sequence[Part], executables: Sequence[Executable], report: Callable[[], PlanReport]) -> Plan:
+def _wire(
+    whole: Graph,
+    parts: Sequence[Part],
+    executables: Sequence[Executable],
+    report: Callable[[], PlanReport],
+    speeds: Mapping[str, Speed],
+) -> Plan:
     slot = {name: index for index, name in enumerate(whole.inputs)}
     steps = []
     for part, executable in zip(parts, executables, strict=True):
@@ -388,7 +398,7 @@ def _wire(whole: Graph, parts: Sequence[Part], executables: Sequence[Executable]
             slot.setdefault(name, len(slot))
         reads = tuple(slot[name] for name in part.graph.inputs)
         writes = tuple(slot[name] for name in part.outputs)
-        steps.append(Step(part.device, executable, reads, writes, _longest(part.graph)))
+        steps.append(Step(part.device, executable, reads, writes, _pace(part.graph, speeds[part.device])))
     outputs = tuple(slot[name] if name in slot else whole.constants[name] for name in whole.outputs)
     types = tuple(whole.types[name].with_shape(whole.types[name].shape) for name in whole.outputs)
     return Plan(tuple(steps), len(whole.inputs), len(slot), outputs, types, report)

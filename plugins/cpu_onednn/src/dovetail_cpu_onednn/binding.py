@@ -89,11 +89,12 @@ H = TypeVar("H", bound=_Handle)
 
 
 class MemoryDesc(_Handle):
-    """The dimensions, data type and layout of a memory."""
+    """The dimensions, data type and layout of a memory. `is_open`: the layout is for a primitive to choose."""
 
-    __slots__ = ("dims", "dtype")
+    __slots__ = ("dims", "dtype", "is_open")
     dims: tuple[int, ...]
     dtype: int
+    is_open: bool
 
 
 class PrimitiveDesc(_Handle):
@@ -138,6 +139,8 @@ class Onednn:
     def __init__(self, cdll: ctypes.CDLL, path: str) -> None:
         self.path = path
         self._cdll = cdll
+        # Calls that keep Python's lock: to release and take it again costs more than they take, and another thread may get it.
+        self._holding = holding = ctypes.PyDLL(path, handle=cdll._handle)
         cdll.dnnl_version.restype = POINTER(_Version)
         found = cdll.dnnl_version().contents
         self.version: tuple[int, int, int] = (found.major, found.minor, found.patch)
@@ -151,8 +154,6 @@ class Onednn:
         self._arg_md = self._declare("primitive_desc_query_md", "pii", c_void_p)
         # Without declared arguments, which would be converted in each call: 0.15 us of 1.0. They are converted once.
         self._execute = cdll["dnnl_primitive_execute"]
-        # Calls that keep Python's lock: to release and take it again costs more than they take, and another thread may get it.
-        holding = ctypes.PyDLL(path, handle=cdll._handle)
         self._execute_holding = holding["dnnl_primitive_execute"]
         self._set_threads = getattr(holding, "omp_set_num_threads", None)
         if self._set_threads is not None:
@@ -167,7 +168,8 @@ class Onednn:
         self._plain = self.attr()
 
     def _declare(self, name: str, kinds: str, result: Any = c_int) -> Any:
-        function = getattr(self._cdll, f"dnnl_{name}")
+        slow = name.endswith("primitive_desc_create") or name in ("primitive_create", "stream_wait")
+        function: Any = (self._cdll if slow else self._holding)[f"dnnl_{name}"]
         function.argtypes = [KINDS[kind] for kind in kinds]
         function.restype = result
         self._f[name] = function
@@ -242,7 +244,7 @@ class Onednn:
 
     def _described(self, dims: Sequence[int], dtype: int, how: str, *args: Any) -> MemoryDesc:
         found = self._make(MemoryDesc, "memory_desc", *args, create=f"memory_desc_create_{how}")
-        found.dims, found.dtype = tuple(dims), dtype
+        found.dims, found.dtype, found.is_open = tuple(dims), dtype, args[-1] == TAG_ANY
         return found
 
     def nbytes(self, desc: MemoryDesc) -> int:
@@ -262,10 +264,14 @@ class Onednn:
         """The descriptor that a primitive takes as its argument `arg`, of known dimensions."""
         return self._kept_md(desc, int(arg), tuple(dims))
 
+    def taken(self, desc: PrimitiveDesc, arg: int, asked: MemoryDesc) -> MemoryDesc:
+        """The descriptor that a primitive takes where it was asked for `asked`: another one only where that is open."""
+        return self.arg_md(desc, arg, asked.dims) if asked.is_open else asked
+
     def _arg_desc(self, desc: PrimitiveDesc, arg: int, dims: tuple[int, ...]) -> MemoryDesc:
         found = self._arg_md(desc.pointer, _EXEC_ARG_MD, arg)
         copy = self._make(MemoryDesc, "memory_desc", found, create="memory_desc_clone")
-        copy.dims, copy.dtype = dims, self.query(copy, _DATA_TYPE, c_int()).value
+        copy.dims, copy.dtype, copy.is_open = dims, self.query(copy, _DATA_TYPE, c_int()).value, False
         return copy
 
     # --- primitives ------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 
 from dovetail.device import (
     PLAIN,
+    AbstractOperator,
     Accepted,
     Choice,
     Device,
@@ -169,9 +170,7 @@ class OnednnDevice(Device):
         if earlier is None:
             return None
         try:
-            placements = tuple(
-                place_again(node, *one, self._chosen, earlier[node.name]) for node, one in zip(nodes, counts, strict=True)
-            )
+            placements = tuple(place_again(node, *one, earlier[node.name]) for node, one in zip(nodes, counts, strict=True))
             return OnednnExecutable(graph, placements, threads, self._constants, self._arenas)
         except CompileError:
             for node in nodes:
@@ -211,7 +210,11 @@ def _precision(options: Options, default: str) -> str:
 def _choose(node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
     # Implementations are chosen for the number of threads that the asking thread may use.
     library().plan_threads(threads)
-    return choose((*_TABLE[node.op], *hosted_kernels(node.op), *_FOR_EVERY_OPERATOR), node)
+    return choose(_kernels_of(node.op), node)
+
+
+def _kernels_of(op: AbstractOperator) -> Sequence[OnednnKernel]:
+    return (*_TABLE[op], *hosted_kernels(op), *_FOR_EVERY_OPERATOR)
 
 
 def _viewed(node: TypedNode) -> TypedNode:
@@ -245,18 +248,24 @@ def place(node: TypedNode, threads: int, nanoseconds: float = 0.0, choose: Choos
     return Placement(node, kernel, choice.label, refusals, threads, nanoseconds=nanoseconds)
 
 
-def place_again(node: TypedNode, threads: int, nanoseconds: float, choose: Choose, earlier: Decided) -> Placement:
+def place_again(node: TypedNode, threads: int, nanoseconds: float, earlier: Decided) -> Placement:
     """The node with the kernel that took it in other sizes. Raises `CompileError` when that refuses it.
 
-    All kernels are asked again where some refused the node then: one of them may take these sizes, and reasons name sizes.
+    The kernels before it are asked again: one of them may take these sizes, and reasons name sizes.
     """
     library().plan_threads(threads)
-    if not earlier.refusals and earlier.kernel.takes_again(node if earlier.implementation else _plain(node)):
-        return Placement(node, earlier.kernel, earlier.label, (), threads, earlier, nanoseconds)
-    found = place(node, threads, nanoseconds, choose) if earlier.refusals else None
-    if found is None or found.kernel is not earlier.kernel:
-        raise CompileError(f"ONEDNN: the kernel {earlier.kernel.name!r} is not for node {node.node} in these sizes")
-    return replace(found, earlier=earlier)
+    plain = node if earlier.implementation and not earlier.refusals else _plain(node)
+    refusals: list[tuple[str, Refusal]] = []
+    for kernel in _kernels_of(node.op) if earlier.refusals else (earlier.kernel,):
+        if kernel is earlier.kernel:
+            if not kernel.takes_again(node if earlier.implementation else plain):
+                break
+            return Placement(node, kernel, earlier.label, tuple(refusals), threads, earlier, nanoseconds)
+        answer = kernel.supports(plain)
+        if isinstance(answer, Accepted):
+            break
+        refusals.append((kernel.name, answer))
+    raise CompileError(f"ONEDNN: the kernel {earlier.kernel.name!r} is not for node {node.node} in these sizes")
 
 
 def _plain(node: TypedNode) -> TypedNode:

@@ -31,7 +31,7 @@ from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import ALIGNMENT, Arenas, aligned, naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import clip_checks
 from dovetail_cpu_onednn.nan.fused_steps import nan_checks
-from dovetail_cpu_onednn.pair import for_each
+from dovetail_cpu_onednn.pair import Helper
 from dovetail_cpu_onednn.python_kernel import Array
 from dovetail_cpu_onednn.reorder import in_layout, moved
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
@@ -112,6 +112,10 @@ class Prepared:
     scratchpad: int
 
 
+Task = tuple[Placement, tuple[Stage, ...]]
+"""A node and those of its stages whose primitives are to be made."""
+
+
 class OnednnExecutable(Executable):
     """A graph with primitives for each node, weights in their layouts and a memory plan; shared by its requests.
 
@@ -129,7 +133,6 @@ class OnednnExecutable(Executable):
         self.notes = _notes(placements, threads)
         sized = graph.replace(types=_sized(graph, placements))
         takes = {p.node.name: _taken(p) for p in placements}
-        plans: dict[str, NodePlan] = {}
 
         def scratch(node: Node) -> Sequence[int]:
             plan = plans.get(node.name)
@@ -140,31 +143,29 @@ class OnednnExecutable(Executable):
 
         # The memory of a result decides between a sum in place and a binary post-op, so storage is planned before.
         storage = share_storage(sized, lambda n: takes[n.name])
-        for_each([p for p in placements if isinstance(p.kernel, PrimitiveKernel)], lambda p: _asked(p, storage, plans), threads)
-        stages = {
-            p.node.name: tuple(s for s in plans[p.node.name].stages if _needed(p.node, s, storage))
-            for p in placements
-            if p.node.name in plans
-        }
-        self.placements = placements = tuple(_relabelled(p, plans.get(p.node.name)) for p in placements)
-        self.decided = {p.node.name: _decided(p, plans.get(p.node.name), takes[p.node.name]) for p in placements}
-        nodes = [p.node for p in placements]
-        self.clip_checks = clip_checks(nodes, graph.constants)
-        self.nan_checks, self.final_nan_checks = nan_checks(nodes, graph.outputs)
-        self.checks_values = bool(self.clip_checks or self.nan_checks or self.final_nan_checks)
-        continued = {p.node.name: p.continued for p in placements} if graph.states else {}
-        self.memory = plan_graph(
-            sized,
-            lambda n: takes[n.name],
-            scratch,
-            ALIGNMENT,
-            continues=lambda n: continued.get(n.name, {}),
-            storage=None if graph.states else storage,
-        )
-        self.constants: Mapping[str, Array] = _LaidOut(graph)
-        places = {p.node.name: p for p in placements if p.node.name in stages}
-        moves = {name: [_moves(stage) for stage in stages[name]] for name in stages}
-        found = {name: [_shared(places[name].node, one, shared) for one in moves[name]] for name in stages}
+        with Helper(_make, threads) as helper:
+            plans = {p.node.name: _asked(p, storage, helper) for p in placements if isinstance(p.kernel, PrimitiveKernel)}
+            stages = {p.node.name: _needed(p.node, plans[p.node.name], storage) for p in placements if p.node.name in plans}
+            # What needs no primitives, while a second thread makes the last of them.
+            self.placements = placements = tuple(_relabelled(p, plans.get(p.node.name)) for p in placements)
+            self.decided = {p.node.name: _decided(p, plans.get(p.node.name), takes[p.node.name]) for p in placements}
+            nodes = [p.node for p in placements]
+            self.clip_checks = clip_checks(nodes, graph.constants)
+            self.nan_checks, self.final_nan_checks = nan_checks(nodes, graph.outputs)
+            self.checks_values = bool(self.clip_checks or self.nan_checks or self.final_nan_checks)
+            continued = {p.node.name: p.continued for p in placements} if graph.states else {}
+            self.memory = plan_graph(
+                sized,
+                lambda n: takes[n.name],
+                scratch,
+                ALIGNMENT,
+                continues=lambda n: continued.get(n.name, {}),
+                storage=None if graph.states else storage,
+            )
+            self.constants: Mapping[str, Array] = _LaidOut(graph)
+            places = {p.node.name: p for p in placements if p.node.name in stages}
+            moves = {name: [_moves(stage) for stage in stages[name]] for name in stages}
+            found = {name: [_shared(places[name].node, one, shared) for one in moves[name]] for name in stages}
         missing = sum(_missing_bytes(*one) for name in stages for one in zip(moves[name], found[name], strict=True))
         memory = _ConstantMemory(missing)
         self.prepared: Mapping[str, tuple[Prepared, ...]] = {
@@ -232,13 +233,23 @@ def _taken(placement: Placement) -> Sequence[str]:
     return placement.in_place
 
 
-def _asked(placement: Placement, storage: Mapping[str, str], plans: dict[str, NodePlan]) -> None:
-    """Adds the plan of a node, and makes its primitives."""
+def _asked(placement: Placement, storage: Mapping[str, str], helper: Helper[Task]) -> NodePlan:
+    """The plan of a node. The helper makes its primitives."""
     with naming_out_of_memory(placement.node.node), phase(placement.node.name, "prepare", kernel=placement.label):
-        plan = plans[placement.node.name] = _plan(placement, storage)
-        for stage in plan.stages:
-            if _needed(placement.node, stage, storage):
-                library().primitive(stage.desc)
+        plan = _plan(placement, storage)
+    stages = _needed(placement.node, plan, storage)
+    if any(stage.desc.primitive is None for stage in stages):
+        helper.add((placement, stages))
+    return plan
+
+
+def _make(task: Task) -> None:
+    """Makes the primitives of a node."""
+    placement, stages = task
+    with naming_out_of_memory(placement.node.node), phase(placement.node.name, "prepare", what="the primitives"):
+        library().plan_threads(placement.threads)
+        for stage in stages:
+            library().primitive(stage.desc)
 
 
 def _plan(placement: Placement, storage: Mapping[str, str]) -> NodePlan:
@@ -275,10 +286,12 @@ def _relabelled(placement: Placement, plan: NodePlan | None) -> Placement:
     return replace(placement, label=placement.kernel.accepted(plan.name, placement.node).kernel)
 
 
-def _needed(node: TypedNode, stage: Stage, storage: Mapping[str, str]) -> bool:
-    if stage.unless_shared is None:
-        return True
-    return storage[node.node.operands[stage.unless_shared]] != storage[node.node.outputs[0]]
+def _needed(node: TypedNode, plan: NodePlan, storage: Mapping[str, str]) -> tuple[Stage, ...]:
+    """The stages, without copies of operands in whose memory the result is written."""
+    if all(stage.unless_shared is None for stage in plan.stages):
+        return plan.stages
+    shared = [storage[name] == storage[node.node.outputs[0]] for name in node.node.operands]
+    return tuple(s for s in plan.stages if s.unless_shared is None or not shared[s.unless_shared])
 
 
 class _LaidOut(Mapping[str, Array]):
@@ -328,7 +341,7 @@ class _ConstantMemory:
 
 def _shared(node: TypedNode, moves: Sequence[Argument], shared: SharedConstants) -> dict[int, Array]:
     """The constants of a stage that other executables have brought into its layouts already."""
-    found = {a.arg: shared.find(_constant(node, a), a.desc, _wanted(a)) for a in moves if a.content is None}
+    found = {a.arg: shared.find(_constant(node, a), a.desc, _wanted(a), a.repack) for a in moves if a.content is None}
     return {arg: array for arg, array in found.items() if array is not None}
 
 
@@ -351,7 +364,11 @@ def _whole(size: int) -> int:
 def _moves(stage: Stage) -> Sequence[Argument]:
     """The constants that are copied into the layout that the primitive takes."""
     equal = library().equal
-    return [a for a in stage.arguments if a.content is not None or (a.wanted is not None and not equal(a.desc, a.wanted))]
+
+    def differs(a: Argument) -> bool:
+        return a.content is not None or a.repack is not None or (a.wanted is not None and not equal(a.desc, a.wanted))
+
+    return [a for a in stage.arguments if differs(a)]
 
 
 def _giving_back(
@@ -401,7 +418,8 @@ def _brought(node: TypedNode, argument: Argument, memory: _ConstantMemory, share
     """A constant in the layout that the primitive takes."""
     wanted = _wanted(argument)
     array = _constant(node, argument) if argument.content is None else argument.content()
-    copy = moved(memory.contiguous(array), argument.desc, wanted, memory.take(library().nbytes(wanted)))
+    packed = array if argument.repack is None else argument.repack(array)
+    copy = moved(memory.contiguous(packed), argument.desc, wanted, memory.take(library().nbytes(wanted)))
     if argument.content is None:
-        shared.add(array, argument.desc, wanted, copy)
+        shared.add(array, argument.desc, wanted, copy, argument.repack)
     return copy

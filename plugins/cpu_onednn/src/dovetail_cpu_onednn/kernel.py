@@ -63,8 +63,8 @@ class Argument:
     """One memory of a primitive: `place` is `input`, `output` or `operand` (of a post-op), `index` which one of the node's.
 
     `desc` is the layout of the value. `wanted` is the one that the primitive takes, for constants: they are copied into it once.
-    `flexible`: the layout may be other than plain. `content` makes the constant where it differs from the input. In the
-    place `scratch` is number `index` of the plan's work buffers.
+    `flexible`: the layout may be other than plain. `content` makes the constant where it differs from the input; `repack` does so
+    from the input alone. In the place `scratch` is number `index` of the plan's work buffers.
     """
 
     arg: int
@@ -74,6 +74,7 @@ class Argument:
     wanted: MemoryDesc | None = None
     flexible: bool = False
     content: Callable[[], NDArray[Any]] | None = None
+    repack: Callable[[NDArray[Any]], NDArray[Any]] | None = None
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,7 +100,28 @@ def require_free_memory() -> None:
     oneDNN 3.2 does not survive less. Choosing an implementation may crash; and Xbyak, by which it writes code, notes a refused
     allocation in a variable of the process and never clears it, so that every primitive fails from then on.
     """
+    if _is_unlimited():
+        return
     try:
         mmap.mmap(-1, COMPILE_BYTES, **_PRIVATE).close()
     except OSError:
         raise OutOfMemory(f"oneDNN: the host refuses {COMPILE_BYTES} bytes, in which primitives are compiled") from None
+
+
+def _is_unlimited() -> bool:
+    """Whether Linux lends the process any address space. To take and return it costs 5 us, twice for each primitive, in which
+    other threads wait that touch new memory.
+    """
+    if not _overcommits():
+        return False
+    from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit  # Windows has none of it
+
+    return getrlimit(RLIMIT_AS)[0] == RLIM_INFINITY
+
+
+@cache
+def _overcommits() -> bool:
+    try:
+        return Path("/proc/sys/vm/overcommit_memory").read_text().strip() != "2"
+    except OSError:
+        return False

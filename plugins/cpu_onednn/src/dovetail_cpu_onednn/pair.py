@@ -1,40 +1,62 @@
-"""Work on several items at once, on the calling thread and a second one: oneDNN is asked and compiles without Python's lock."""
+"""A second thread: oneDNN compiles without Python's lock, so the calling thread can go on meanwhile."""
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextvars import copy_context
-from typing import TypeVar
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
 
-__all__ = ["for_each"]
+__all__ = ["Helper"]
 
-FEW = 4
-"""Items up to which a second thread, which takes 0.1 ms to start, does not help."""
+FEW = 2
+"""Items that wait, up to which a second thread, which takes 0.1 ms to start, does not help."""
 
 T = TypeVar("T")
 
 
-def for_each(items: Iterable[T], work: Callable[[T], object], threads: int) -> None:
-    """Call `work` for each item, from two threads unless `threads` is 1. Raises what it raised first; the rest is left then."""
-    waiting, failed = deque(items), list[BaseException]()
+class Helper(Generic[T]):
+    """Calls `work` for items on a second thread, unless `threads` is 1, while the body of a `with` statement adds them.
 
-    def run() -> None:
-        while not failed:
+    At its end the calling thread works on those that wait, too. It raises what was raised first; the rest is left then.
+    """
+
+    def __init__(self, work: Callable[[T], object], threads: int) -> None:
+        self._work, self._helps = work, threads > 1
+        self._waiting: SimpleQueue[T | None] = SimpleQueue()
+        self._failed: list[BaseException] = []
+        self._thread: threading.Thread | None = None
+
+    def add(self, item: T) -> None:
+        """Work on the item now or later."""
+        self._waiting.put(item)
+        if self._helps and self._thread is None and self._waiting.qsize() > FEW:
+            self._thread = threading.Thread(
+                target=copy_context().run, args=(self._run, True), name="dovetail-onednn", daemon=True
+            )
+            self._thread.start()
+
+    def _run(self, waits: bool) -> None:
+        while not self._failed:
             try:
-                item = waiting.popleft()
-            except IndexError:  # the other thread took the last one
+                item = self._waiting.get(waits)
+            except Empty:
+                return
+            if item is None:
                 return
             try:
-                work(item)
+                self._work(item)
             except BaseException as error:
-                failed.append(error)
+                self._failed.append(error)
 
-    helps = threads > 1 and len(waiting) > FEW
-    helper = threading.Thread(target=copy_context().run, args=(run,), name="dovetail-onednn", daemon=True) if helps else None
-    if helper is not None:
-        helper.start()
-    run()
-    if helper is not None:
-        helper.join()
-    if failed:
-        raise failed[0]
+    def __enter__(self) -> "Helper[T]":
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if error is not None:
+            self._failed.append(error)
+        self._run(False)
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+        if self._failed and error is None:
+            raise self._failed[0]

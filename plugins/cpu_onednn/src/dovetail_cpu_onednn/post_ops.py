@@ -62,7 +62,7 @@ class Chain:
         """The operands of the chain, in the layouts that the primitive takes."""
         found = []
         for arg, index, md, flexible in self.reads:
-            wanted = library().arg_md(desc, arg, md.dims) if flexible else md
+            wanted = library().taken(desc, arg, md) if flexible else md
             found.append(Argument(arg, "operand", index, wanted, flexible=flexible))
         return tuple(found)
 

@@ -24,7 +24,7 @@ from dovetail.device import (
     current_budget,
 )
 from dovetail.errors import DovetailError, InferError
-from dovetail_cpu_onednn.binding import Arg, Launch, Memory, Onednn, Stream
+from dovetail_cpu_onednn.binding import Arg, Launch, Memory, MemoryDesc, Onednn, Stream
 from dovetail_cpu_onednn.kernel import Argument
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import refused
@@ -338,6 +338,7 @@ class _Binder:
         self._start = int(self.arena.ctypes.data)
         self._stream: Stream = library().stream()
         self._addresses: dict[str, int] = {}
+        self._memories: dict[tuple[str, MemoryDesc], Memory] = {}
         self.readers: dict[str, list[Memory]] = {}
         self.arrays: set[str] = set()
         self.large: list[str] = []
@@ -415,8 +416,10 @@ class _Binder:
             )
         names = node.inputs if argument.place == "input" else node.outputs if argument.place == "output" else node.operands
         root = self.executable.memory.storage[names[argument.index]]
-        memory = lib.memory(argument.desc, self._address(root))
-        self.readers.setdefault(root, []).append(memory)
+        memory = self._memories.get((root, argument.desc))
+        if memory is None:
+            memory = self._memories[root, argument.desc] = lib.memory(argument.desc, self._address(root))
+            self.readers.setdefault(root, []).append(memory)
         return memory
 
     def _number(self, node: TypedNode, prepared: "Prepared") -> Call:

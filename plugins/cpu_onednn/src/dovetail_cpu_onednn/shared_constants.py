@@ -19,19 +19,21 @@ from dovetail_cpu_onednn.library import library
 __all__ = ["SharedConstants", "owner"]
 
 Array = NDArray[Any]
+Repack = Callable[[Array], Array] | None
 
 
 @dataclass(frozen=True)
 class _Entry:
     """A constant, by its owner, strides and layout, and its copy in another layout. Neither is kept alive.
 
-    The strides are those of NumPy: a transposed view is at the address of what it shows.
+    The strides are those of NumPy: a transposed view is at the address of what it shows. `repack` was applied before.
     """
 
     owner: "weakref.ref[Array]"
     strides: tuple[int, ...]
     src: MemoryDesc
     dst: MemoryDesc
+    repack: Repack
     copy: "weakref.ref[Array]"
 
 
@@ -45,23 +47,24 @@ class SharedConstants:
         self._entries: dict[int, list[_Entry]] = {}
         self._lock = threading.Lock()
 
-    def find(self, constant: Array, src: MemoryDesc, dst: MemoryDesc) -> Array | None:
-        """The copy in layout `dst` of a constant, whose content in C order has layout `src`; None where there is none."""
+    def find(self, constant: Array, src: MemoryDesc, dst: MemoryDesc, repack: Repack = None) -> Array | None:
+        """The copy in layout `dst` of a constant, which repacked has layout `src` in C order; None where there is none."""
         equal, holder = library().equal, owner(constant)
         with self._lock:
             entries = [*self._entries.get(constant.ctypes.data, ())]
         for entry in entries:
             # Another array may have come to the address of one that was freed.
             same = entry.owner() is holder and entry.strides == constant.strides
-            if same and equal(entry.src, src) and equal(entry.dst, dst):
+            if same and entry.repack == repack and equal(entry.src, src) and equal(entry.dst, dst):
                 copy: Array | None = entry.copy()
                 return copy
         return None
 
-    def add(self, constant: Array, src: MemoryDesc, dst: MemoryDesc, copy: Array) -> None:
+    def add(self, constant: Array, src: MemoryDesc, dst: MemoryDesc, copy: Array, repack: Repack = None) -> None:
         """Share a copy with executables that are made from now on."""
         address = constant.ctypes.data
-        entry = _Entry(weakref.ref(owner(constant)), constant.strides, src, dst, weakref.ref(copy, self._forgetter(address)))
+        kept = weakref.ref(copy, self._forgetter(address))
+        entry = _Entry(weakref.ref(owner(constant)), constant.strides, src, dst, repack, kept)
         with self._lock:
             self._entries.setdefault(address, []).append(entry)
 

@@ -11,6 +11,7 @@ import dovetail
 from dovetail.errors import CompileError, DovetailError, OperatorError
 from dovetail.testing.random_graphs import evaluate
 from dovetail_cpu_numpy.device import NumpyDevice
+from dovetail_ops_onnx._pairs import Arithmetic
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.attention import Attention
 from dovetail_ops_onnx.cast import Cast
@@ -102,6 +103,28 @@ def test_sizes_that_were_equal_by_chance(device: str) -> None:
     ]
     assert [node.op for node in compiled.report().nodes] == ["Attention"]
     assert taken == [False, True, False, True, True]
+
+
+def test_products_with_numbers_are_typed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those by 1 and of constants are left out and folded once for all sizes."""
+    g = dovetail.GraphBuilder()
+    x, ones = g.input("x", "float32", ["N", 5]), [g.constant(np.full(1, n, np.float32)) for n in (1, 2, 3, 4)]
+    products = [g.node(Mul(), x, one) for one in ones]
+    folded = g.node(Add(), x, g.node(Mul(), ones[1], ones[2]))
+    model = g.model([g.node(Add(), g.node(Add(), products[0], products[1]), folded), *products[2:]])
+    asked, infer = [], Arithmetic.infer
+
+    def counted(self: Arithmetic, a: dovetail.TensorType, b: dovetail.TensorType) -> dovetail.TensorType:
+        asked.append(self.op_type)
+        return infer(self, a, b)
+
+    monkeypatch.setattr(Arithmetic, "infer", counted)
+    compiled = dovetail.Core(config=False).compile_model(model, "NUMPY")
+    assert not run(compiled, model, x=numbers(2, 5))
+    asked.clear()
+    compiled.plan(((3, 5),))
+    assert asked.count("Mul") == 1
+    assert run(compiled, model, x=numbers(3, 5))
 
 
 @pytest.mark.parametrize("device", DEVICES)

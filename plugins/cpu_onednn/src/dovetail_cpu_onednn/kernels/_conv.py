@@ -194,9 +194,9 @@ class ConvKernel(PrimitiveKernel):
         args = (INFERENCE, self.algorithm, src, wanted, bias, dst, *sizes)
         depthwise = op.group == src.dims[1] > 1
         pd = lib.describe(self.primitive, *args, attr=chain.attr, instead=_DEPTHWISE if depthwise else ("", ""))
-        found_dst = lib.arg_md(pd, Arg.DST, dst.dims)
+        found_dst = lib.taken(pd, Arg.DST, dst)
         arguments = [
-            Argument(Arg.SRC, "input", 0, lib.arg_md(pd, Arg.SRC, src.dims), flexible=True),
+            Argument(Arg.SRC, "input", 0, lib.taken(pd, Arg.SRC, src), flexible=True),
             Argument(Arg.WEIGHTS, "input", 1, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims) if is_constant(node, 1) else None),
             Argument(Arg.DST, "output", 0, found_dst, flexible=True),
         ]

@@ -240,9 +240,9 @@ def _convolution(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     args = (INFERENCE, Alg.CONVOLUTION_DIRECT, src, wanted, parameters.row, dst, *sizes)
     pd = lib.describe("convolution_forward", *args, attr=attr)
     arguments = [
-        Argument(Arg.SRC, "input", 0, lib.arg_md(pd, Arg.SRC, src.dims), flexible=True),
+        Argument(Arg.SRC, "input", 0, lib.taken(pd, Arg.SRC, src), flexible=True),
         Argument(Arg.WEIGHTS, "content", 1, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims), content=lambda: stored),
-        Argument(Arg.DST, "output", 0, lib.arg_md(pd, Arg.DST, dst.dims), flexible=True),
+        Argument(Arg.DST, "output", 0, lib.taken(pd, Arg.DST, dst), flexible=True),
     ]
     return NodePlan((Stage(pd, (*arguments, *parameters.all, *chain.arguments(pd, len(parameters.before)))),))
 

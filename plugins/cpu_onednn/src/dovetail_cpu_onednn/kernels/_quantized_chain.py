@@ -148,7 +148,7 @@ class Epilogue:
         lib, found = library(), []
         for position, index, desc in self.reads:
             arg = Arg.post_op(position + shift, Arg.SRC_1)
-            found.append(Argument(arg, "input", index, lib.arg_md(pd, arg, desc.dims), flexible=len(desc.dims) > 2))
+            found.append(Argument(arg, "input", index, lib.taken(pd, arg, desc), flexible=len(desc.dims) > 2))
         return found
 
     @property

@@ -32,9 +32,9 @@ class IntegerConvolution(PrimitiveKernel):
         args = (INFERENCE, Alg.CONVOLUTION_DIRECT, src, lib.tagged(wei.dims, TAG_ANY, wei.dtype), None, dst, *sizes)
         pd = lib.describe("convolution_forward", *args, attr=attr)
         arguments = (
-            Argument(Arg.SRC, "input", 0, lib.arg_md(pd, Arg.SRC, src.dims), flexible=True),
+            Argument(Arg.SRC, "input", 0, lib.taken(pd, Arg.SRC, src), flexible=True),
             Argument(Arg.WEIGHTS, "content", 1, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims), content=lambda: content),
-            Argument(Arg.DST, "output", 0, lib.arg_md(pd, Arg.DST, dst.dims), flexible=True),
+            Argument(Arg.DST, "output", 0, lib.taken(pd, Arg.DST, dst), flexible=True),
             *zero,
         )
         return NodePlan((*before, Stage(pd, arguments)), None, (4,) if before else ())

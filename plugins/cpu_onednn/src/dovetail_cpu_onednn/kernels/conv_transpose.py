@@ -1,10 +1,112 @@
-"""ConvTranspose: oneDNN's deconvolution."""
+"""ConvTranspose: a product where windows are side by side, else oneDNN's deconvolution."""
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
-from dovetail_cpu_onednn.binding import Alg
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.dataclass import dataclass
+from dovetail.device import BYXF, PLAIN, LayerConfig, Reason, TypedNode
+from dovetail_cpu_onednn.binding import TAG_ANY, Alg, Arg
+from dovetail_cpu_onednn.descriptors import plain, plain_strides
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, is_constant
 from dovetail_cpu_onednn.kernels._conv import ConvKernel
+from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.node_plans import cached_plan
+from dovetail_cpu_onednn.post_ops import attach
+from dovetail_cpu_onednn.reorder import same_bytes
+from dovetail_ops_onnx.conv_transpose import ConvTranspose
 from dovetail_ops_onnx.spatial import ConvGeometry
+
+
+class SideBySide(PrimitiveKernel):
+    """Windows without overlaps and gaps, channels last: a product [pixels, C] @ [C, window * M], whose rows hold whole windows,
+    and a reorder that puts the lines of each window below each other.
+
+    oneDNN takes 1 to 10 ms to choose a deconvolution of another size, and computes it more slowly: for the heads of a text
+    detector, windows of 2 x 2, 0.24 ms (24 channels of 80 x 32 to 24) and 0.67 (24 of 160 x 64 to 1), and so 0.20 and 0.20.
+    """
+
+    name = "side by side"
+
+    @cached_plan
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
+        x, result = given(node, 0), node.outputs[0]
+        window = _window(node)
+        if not free and not all(same_bytes(t, t.with_layout(BYXF)) for t in (x, result)):
+            raise Refused(Reason.LAYOUT, "accepted: channels last")
+        if any(operand.size != 1 for operand in node.operands):
+            raise Refused(Reason.POST_OP, "accepted: numbers, one for all channels")
+        lib, channels = library(), x.dims[1]
+        pixels, columns = x.size // channels, math.prod(window) * result.dims[1]
+        src, wei, dst = plain((pixels, channels)), plain((channels, columns)), plain((pixels, columns))
+        bias = plain((1, columns)) if len(node.inputs) > 2 and node.inputs[2] is not None else None
+        chain = attach(node, False, False, dims=(pixels, columns))
+        pd = lib.describe("matmul", src, lib.tagged(wei.dims, TAG_ANY), bias, dst, attr=chain.attr)
+        if not pd.implementation.startswith("brg"):
+            raise Refused(Reason.CAPABILITY, f"only {pd.implementation} computes the product")
+        moves = _moves(x.dims, window, result.dims[1])
+        written = ("scratch" if moves else "output", 0)
+        arguments = [
+            Argument(Arg.SRC, "input", 0, src),
+            Argument(Arg.WEIGHTS, "input", 1, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims), repack=_columns),
+            Argument(Arg.DST, *written, dst),
+            *chain.arguments(pd),
+        ]
+        if bias is not None:
+            arguments.append(Argument(Arg.BIAS, "input", 2, bias, repack=_Repeated(math.prod(window))))
+        product = Stage(pd, tuple(arguments))
+        return NodePlan((product, *moves), scratch=(lib.nbytes(dst),) if moves else ())
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        parameters = (PLAIN,) * (len(node.inputs) - 1)
+        return (LayerConfig((BYXF, *parameters), (BYXF,), (PLAIN,) * len(node.operands)),)
+
+
+def _window(node: TypedNode) -> tuple[int, ...]:
+    """The size of the windows. Raises `Refused` unless they are side by side."""
+    op, x, wei = node.op, given(node, 0), given(node, 1)
+    assert isinstance(op, ConvTranspose)
+    if not 3 <= x.rank <= 5 or op.group != 1:
+        raise Refused(Reason.SHAPE, f"{x} in {op.group} groups; accepted: one group, one to three spatial axes")
+    g = op.geometry(x, wei)
+    whole = tuple(size * stride for size, stride in zip(g.input, g.strides, strict=True))
+    if not g.kernel == g.extent == g.strides or g.output != whole or any(g.pads_begin):
+        raise Refused(Reason.ATTRIBUTE, "windows overlap, have gaps, or are cut off")
+    if not all(is_constant(node, index) for index, t in enumerate(node.inputs) if index and t is not None):
+        raise Refused(Reason.OPERATOR, "weights that are computed")
+    return g.kernel
+
+
+def _columns(weights: NDArray[Any]) -> NDArray[Any]:
+    """ONNX's [C, M, ...] as [C, window * M]."""
+    return np.moveaxis(weights, 1, -1).reshape(len(weights), -1)
+
+
+@dataclass(frozen=True)
+class _Repeated:
+    """Repeats a bias for each place of the window."""
+
+    times: int
+
+    def __call__(self, bias: NDArray[Any]) -> NDArray[Any]:
+        return np.tile(bias, self.times)
+
+
+def _moves(dims: Sequence[int], window: Sequence[int], maps: int) -> tuple[Stage, ...]:
+    """The copy of [N, pixels, windows, M] so that the lines of each window are in their places; none for windows of one line."""
+    if math.prod(window[:-1]) == 1:
+        return ()
+    lib, batch, pixels = library(), dims[0], dims[2:]
+    # The elements of a line stay together, and so do the images of a batch and their first axis.
+    shape = (batch * pixels[0], *pixels[1:], *window[:-1], window[-1] * maps)
+    steps = plain_strides((batch, *(n * k for n, k in zip(pixels, window, strict=True)), maps))[1:-1]
+    places = tuple(step * k for step, k in zip(steps, window, strict=True))
+    src, dst = plain(shape), lib.strided(shape, (*places, *steps[:-1], 1))
+    arguments = (Argument(Arg.SRC, "scratch", 0, src), Argument(Arg.DST, "output", 0, dst))
+    return (Stage(lib.describe_reorder(src, dst), arguments),)
 
 
 class Deconvolution(ConvKernel):
@@ -19,4 +121,4 @@ class Deconvolution(ConvKernel):
         return tuple((i - 1) * s + e - begin - size for i, s, e, begin, size in spans)
 
 
-KERNELS = (Deconvolution(),)
+KERNELS = (SideBySide(), Deconvolution())

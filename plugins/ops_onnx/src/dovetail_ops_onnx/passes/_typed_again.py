@@ -8,11 +8,14 @@ import numpy as np
 from dovetail.dataclass import dataclass
 from dovetail.graph import Graph, Node, TensorType, as_constant
 from dovetail.passes import drop_dead_nodes, schedule
+from dovetail_ops_onnx._pairs import Arithmetic
 
 __all__ = ["TypedAgain"]
 
 LARGE = 64
-"""Elements from which on the content of a constant is not compared; one of floating-point numbers says nothing about types."""
+"""Elements from which on the content of a constant is not compared; one of floating-point numbers says nothing about types. For
+`Arithmetic` it does not in any size: exporters write each activation as several products and sums with numbers.
+"""
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -108,10 +111,17 @@ def _step(
     for name in node.inputs:
         fixed = types[name] if name in graph.constants else None
         if fixed is not None:
-            is_large = not is_folded and fixed.dtype.is_float and fixed.size >= LARGE and node.op.package == PACKAGE
-            fixed = alike.setdefault((fixed.dtype, fixed.dims) if is_large else _content(fixed), fixed)
+            is_any = fixed.dtype.is_float and not is_folded and _takes_any(node, fixed, is_identity)
+            fixed = alike.setdefault((fixed.dtype, fixed.dims) if is_any else _content(fixed), fixed)
         reads.append((name, 0 if fixed is None else id(fixed)))
     return _Step(node, node.op.infer, missing, is_folded, is_identity, number, tuple(reads))
+
+
+def _takes_any(node: Node, constant: TensorType, is_identity: bool) -> bool:
+    """Whether the types of the results are the same for any floating-point content."""
+    if type(node.op).infer is Arithmetic.infer:
+        return not is_identity
+    return constant.size >= LARGE and node.op.package == PACKAGE
 
 
 def _operator(node: Node) -> Hashable:
