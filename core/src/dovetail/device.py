@@ -5,6 +5,7 @@ it chooses kernels is its own affair; `choose` and `KernelTable` are the ready-m
 operator, in a module named after the operator's stem.
 """
 
+from dovetail.devices.arenas import Arenas
 from dovetail.devices.contract import Device, DeviceInfo, Executable, ExecutableRequest, NodeReport, Unavailable
 from dovetail.devices.device_array import DeviceArray, kept_on_host
 from dovetail.devices.hosting import HostedKernel, prepare_host_kernel, read_only
@@ -43,6 +44,7 @@ __all__ = [
     "YXFB",
     "AbstractOperator",
     "Accepted",
+    "Arenas",
     "Binary",
     "CallsByNode",
     "Choice",

@@ -7,12 +7,12 @@ import sys
 import numpy as np
 import pytest
 
+from dovetail.device import Arenas
 from dovetail.errors import OutOfMemory
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Operator
 from dovetail_cpu_onednn import executable as executables
 from dovetail_cpu_onednn.binding import Onednn
-from dovetail_cpu_onednn.memory import Arenas
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv import Conv
 

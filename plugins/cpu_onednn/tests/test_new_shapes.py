@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.device import Accepted, Choice, DType, Refusal, TensorType, TypedNode
+from dovetail.device import Accepted, Arenas, Choice, DType, Refusal, TensorType, TypedNode
 from dovetail.graph import Eltwise, GraphBuilder, Node
 from dovetail.op import FLOATS, Operator
 from dovetail_cpu_onednn.binding import Onednn
@@ -15,7 +15,6 @@ from dovetail_cpu_onednn.choices import Choices
 from dovetail_cpu_onednn.kernels._conv import _TAKEN
 from dovetail_cpu_onednn.kernels.conv import KERNELS
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.memory import ALIGNMENT, Arenas
 from dovetail_cpu_onednn.nan.bounds import _largest_constant
 from dovetail_ops_onnx.batch_normalization import BatchNormalization
 from dovetail_ops_onnx.conv import Conv
@@ -23,36 +22,6 @@ from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.relu import Relu
 
 SIZE = Arenas.SMALLEST
-
-
-def address(array):
-    return array.ctypes.data
-
-
-def test_an_arena_comes_back_when_its_last_array_is_gone():
-    arenas = Arenas()
-    first = arenas.take(3 * SIZE)
-    where, result = address(first), first[7:9]
-    assert where % ALIGNMENT == 0
-    del first
-    other = arenas.take(3 * SIZE)
-    assert address(other) != where, "a caller holds a result"
-    del result
-    assert address(arenas.take(2 * SIZE)) == where, "near enough"
-
-
-def test_an_arena_of_quite_another_size_is_not_taken():
-    arenas = Arenas()
-    where = address(arenas.take(SIZE))
-    larger = arenas.take(64 * SIZE)
-    larger[[0, -1]] = 1
-    assert larger.size == 64 * SIZE
-    del larger
-    smaller = arenas.take(2 * SIZE)
-    assert smaller.size == 2 * SIZE
-    assert smaller.base.base.__array_interface__["shape"][0] < 64 * SIZE
-    assert where
-    arenas.clear()
 
 
 def test_a_model_that_runs_many_shapes_keeps_results_that_a_caller_holds():

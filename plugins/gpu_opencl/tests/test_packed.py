@@ -10,12 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 import dovetail
-from dovetail.device import DeviceInfo
+from dovetail.device import Arenas, DeviceInfo
 from dovetail_gpu_opencl.executable import CLExecutable
 from dovetail_gpu_opencl.kernels._gemm import pack_columns
 from dovetail_gpu_opencl.kernels.conv import pack_weights
 from dovetail_gpu_opencl.launch import Constant
-from dovetail_gpu_opencl.memory import ALIGNMENT, LARGE, Arenas, Buffers, aligned_empty
+from dovetail_gpu_opencl.memory import ALIGNMENT, LARGE, Buffers, aligned_empty
 from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.relu import Relu
@@ -99,21 +99,6 @@ def test_shapes_share_the_weights_on_the_device(info: DeviceInfo, weights: NDArr
 
 def _buffers(compiled: dovetail.CompiledModel, rows: int) -> list[Any]:
     return [one.buffer for one in _executable(compiled, rows, 64).constants().values()]
-
-
-def test_an_arena_comes_back_when_its_last_buffer_is_gone() -> None:
-    arenas, size = Arenas(), Arenas.SMALLEST
-    first = arenas.take(3 * size)
-    where, part = first.ctypes.data, first[7:9]
-    assert where % ALIGNMENT == 0
-    assert first.size == 3 * size
-    del first
-    other = arenas.take(3 * size)
-    assert other.ctypes.data != where, "a buffer has a part of it"
-    del part
-    assert arenas.take(2 * size).ctypes.data == where, "near enough"
-    small = arenas.take(size // 8)
-    assert small.ctypes.data != where, "much less is needed"
 
 
 def test_requests_that_follow_each_other_have_the_same_memory(info: DeviceInfo, monkeypatch: pytest.MonkeyPatch) -> None:

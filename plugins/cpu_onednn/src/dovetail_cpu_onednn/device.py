@@ -9,6 +9,7 @@ from dovetail.device import (
     PLAIN,
     AbstractOperator,
     Accepted,
+    Arenas,
     Choice,
     Device,
     DeviceInfo,
@@ -31,7 +32,7 @@ from dovetail_cpu_onednn.executable import Decided, OnednnExecutable, Placement
 from dovetail_cpu_onednn.hosting import HostedKernel, hosted_kernels
 from dovetail_cpu_onednn.kernel import OnednnKernel, PrimitiveKernel
 from dovetail_cpu_onednn.library import default_threads, library, load
-from dovetail_cpu_onednn.memory import Arenas, naming_out_of_memory
+from dovetail_cpu_onednn.memory import naming_out_of_memory
 from dovetail_cpu_onednn.options import Options
 from dovetail_cpu_onednn.reference import ReferenceKernel
 from dovetail_cpu_onednn.shared_constants import SharedConstants

@@ -11,6 +11,7 @@ import numpy as np
 
 from dovetail.dataclass import dataclass
 from dovetail.device import (
+    Arenas,
     Executable,
     Graph,
     Node,
@@ -28,7 +29,7 @@ from dovetail_cpu_onednn.binding import MemoryDesc, Primitive, Unimplemented
 from dovetail_cpu_onednn.descriptors import padded_type
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, OnednnKernel, PrimitiveKernel, Refused, Stage, given, value_of
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.memory import ALIGNMENT, Arenas, aligned, naming_out_of_memory
+from dovetail_cpu_onednn.memory import ALIGNMENT, aligned, naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import clip_checks
 from dovetail_cpu_onednn.nan.fused_steps import nan_checks
 from dovetail_cpu_onednn.pair import Helper

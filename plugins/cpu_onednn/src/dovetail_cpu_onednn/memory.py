@@ -1,22 +1,19 @@
 """Memory that the host refuses, as the error that names the device and, where it is known, the node."""
 
 import mmap
-import weakref
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import Node, OutOfMemory
+from dovetail.device import Arenas, Node, OutOfMemory
 
-__all__ = ["ALIGNMENT", "Arenas", "aligned", "naming_out_of_memory", "refused", "require_free_memory"]
+__all__ = ["ALIGNMENT", "aligned", "naming_out_of_memory", "refused", "require_free_memory"]
 
-ALIGNMENT = 64
+ALIGNMENT = Arenas.ALIGNMENT
 COMPILE_BYTES = 64 << 20
 """Bytes of address space that must be free before a primitive is chosen or made. Each of its kernels starts with 256 KiB; those
 of a convolution by small matrix products are dozens. With this much, limits of the address space at seven points from 0.2 to
@@ -45,53 +42,9 @@ def refused(error: Exception, node: Node | None = None) -> OutOfMemory:
 
 def aligned(size: int) -> NDArray[np.uint8]:
     """So many bytes, not set to anything, from an address that is a multiple of `ALIGNMENT`. Raises `MemoryError`."""
-    return _aligned(np.empty(size + ALIGNMENT, np.uint8), size)
-
-
-def _aligned(memory: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size]
-
-
-class Arenas:
-    """Memory for requests, shared by all plans of a model: a new request takes that of one that ended, if the size is near.
-
-    A system clears new memory page by page when it is touched: for images that is a good part of a first run. At most one
-    block waits here.
-    """
-
-    SMALLEST = 1 << 20
-
-    def __init__(self) -> None:
-        self._spare: deque[NDArray[np.uint8]] = deque(maxlen=1)
-
-    def take(self, size: int) -> NDArray[np.uint8]:
-        """As `aligned`. The memory comes back when the last array in it is gone, results that a caller holds among them."""
-        if size < self.SMALLEST:
-            return aligned(size)
-        needed = size + ALIGNMENT
-        try:
-            block = self._spare.pop()
-        except IndexError:
-            block = np.empty(0, np.uint8)
-        if not needed <= block.size <= 4 * needed:
-            del block  # before there is another
-            # Pages that are never touched cost nothing, and plans for somewhat larger shapes find room.
-            block = np.empty(1 << needed.bit_length(), np.uint8)
-        lent = _Lent(block)
-        weakref.finalize(lent, self._spare.append, block).atexit = False
-        return _aligned(np.asarray(lent), size)
-
-    def clear(self) -> None:
-        """Free what waits."""
-        self._spare.clear()
-
-
-class _Lent:
-    """Owns the memory of a block as long as arrays are in it."""
-
-    def __init__(self, block: NDArray[np.uint8]) -> None:
-        self.__array_interface__: dict[str, Any] = block.__array_interface__
 
 
 def require_free_memory() -> None:

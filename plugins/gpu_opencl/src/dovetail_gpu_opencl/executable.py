@@ -11,7 +11,7 @@ import pyopencl as cl
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.device import DType, Executable, ExecutableRequest, Graph, MemoryPlan, NodeReport, OutOfMemory, aligned
+from dovetail.device import Arenas, DType, Executable, ExecutableRequest, Graph, MemoryPlan, NodeReport, OutOfMemory, aligned
 from dovetail.errors import UsageError
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.dependencies import Schedule, Span, Step, dependencies, in_lanes
@@ -19,7 +19,7 @@ from dovetail_gpu_opencl.enqueue import number_setter
 from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.launch import Constant, Counters, Fault, Image, Launch, Local, Null, Read, Scalar, Scratch, Write
 from dovetail_gpu_opencl.lifetime import IN_USE
-from dovetail_gpu_opencl.memory import Arenas, Buffers, GuardedBuffers, pinned
+from dovetail_gpu_opencl.memory import Buffers, GuardedBuffers, pinned
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.packed import PackedConstants, Uploaded
 from dovetail_gpu_opencl.profiled import ProfiledRequest

@@ -1,22 +1,20 @@
 """Allocates buffers, with guard bytes on both sides to find bugs in kernels."""
 
 import mmap
-import weakref
-from collections import deque
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike, NDArray
 
-from dovetail.device import OutOfMemory
+from dovetail.device import Arenas, OutOfMemory
 from dovetail_gpu_opencl.failures import translated
 
-__all__ = ["ALIGNMENT", "Arenas", "Buffers", "GuardedBuffers", "aligned_empty", "pinned"]
+__all__ = ["ALIGNMENT", "Buffers", "GuardedBuffers", "aligned_empty", "pinned"]
 
 Bytes = NDArray[np.uint8]
 
-ALIGNMENT = 64
+ALIGNMENT = Arenas.ALIGNMENT
 """Bytes: a cache line, and the widest vector of current CPUs."""
 
 LARGE = 1 << 17
@@ -115,43 +113,6 @@ def pinned(context: Any, queue: Any, dims: tuple[int, ...], dtype: np.dtype[Any]
         mapped, _ = cl.enqueue_map_buffer(queue, buffer, how, 0, (nbytes,), np.dtype(np.uint8))
     # Not a view, so that views of it have it as their base, and who counts its references sees them.
     return np.ndarray(dims, dtype, memoryview(mapped))
-
-
-class Arenas:
-    """Memory of the host for requests, shared by the plans of a model: a new request takes that of one that ended, if the size is
-    near.
-
-    A system clears new memory page by page when it is touched: 10 of the 57 ms of MobileNetV2's first run with another batch. At
-    most one block waits here.
-    """
-
-    SMALLEST = 1 << 20
-
-    def __init__(self) -> None:
-        self._spare: deque[Bytes] = deque(maxlen=1)
-
-    def take(self, nbytes: int) -> Bytes:
-        """Aligned memory that nobody has set. It comes back when the last buffer in it is gone."""
-        needed = nbytes + ALIGNMENT
-        try:
-            block = self._spare.pop()
-        except IndexError:
-            block = np.empty(0, np.uint8)
-        if not needed <= block.size <= 4 * needed:
-            del block  # before there is another
-            # Pages that are never touched cost nothing, and plans for somewhat larger shapes find room.
-            block = np.empty(1 << needed.bit_length(), np.uint8)
-        lent = _Lent(block)
-        weakref.finalize(lent, self._spare.append, block).atexit = False
-        memory = np.asarray(lent)
-        return memory[-memory.ctypes.data % ALIGNMENT :][:nbytes]
-
-
-class _Lent:
-    """Owns the memory of a block as long as buffers are in it."""
-
-    def __init__(self, block: Bytes) -> None:
-        self.__array_interface__: dict[str, Any] = block.__array_interface__
 
 
 class GuardedBuffers(Buffers):

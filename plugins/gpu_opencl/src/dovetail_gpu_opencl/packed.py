@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail_gpu_opencl.memory import Arenas
+from dovetail.device import Arenas
 from dovetail_gpu_opencl.tuning import Tunings
 
 __all__ = ["PackedConstants", "Uploaded", "owner"]
