@@ -1,9 +1,9 @@
 """A second thread: oneDNN compiles without Python's lock, so the calling thread can go on meanwhile."""
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
-from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 __all__ = ["Helper"]
@@ -22,25 +22,27 @@ class Helper(Generic[T]):
 
     def __init__(self, work: Callable[[T], object], threads: int) -> None:
         self._work, self._helps = work, threads > 1
-        self._waiting: SimpleQueue[T | None] = SimpleQueue()
+        # Not a queue: to import that module takes 2 ms of a process's first inference.
+        self._waiting, self._ready = deque[T | None](), threading.Semaphore(0)
         self._failed: list[BaseException] = []
         self._thread: threading.Thread | None = None
 
     def add(self, item: T) -> None:
         """Work on the item now or later."""
-        self._waiting.put(item)
-        if self._helps and self._thread is None and self._waiting.qsize() > FEW:
+        self._put(item)
+        if self._helps and self._thread is None and len(self._waiting) > FEW:
             self._thread = threading.Thread(
                 target=copy_context().run, args=(self._run, True), name="dovetail-onednn", daemon=True
             )
             self._thread.start()
 
+    def _put(self, item: T | None) -> None:
+        self._waiting.append(item)
+        self._ready.release()
+
     def _run(self, waits: bool) -> None:
-        while not self._failed:
-            try:
-                item = self._waiting.get(waits)
-            except Empty:
-                return
+        while not self._failed and self._ready.acquire(waits):
+            item = self._waiting.popleft()
             if item is None:
                 return
             try:
@@ -56,7 +58,7 @@ class Helper(Generic[T]):
             self._failed.append(error)
         self._run(False)
         if self._thread is not None:
-            self._waiting.put(None)
+            self._put(None)
             self._thread.join()
         if self._failed and error is None:
             raise self._failed[0]
