@@ -1,4 +1,4 @@
-"""ConvTranspose: a product where windows are side by side, else oneDNN's deconvolution."""
+"""ConvTranspose: a product where windows do not overlap, else oneDNN's deconvolution."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from dovetail_ops_onnx.conv_transpose import ConvTranspose
 from dovetail_ops_onnx.spatial import ConvGeometry
 
 
-class SideBySide(PrimitiveKernel):
+class NonOverlapping(PrimitiveKernel):
     """Windows without overlaps and gaps, channels last: a product [pixels, C] @ [C, window * M], whose rows hold whole windows,
     and a reorder that puts the lines of each window below each other.
 
@@ -29,7 +29,7 @@ class SideBySide(PrimitiveKernel):
     detector, windows of 2 x 2, 0.24 ms (24 channels of 80 x 32 to 24) and 0.67 (24 of 160 x 64 to 1), and so 0.20 and 0.20.
     """
 
-    name = "side by side"
+    name = "non-overlapping"
 
     @cached_plan
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
@@ -66,7 +66,7 @@ class SideBySide(PrimitiveKernel):
 
 
 def _window(node: TypedNode) -> tuple[int, ...]:
-    """The size of the windows. Raises `Refused` unless they are side by side."""
+    """The size of the windows. Raises `Refused` unless they neither overlap nor have gaps."""
     op, x, wei = node.op, given(node, 0), given(node, 1)
     assert isinstance(op, ConvTranspose)
     if not 3 <= x.rank <= 5 or op.group != 1:
@@ -121,4 +121,4 @@ class Deconvolution(ConvKernel):
         return tuple((i - 1) * s + e - begin - size for i, s, e, begin, size in spans)
 
 
-KERNELS = (SideBySide(), Deconvolution())
+KERNELS = (NonOverlapping(), Deconvolution())

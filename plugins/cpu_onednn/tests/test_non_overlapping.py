@@ -1,4 +1,4 @@
-"""Transposed convolutions whose windows are side by side are products; all others are deconvolutions."""
+"""Transposed convolutions whose windows neither overlap nor have gaps are products; all others are deconvolutions."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import dovetail
 from dovetail.device import Accepted, Reason, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail_cpu_onednn.device import place
-from dovetail_cpu_onednn.kernels.conv_transpose import Deconvolution, SideBySide
+from dovetail_cpu_onednn.kernels.conv_transpose import Deconvolution, NonOverlapping
 from dovetail_ops_onnx.conv_transpose import ConvTranspose
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.relu import Relu
@@ -37,7 +37,7 @@ def typed(bench, op, shape, weights):
 @pytest.fixture
 def _products(bench):
     """oneDNN's fast products are not for all CPUs."""
-    answer = SideBySide().supports(typed(bench, ConvTranspose(strides=(2, 2)), (1, 24, 5, 7), (24, 24, 2, 2)))
+    answer = NonOverlapping().supports(typed(bench, ConvTranspose(strides=(2, 2)), (1, 24, 5, 7), (24, 24, 2, 2)))
     if not answer:
         assert answer.reason is Reason.CAPABILITY
         pytest.skip(answer.detail)
@@ -69,7 +69,7 @@ def test_all_windows(shape, weights, has_bias):
 @pytest.mark.parametrize(("shape", "weights"), CASES.values(), ids=CASES)
 def test_the_product_takes_them(bench, shape, weights):
     node = typed(bench, ConvTranspose(strides=weights[2:]), shape, weights)
-    assert isinstance(place(node, 1).kernel, SideBySide)
+    assert isinstance(place(node, 1).kernel, NonOverlapping)
 
 
 @pytest.mark.usefixtures("_products")
@@ -107,12 +107,12 @@ def test_post_ops_with_one_number(shape, is_product):
     np.testing.assert_allclose(compiled({"x": x, "factor": factor})["y"], want, rtol=1e-4, atol=1e-4)
     (step,) = compiled.plan((x.shape, shape)).steps
     kernels = {p.node.node.name: p.kernel for p in step.executable.placements}
-    assert isinstance(kernels["up"], SideBySide if is_product else Deconvolution)
+    assert isinstance(kernels["up"], NonOverlapping if is_product else Deconvolution)
 
 
 @pytest.mark.usefixtures("_products")
 def test_computed_weights_are_for_the_deconvolution(bench):
     graph = bench.single(ConvTranspose(strides=(2, 2)), [some(1, 24, 5, 7), some(24, 8, 2, 2)])[0]
-    answer = SideBySide().supports(TypedNode.of(graph.nodes[0], graph))
+    answer = NonOverlapping().supports(TypedNode.of(graph.nodes[0], graph))
     assert not isinstance(answer, Accepted)
     assert answer.reason is Reason.OPERATOR
