@@ -63,28 +63,31 @@ def test_maxima(value):
     np.testing.assert_array_equal(whole, x.max((2, 3), keepdims=True))
 
 
-class InBlocks(HostKernel):
-    """A copy, of blocks of channels only."""
+class InLayout(HostKernel):
+    """A copy in one layout only."""
+
+    def __init__(self, layout):
+        self.layout = Layout.of(layout)
 
     def configurations(self, op, inputs, outputs):
-        return [HostConfig.uniform(inputs, outputs, Layout.of(BLOCKS))]
+        return [HostConfig.uniform(inputs, outputs, self.layout)]
 
     def execute(self, op, config, inputs, outputs):
         np.copyto(outputs[0], inputs[0])
 
 
-class Copy(Operator):
+class CopyOfBlocks(Operator):
     domain = "test.guards"
     inputs = ("X: T",)
     types = {"T": FLOATS}
-    kernels = (InBlocks(),)
+    kernels = (InLayout(BLOCKS),)
 
     def reference(self, X):
         return X.copy()
 
 
-def depthwise(g, name, channels):
-    return g.node(Conv(group=channels), name, g.constant(np.ones((channels, 1, 1, 1), np.float32)))
+class CopyOfPixels(CopyOfBlocks):
+    kernels = (InLayout("NHWC"),)
 
 
 @pytest.mark.parametrize("value", SPECIAL)
@@ -93,10 +96,8 @@ def test_in_the_layout_of_the_neighbours(value, layout, channels):
     """Pooling, and activations that are separate because two nodes read their input."""
     x = spoilt(np.random.default_rng(1), (1, channels, 12, 14), value)
     g = GraphBuilder()
-    first, last = g.input("x", "float32", x.shape), (lambda name: g.node(Copy(), name))
-    if layout == "NHWC":
-        first, last = depthwise(g, first, channels), (lambda name: depthwise(g, name, channels))
-    first = last(first)
+    copy = CopyOfPixels if layout == "NHWC" else CopyOfBlocks
+    first, last = g.node(copy(), g.input("x", "float32", x.shape)), (lambda name: g.node(copy(), name))
     pooled = last(g.node(MaxPool(kernel_shape=(2, 2), strides=(2, 2)), first))
     active = last(g.node(HardSwish(), first))
     (p, a), report = device_run([pooled, active], g, x)
@@ -254,7 +255,7 @@ def test_relu_of_batch_normalization(dims, blocked, value):
     parameters = [rng.standard_normal(channels).astype(np.float32) for _ in range(3)]
     parameters.append(rng.uniform(0.5, 2, channels).astype(np.float32))
     name = g.input("x", "float32", dims)
-    lay = (lambda v: g.node(Copy(), v)) if blocked else (lambda v: v)
+    lay = (lambda v: g.node(CopyOfBlocks(), v)) if blocked else (lambda v: v)
     (got,), report = device_run([lay(normalised(g, lay(name), parameters, Eltwise("relu")))], g, x)
     assert ("relu",) in {node.post_ops for node in report.nodes}
     scale, bias, mean, variance = (p.astype(np.float64).reshape(-1, *(1 for _ in dims[2:])) for p in parameters)

@@ -27,11 +27,9 @@ class GemmPipelined(Pipelined, GemmKernel):
         if refusal is None:
             refusal = super().check(node)
         problem = GemmPipelined.problem(self, node) if refusal is None else None
-        return (
-            refusal
-            if problem is None
-            else self.slower(problem, GemmTiled(self._product_of).on(self.caps, self.packed), node, self.spared)
-        )
+        if problem is None:
+            return refusal
+        return self.slower(problem, GemmTiled(self._product_of).on(self.caps, self.packed), node, self.spared)
 
     def fits(self, product: Product) -> Refusal | None:
         a, value = product.a, product.b.type.value
