@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from dovetail.errors import DeviceError, DovetailError, OutOfMemory
 from dovetail_cpu_onednn.enums import Alg, Arg, Flag
 from dovetail_cpu_onednn.memory import require_free_memory
+from dovetail_cpu_onednn.signals import SignalStack, no_signals
 from dovetail_cpu_onednn.signatures import CREATE, DESTROY, FUNCTIONS, KINDS
 
 __all__ = [
@@ -133,6 +134,14 @@ class Attr(_Handle):
     __slots__ = ()
 
 
+class _Thread(threading.local):
+    """What a thread set last: how many threads it asks for, and of how many its team is; 0 before. And where its signals go."""
+
+    def __init__(self) -> None:
+        self.threads = self.team = 0
+        self._stack = SignalStack()
+
+
 class Onednn:
     """A loaded library with its CPU engine. Raises `AttributeError` for a library that is not oneDNN 3."""
 
@@ -159,7 +168,8 @@ class Onednn:
         if self._set_threads is not None:
             self._set_threads.restype = None
         self._parallel = self._orphan = False
-        self._planned = threading.local()
+        self._start_team = getattr(holding, "GOMP_parallel", None)
+        self._thread = _Thread()
         self._kept = lru_cache(DESCRIPTORS)(self._in_layout)
         self._kept_attr = lru_cache(DESCRIPTORS)(self._attr)
         self._kept_choice = lru_cache(CHOICES)(self._choice)
@@ -200,13 +210,22 @@ class Onednn:
                     hint="start processes by spawn, fork before the first run, or compile with INFERENCE_NUM_THREADS=1",
                 )
             self._parallel = True
-        self._planned.threads = count
+            if count != self._thread.team:
+                self._start(count)
+        self._thread.threads = count
         if self._set_threads is not None:
             self._set_threads(count)
 
+    def _start(self, count: int) -> None:
+        """Start the threads of OpenMP, which inherit what is blocked. libgomp ends those that a smaller team does not need."""
+        if self._start_team is not None:
+            with no_signals():
+                self._start_team(self._holding.omp_get_num_threads, None, count, 0)
+        self._thread.team = count
+
     def plan_threads(self, count: int) -> None:
         """The same for what this thread only asks about."""
-        self._planned.threads = count
+        self._thread.threads = count
         if self._set_threads is not None:
             self._set_threads(count)
 
@@ -217,7 +236,7 @@ class Onednn:
     @property
     def planned_threads(self) -> int:
         """The number that this thread set last, 0 if none: the implementations that oneDNN chooses depend on it."""
-        return int(getattr(self._planned, "threads", 0))
+        return self._thread.threads
 
     def forked(self) -> None:
         """Note that this is a new process, in which the threads of the old one are missing."""

@@ -92,7 +92,7 @@ class OnednnRequest(ExecutableRequest):
             large=binder.large,
             with_nan=binder.with_nan,
             kept=[binder, *(launch for launch, _, _ in bound)],
-            begin=_sets_threads(executable.shared_by),
+            begin=partial(library().set_threads, executable.shared_by),  # of the calling thread, whichever that is
             end=None if ends_with == executable.threads else library().changes_threads(executable.threads),
         )
 
@@ -303,11 +303,6 @@ def _calls(launches: Sequence[tuple[Launch | Call, int]], threads: int) -> tuple
             call, threads = _with_threads(wanted, call), wanted
         calls.append(call)
     return tuple(calls), threads
-
-
-def _sets_threads(count: int) -> Callable[[], object]:
-    """As `set_threads`, before each run: the number belongs to the calling thread, whichever that is."""
-    return library().changes_threads(1) if count == 1 else partial(library().set_threads, count)
 
 
 def _with_threads(threads: int, call: Call) -> Call:

@@ -1,0 +1,63 @@
+"""Handlers of signals and oneDNN's kernels: those that use the heap as their stack.
+
+oneDNN multiplies matrices that it does not pack first (`jit_avx512_common_gemm_f32`, `jit_avx_gemm_f32`; as `gemm:jit` and in
+recurrent layers) by kernels that point the stack pointer at the start of a workspace on the heap, if the sum has more than 84
+products. A handler that runs on the interrupted stack then overwrites what lies before the workspace. Python's handlers, as most
+others, run on the alternate stack of their thread where there is one: each thread that calls oneDNN gets one, and the threads of
+OpenMP get no signals.
+"""
+
+import ctypes
+import mmap
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["SignalStack", "no_signals"]
+
+_CONCERNED = sys.platform == "linux" and os.uname().machine == "x86_64"
+_BYTES = 1 << 16
+"""A frame has the registers, 11 KiB of them with AMX. Pages that no handler touches take no memory."""
+_DISABLED = 2
+_FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGABRT")
+"""Signals of the thread itself, which end the process where they are blocked: no handler would report them."""
+
+
+class _Stack(ctypes.Structure):
+    """`stack_t` of sigaltstack(2)."""
+
+    _fields_ = (("start", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t))
+
+
+class SignalStack:
+    """The alternate stack of the thread that makes this object, until the object goes. A stack that is there is kept."""
+
+    def __init__(self) -> None:
+        self._memory: mmap.mmap | None = None
+        if not _CONCERNED:
+            return
+        self._set = ctypes.PyDLL(None).sigaltstack
+        found = _Stack()
+        if self._set(None, ctypes.byref(found)) == 0 and found.flags & _DISABLED:
+            self._memory = mmap.mmap(-1, _BYTES)
+            start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+            self._set(ctypes.byref(_Stack(start, 0, _BYTES)), None)
+
+    def __del__(self) -> None:
+        if self._memory is not None:  # threads delete their objects themselves
+            self._set(ctypes.byref(_Stack(None, _DISABLED, 0)), None)
+
+
+@contextmanager
+def no_signals() -> Iterator[None]:
+    """Block the signals that others send to this thread, and with it to the threads that it starts meanwhile."""
+    if not _CONCERNED:
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {getattr(signal, f) for f in _FAULTS})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
