@@ -1,6 +1,9 @@
 """Vectors of 512 bits: used where the driver survives them, refused where it does not, found out without ending this process."""
 
 import dataclasses
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -97,6 +100,13 @@ def test_a_probe_that_dies_says_no(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not runs_correctly("no device has this identity", "")
     monkeypatch.setattr("sys.executable", "/no/such/python")
     assert not runs_correctly("whichever", "")
+
+
+def test_a_probe_that_computes_for_ever_ends() -> None:
+    """After a limit of CPU time, so that a busy machine does not decide it."""
+    code = "from dovetail_gpu_opencl import probes; probes._CPU_SECONDS = 1; probes._limit_cpu_time()\nwhile True: pass"
+    done = subprocess.run([sys.executable, "-P", "-c", code], timeout=60, check=False)
+    assert done.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
 
 
 @pytest.mark.parametrize("probe", [lambda: runs_correctly("no device", ""), lambda: matrix_units._tried("OPENCL.99", "f16")])
