@@ -28,7 +28,7 @@ from dovetail_gpu_opencl.kernels._tuned import Tuned
 pipelined = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["assembled"]
 tiled = runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["assembled"]
 
-SAMPLED = pytest.mark.exhaustive(0.4)  # each compiles programs whose emulated instructions take drivers long
+SAMPLED = pytest.mark.exhaustive(0.2)  # each compiles programs whose emulated instructions take drivers long
 ROUNDING = 2.0**-8 / 3**0.5
 """The standard deviation of a rounding to the 8 bits of bfloat16, relative to the number, at most: errors up to 2^-8, evenly."""
 Wide = NDArray[np.float64]
