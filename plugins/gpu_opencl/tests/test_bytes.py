@@ -16,7 +16,7 @@ from dovetail_gpu_opencl.kernels._bytes import has_matrix_units, instructions
 from dovetail_gpu_opencl.kernels._pipelined import Pipeline
 from dovetail_gpu_opencl.kernels._quantized_steps import Refused
 from dovetail_gpu_opencl.kernels._tuned import Tuned
-from dovetail_gpu_opencl.launch import Scratch
+from dovetail_gpu_opencl.launch import Constant, Scratch
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
 pytestmark = pytest.mark.exhaustive(0.08)  # each test compiles programs
@@ -318,6 +318,18 @@ def test_steps_are_one_line(case: Sequence[Any], order: str, device: Any, bench:
     assert lines
     if order == "add":
         assert all((line.span == 1) == case[3] for line in lines)
+
+
+def test_a_launch_has_one_buffer_of_constants_beside_the_weights(device: Any, bench: Any, monkeypatch: Any) -> None:
+    """Each buffer costs the host time."""
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: TILINGS[1])
+    scalings = [scaling(0.02, 7, np.uint8), scaling(0.01, 0, np.int8)]
+    op = Quantized([QuantizedStep(bench.op("Conv", pads=(1, 1, 1, 1)), (0, 1))], scalings, scaling(0.03, 5, np.uint8))
+    graph, _ = bench.single(op, [np.zeros((1, 16, 5, 5), np.uint8), np.ones((16, 16, 3, 3), np.int8)], (1,))
+    node = TypedNode.of(laid_out(graph, ["x0", "y0"]).nodes[0], laid_out(graph, ["x0", "y0"]))
+    (kernel,) = (k for k in device.kernels(node) if k.name == "quantized_conv_bytes")
+    (launch,) = kernel.launches(node)
+    assert sum(isinstance(argument, Constant) for argument in launch.arguments) == 2
 
 
 def test_steps_that_are_no_line(device: Any, bench: Any) -> None:

@@ -127,7 +127,7 @@ class Line:
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """What `expression` reads as q3 and on."""
+        """Those that `expression` reads, from q3 on."""
         return (self.down, self.across, self.start, _BYTE - self.first, self.span, _SHIFT + self.low, self.width, self.zero)
 
     @property
@@ -182,15 +182,14 @@ def direct_result(factors: Factors, result: Result, work_n: int) -> Result:
         factor = (factors.units / _within_range(scale) / span).astype(np.float32)
     if not np.abs(factor).max(initial=0) <= _RANGE:  # also where it is not a number
         raise Refused("scales that are too large")
-    kept, rest = -1, op.steps[2 + relus :]
-    shift, value = _SHIFT + lowest + zero, "w"
+    shift, kept, value = _SHIFT + lowest + zero, -1, "w"
     numbers: tuple[float, ...] = ()
     if 1 + relus < len(op.steps):
-        real = np.arange(lowest, most - zero + 1, dtype=np.float32)[:, np.newaxis] * np.float32(scale)
+        real = np.arange(lowest, lowest + span + 1, dtype=np.float32)[:, np.newaxis] * np.float32(scale)
         pairs = Pairs(node, op, 1, real=real, slopes=(scale, 0.0))
-        pairs.add(*rest)
+        pairs.add(*op.steps[2 + relus :])
         line = fitted(pairs, op.result, lowest)
-        shift, kept, numbers, value = _SHIFT, pairs.kept, line.numbers, line.expression
+        shift, kept, value, numbers = _SHIFT, pairs.kept, line.expression, line.numbers
     passed = [float(np.float32(-lowest / span)), span, shift, *numbers, _nearest(factors, lowest, span)]
     names = [f"q{i}" for i in range(len(passed) - 1)]
     declared = "".join(f", const float {name}" for name in names)

@@ -319,7 +319,7 @@ def _together(declared: str, arguments: Sequence[Argument]) -> tuple[str, str, l
     A buffer of a launch costs the host 0.25 us or more, and most of these are read for one result in ten thousand.
     """
     content, named = b"", ""
-    others: list[tuple[str, Argument]] = []
+    declarations, others = [" __global const uchar* restrict constants"], []
     for declaration, argument in zip(declared.split(",")[1:], arguments, strict=True):
         if isinstance(argument, Constant):
             content += bytes(-len(content) % _ALIGNED)
@@ -327,13 +327,9 @@ def _together(declared: str, arguments: Sequence[Argument]) -> tuple[str, str, l
             named += f"{kind} const {name} = ({kind})(constants + {len(content)}); "
             content += argument.array.tobytes()
         else:
-            others.append((declaration, argument))
-    joined = Constant(np.frombuffer(content, np.uint8))
-    return (
-        "".join(f",{d}" for d in (" __global const uchar* restrict constants", *(d for d, _ in others))),
-        named,
-        [joined, *(a for _, a in others)],
-    )
+            declarations.append(declaration)
+            others.append(argument)
+    return "".join(f",{text}" for text in declarations), named, [Constant(np.frombuffer(content, np.uint8)), *others]
 
 
 def _wrapped(numbers: NDArray[np.int64]) -> NDArray[np.int32]:
