@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from dovetail.device import NHWC, PLAIN, DeviceInfo, DType, Graph, TypedNode
 from dovetail_gpu_opencl.device import OpenCLDevice
+from dovetail_gpu_opencl.kernels import _byte_results
+from dovetail_gpu_opencl.kernels._byte_results import Line, Pairs, fitted
 from dovetail_gpu_opencl.kernels._bytes import has_matrix_units, instructions
 from dovetail_gpu_opencl.kernels._pipelined import Pipeline
+from dovetail_gpu_opencl.kernels._quantized_steps import Refused
 from dovetail_gpu_opencl.kernels._tuned import Tuned
-from dovetail_gpu_opencl.launch import Scratch
+from dovetail_gpu_opencl.launch import Constant, Scratch
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
 pytestmark = pytest.mark.exhaustive(0.08)  # each test compiles programs
@@ -272,6 +275,100 @@ def test_neighbours_that_are_stored_at_once(
         np.testing.assert_array_equal(run_images(device, bench, graph, given, NHWC), expected)
         assert len(np.unique(expected)) > 30
     assert (np.abs(real / 2 % 1) == 0.5).mean() > 0.04
+
+
+LINES = [  # scale and zero point of the first quantization, of the operand, and of the result; whether steps are of 1
+    ((0.01741911, 0, np.uint8), (0.02310713, 0, np.uint8), (0.02940331, 0, np.uint8), False),
+    ((0.01733907, 131, np.uint8), (0.02310713, -9, np.int8), (0.02940331, 5, np.int8), False),
+    ((0.5, 3, np.uint8), (0.25, 130, np.uint8), (1.0, 117, np.uint8), True),  # halves
+    ((2.0, -128, np.int8), (0.5, 7, np.int8), (4.0, -5, np.int8), True),
+]
+
+
+def wholes(of: Scaling) -> Array:
+    """All stored numbers less the zero point."""
+    limits = np.iinfo(of.dtype.numpy)
+    return np.arange(limits.min, limits.max + 1) - int(of.zero_point)
+
+
+@pytest.mark.parametrize("order", ["add", "sub", "rsub"])
+@pytest.mark.parametrize("case", LINES, ids=str)
+def test_steps_are_one_line(case: Sequence[Any], order: str, device: Any, bench: Any, monkeypatch: Any) -> None:
+    """All pairs of a rounded sum and a number of the operand: pixels have all sums, maps all numbers."""
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: Pipeline(16, 64, 32, 16, 64, 2))
+    lines: list[Line] = []
+    monkeypatch.setattr(_byte_results, "fitted", lambda *given: lines.append(fitted(*given)) or lines[-1])
+    middle, other, last = (scaling(*numbers) for numbers in case[:3])
+    x, w = np.zeros((1, 16, 16, 16), np.uint8), np.zeros((256, 16, 1, 1), np.int8)
+    x[0, 0], w[:, 0] = np.arange(256).reshape(16, 16), 1
+    bias = np.full(256, wholes(middle)[0] * middle.scale, np.float32)
+    addend = np.repeat((wholes(other) + int(other.zero_point)).astype(other.dtype.numpy), 256).reshape(1, 256, 16, 16)
+    step = QuantizedStep(bench.op("Add" if order == "add" else "Sub"), (3, -1) if order == "rsub" else (-1, 3))
+    scalings = [scaling(middle.scale, 0, np.uint8), scaling(1, 0, np.int8), None, other]
+    op = Quantized([QuantizedStep(bench.op("Conv"), (0, 1, 2)), middle, step], scalings, last)
+    graph, feeds = bench.single(op, [x, w, bias, addend], (1, 2))
+    device.forced = "quantized_conv_bytes"
+    rows, columns = (
+        wholes(middle).astype(np.float32) * middle.scale,
+        wholes(other).astype(np.float32)[:, np.newaxis] * other.scale,
+    )
+    real = {"add": rows + columns, "sub": rows - columns, "rsub": columns - rows}[order]
+    got = run_images(device, bench, graph, feeds, NHWC)
+    np.testing.assert_array_equal(got.reshape(256, 256), stored(real, last))
+    assert lines
+    if order == "add":
+        assert all((line.span == 1) == case[3] for line in lines)
+
+
+def test_a_launch_has_one_buffer_of_constants_beside_the_weights(device: Any, bench: Any, monkeypatch: Any) -> None:
+    """Each buffer costs the host time."""
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: TILINGS[1])
+    scalings = [scaling(0.02, 7, np.uint8), scaling(0.01, 0, np.int8)]
+    op = Quantized([QuantizedStep(bench.op("Conv", pads=(1, 1, 1, 1)), (0, 1))], scalings, scaling(0.03, 5, np.uint8))
+    graph, _ = bench.single(op, [np.zeros((1, 16, 5, 5), np.uint8), np.ones((16, 16, 3, 3), np.int8)], (1,))
+    node = TypedNode.of(laid_out(graph, ["x0", "y0"]).nodes[0], laid_out(graph, ["x0", "y0"]))
+    (kernel,) = (k for k in device.kernels(node) if k.name == "quantized_conv_bytes")
+    (launch,) = kernel.launches(node)
+    assert sum(isinstance(argument, Constant) for argument in launch.arguments) == 2
+
+
+def test_steps_that_are_no_line(device: Any, bench: Any) -> None:
+    """A Relu before the sum is not found to be one: sums go through local memory."""
+    middle, other, last = (scaling(*numbers) for numbers in LINES[1][:3])
+    steps = [QuantizedStep(bench.op("Relu"), (-1,)), QuantizedStep(bench.op("Add"), (-1, 2))]
+    op = Quantized([QuantizedStep(bench.op("Conv"), (0, 1)), middle, *steps], [scaling(1, 0, np.uint8)] * 2 + [other], last)
+    graph, _ = bench.single(
+        op, [np.zeros((1, 16, 5, 5), np.uint8), np.ones((16, 16, 1, 1), np.int8), np.zeros((1, 16, 5, 5), np.int8)], (1,)
+    )
+    node = TypedNode.of(graph.nodes[0], graph)
+    pairs = Pairs(
+        node, op, 1, real=wholes(middle).astype(np.float32)[:, np.newaxis] * middle.scale, slopes=(float(middle.scale), 0.0)
+    )
+    pairs.add(*steps)
+    with pytest.raises(Refused, match="line"):
+        fitted(pairs, last, float(wholes(middle)[0]))
+
+
+@pytest.mark.parametrize("zero", [0, 101])
+@pytest.mark.parametrize("above", [False, True])
+def test_sums_next_to_halves(above: bool, zero: int, device: Any, bench: Any, monkeypatch: Any) -> None:
+    """Every other sum is half a number and a 2^-24th of itself less or more: nearer than floats tell apart."""
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: Pipeline(16, 64, 32, 16, 64, 2))
+    x, w = np.zeros((1, 16, 32, 16), np.uint8), np.zeros((16, 16, 1, 1), np.int8)
+    sums = np.arange(-256, 256).reshape(32, 16)
+    x[0, 0], x[0, 1], w[:, 0], w[:, 1] = np.maximum(sums, 0), np.maximum(-sums, 0).clip(0, 255), 1, -1
+    sums = sums.clip(-255, 255)
+    unit = np.nextafter(np.float32(0.5), np.float32(above))
+    op = Quantized(
+        [QuantizedStep(bench.op("Conv"), (0, 1))],
+        [scaling(unit, 0, np.uint8), scaling(1, 0, np.int8)],
+        scaling(1, zero, np.uint8),
+    )
+    graph, feeds = bench.single(op, [x, w], (1,))
+    device.forced = "quantized_conv_bytes"
+    expected = np.clip(np.rint(sums * np.float64(unit)) + zero, 0, 255)
+    for got in run_images(device, bench, graph, feeds, NHWC)[0]:
+        np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("dims", [(2, 13, 7, 7), (3, 32, 5)], ids=str)

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from dovetail_gpu_opencl.staging import Staging
 
 
 @pytest.mark.parametrize("nbytes", [4, 4096, 8 * 4096, 100_004])
-def test_all_parts_arrive(nbytes: int, rng: Any) -> None:
+def test_all_parts_arrive(nbytes: int, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other threads only copy: those that enqueue wait for each other in the driver."""
+    callers, enqueue = set(), cl.enqueue_copy
+    monkeypatch.setattr(cl, "enqueue_copy", lambda *given, **how: callers.add(get_ident()) or enqueue(*given, **how))
     context = cl.create_some_context(interactive=False)
     queue = cl.CommandQueue(context)
     buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, nbytes)
@@ -27,6 +31,7 @@ def test_all_parts_arrive(nbytes: int, rng: Any) -> None:
         cl.enqueue_copy(queue, found, buffer)
         np.testing.assert_array_equal(found, array)
         assert len(events) == -(-nbytes // staging._step)
+    assert callers == {get_ident()}
 
 
 def test_a_request_of_a_gpu(kind_device: Callable[[str], Any], bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:

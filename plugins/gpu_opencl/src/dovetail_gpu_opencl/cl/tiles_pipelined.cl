@@ -170,6 +170,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
     SIZES POST_ARGS) {
   __local uchar tile[BYTES] __attribute__((aligned(128)));
   EXCHANGE
+#ifdef SUM_CONSTANTS
+  SUM_CONSTANTS
+#endif
   const int item = get_local_id(0), lane = item % SUB_GROUP, sub_group = item / SUB_GROUP;
   const int ly = sub_group / LOCAL_N * WORK_M, lx = sub_group % LOCAL_N * WORK_N;
   const int row = item / CHUNKS, chunk = item % CHUNKS, group = get_group_id(0);

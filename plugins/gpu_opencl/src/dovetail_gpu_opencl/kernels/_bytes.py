@@ -40,6 +40,8 @@ _WIDE_SHAPES = (
     (32, 64, 64, 16, 64, 4),
 )
 """More tilings, with sub-groups that store 16 neighbours at once."""
+_ALIGNED = 16
+"""Bytes: the longest vector that is read of constants."""
 _FEW = 32
 """Without matrix units an item holds at most a part of 32 x 32 of a tile with its sub-group: more spills registers."""
 
@@ -210,8 +212,12 @@ class ByteTiles(Pipelined):
             given.append(Constant(np.full(16, zero, dtype.numpy)))
             declared += ", __global const ushort* restrict outside"
             starts["OUTSIDE"] = "outside"
-        declared += str(result.defines["RESULT_ARGS"])
-        defines = {**images.defines(), **starts, "SUM_ARGS": declared, "B_ROWS": len(packed)}
+        if result.defines["RESULT_ARGS"]:
+            declared += str(result.defines["RESULT_ARGS"])
+            given += result.arguments
+            result = dataclasses.replace(result, arguments=())
+        declared, together, given = _together(declared, given)
+        defines = {**images.defines(), **starts, "SUM_ARGS": declared, "SUM_CONSTANTS": together, "B_ROWS": len(packed)}
         return (*before, self._main(node, problem, tiling, defines, (src, Constant(packed), *given), result, len(before)))
 
     def _main(
@@ -227,8 +233,7 @@ class ByteTiles(Pipelined):
         """The launch of the product with a work buffer of this number; a chain of post-ops has its arguments at the end."""
         sizes = {"Z": 1, "M": problem.m, "N": problem.n, "K": problem.k, "B_N": round_up(problem.k, DEPTH)}
         own = {**sizes, "A_BATCH(z)": 0, "B_BATCH(z)": 0, **tiling.defines(), "RESULT_T": result.defines["T"]}
-        steps, chain = (result.arguments, ()) if result.defines["RESULT_ARGS"] else ((), result.arguments)
-        arguments: list[Argument] = [*given, *steps, Write(node.node.outputs[0])]
+        arguments: list[Argument] = [*given, Write(node.node.outputs[0])]
         arguments += tiling.shared_sums(problem, f"scratch:{node.name}:{number}")
         text = f"typedef struct {{ {result.defines['T']}{VECTOR} v; }} PACKED_T;\n{result.source}"
         if problem.n % VECTOR == 0:
@@ -237,7 +242,7 @@ class ByteTiles(Pipelined):
         sized, numbers = runtime_sizes({**result.defines, **own, **units, **defines, "HALF_STORAGE": True})
         source = assemble(_FILE, sized, text)
         work, local = (tiling.groups(problem) * tiling.items,), (tiling.items,)
-        return Launch(_FILE, source, "tiles_pipelined", (*arguments, *numbers, *chain), work, local, result.options)
+        return Launch(_FILE, source, "tiles_pipelined", (*arguments, *numbers, *result.arguments), work, local, result.options)
 
     def _source(self, node: TypedNode, images: Images, zero: int | str) -> tuple[Read | Scratch, tuple[Launch, ...]]:
         """The image as the product reads it, and the launch that writes it where it is not so."""
@@ -306,6 +311,25 @@ def neighbours(block: int) -> NDArray[np.intp]:
     """
     at = np.arange(block)
     return at % 8 // 2 * (block // 4) + at // 8 * 2 + at % 2
+
+
+def _together(declared: str, arguments: Sequence[Argument]) -> tuple[str, str, list[Argument]]:
+    """The declarations and arguments with all constants in one buffer, and the statements that give these their names.
+
+    A buffer of a launch costs the host 0.25 us or more, and most of these are read for one result in ten thousand.
+    """
+    content, named = b"", ""
+    declarations, others = [" __global const uchar* restrict constants"], []
+    for declaration, argument in zip(declared.split(",")[1:], arguments, strict=True):
+        if isinstance(argument, Constant):
+            content += bytes(-len(content) % _ALIGNED)
+            kind, name = declaration.replace("restrict", "").rsplit(maxsplit=1)
+            named += f"{kind} const {name} = ({kind})(constants + {len(content)}); "
+            content += argument.array.tobytes()
+        else:
+            declarations.append(declaration)
+            others.append(argument)
+    return "".join(f",{text}" for text in declarations), named, [Constant(np.frombuffer(content, np.uint8)), *others]
 
 
 def _wrapped(numbers: NDArray[np.int64]) -> NDArray[np.int32]:
