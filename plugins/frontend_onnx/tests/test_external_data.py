@@ -79,7 +79,7 @@ def test_overlapping_regions_cannot_multiply(read: Any, save: Save) -> None:
 def test_in_attributes_and_sub_graphs(read: Any, save: Save, build: Any, saved: Any) -> None:
     path = save()
     saved(build([onnx.helper.make_node("Constant", [], ["y"], value=_external(location="data.bin", offset="4"))], [], ["y"]))
-    np.testing.assert_array_equal(read(path).graph.nodes[0].op.raw["value"], WEIGHTS)
+    np.testing.assert_array_equal(read(path).graph.constants["y"], WEIGHTS)
 
 
 def test_packed_elements(read: Any, save: Save) -> None:

@@ -68,11 +68,13 @@ def _assert_equal(model: Model, proto: ModelProto) -> None:
 
 
 def _assert_graph(graph: Graph, proto: onnx.GraphProto) -> None:
-    assert len(graph.nodes) == len(proto.node)
-    assert set(graph.constants) == {item.name for item in proto.initializer} | {s.values.name for s in proto.sparse_initializer}
-    for item in proto.initializer:
-        assert graph.constants[item.name].tobytes() == numpy_helper.to_array(item).tobytes()
-    for node, wanted in zip(graph.nodes, proto.node, strict=True):
+    values = {node.output[0]: value for node in proto.node if (value := _constant(node)) is not None}
+    values |= {item.name: numpy_helper.to_array(item) for item in proto.initializer}
+    assert set(graph.constants) == values.keys() | {s.values.name for s in proto.sparse_initializer}
+    for name, value in values.items():
+        assert (graph.constants[name].dtype, graph.constants[name].shape) == (value.dtype, value.shape)
+        assert graph.constants[name].tobytes() == value.tobytes()
+    for node, wanted in zip(graph.nodes, [n for n in proto.node if n.output[0] not in values], strict=True):
         op = node.op
         assert isinstance(op, UnboundOperator)
         assert (op.op_type, op.domain, node.inputs, node.outputs) == (
@@ -84,6 +86,19 @@ def _assert_graph(graph: Graph, proto: onnx.GraphProto) -> None:
         assert set(op.raw) == {attribute.name for attribute in wanted.attribute}
         for attribute in wanted.attribute:
             _assert_attribute(op.raw[attribute.name], attribute)
+
+
+def _constant(node: onnx.NodeProto) -> Any:
+    """The value of a Constant node, which is a constant of the graph; None for other nodes, and for strings outside tensors."""
+    if (node.op_type, node.domain) != ("Constant", ""):
+        return None
+    (attribute,) = node.attribute
+    dtypes = {AttributeProto.FLOAT: np.float32, AttributeProto.FLOATS: np.float32}
+    dtypes |= {AttributeProto.INT: np.int64, AttributeProto.INTS: np.int64}
+    if attribute.type == AttributeProto.TENSOR:
+        return numpy_helper.to_array(attribute.t)
+    value = helper.get_attribute_value(attribute)
+    return np.array(value, dtypes[attribute.type]) if attribute.type in dtypes else None
 
 
 def _element(proto: onnx.TypeProto) -> int:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -373,3 +374,49 @@ def _float(name: str) -> onnx.ValueInfoProto:
 
 def _untyped(name: str) -> onnx.ValueInfoProto:
     return onnx.ValueInfoProto(name=name)
+
+
+def test_constant_nodes_are_constants(read: Any, build: Any, evaluate: Any) -> None:
+    """In the graph and in its sub-graphs; as outputs too."""
+    inner = helper.make_graph(
+        [helper.make_node("Constant", [], ["two"], value_float=2.0), helper.make_node("Mul", ["x", "two"], ["o"])],
+        "inner",
+        [],
+        [helper.make_tensor_value_info("o", TensorProto.FLOAT, None)],
+    )
+    nodes = [
+        helper.make_node("Constant", [], ["k"], name="k", value=numpy_helper.from_array(np.array([1, 2], np.float32))),
+        helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner),
+        helper.make_node("Constant", [], ["whole"], value_ints=[3, 4]),
+        helper.make_node("Relu", ["x"], ["z"]),
+    ]
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    graph = (model := read(build(nodes, ["x", condition], ["k", "y", "whole", "z"]))).graph
+    assert [node.name for node in graph.nodes] == ["If_1", "Relu_3"]  # names count all nodes of the file
+    assert list(graph.constants) == ["k", "whole"]
+    assert [graph.types[name].dtype for name in graph.constants] == [DType.FLOAT32, DType.INT64]
+    assert list(graph.nodes[0].op.named_subgraphs["then_branch"].constants) == ["two"]
+    k, y, whole, _ = evaluate(model, {"x": np.array([1, -1], np.float32), "c": np.array(True)})
+    assert (k.tolist(), y.tolist(), whole.tolist()) == ([1, 2], [2, -2], [3, 4])
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ([helper.make_node("Constant", [], ["k"], value_int=1)], "node 'Constant_1' (Constant) defines 'k', which is a constant"),
+        ([helper.make_node("Relu", ["x"], ["k"])], "node 'Relu_1' (Relu) defines 'k', which is a constant already"),
+        ([helper.make_node("Constant", [], ["x"], value_int=1)], "'x' is a graph input already and is defined again"),
+    ],
+)
+def test_the_value_of_a_constant_node_is_defined_once(read: Any, build: Any, more: list[Any], message: str) -> None:
+    first = helper.make_node("Constant", [], ["k"], value_int=2)
+    with pytest.raises(GraphError, match=re.escape(message)):
+        read(build([first, *more, helper.make_node("Neg", ["x"], ["y"])]))
+
+
+def test_constant_nodes_that_binding_refuses_stay_nodes(read: Any, build: Any) -> None:
+    wrong = helper.make_node("Constant", [], ["k"], value_int=2, value_float=1.0)
+    assert [node.op.op_type for node in read(build([wrong, helper.make_node("Neg", ["x"], ["y"])])).graph.nodes] == [
+        "Constant",
+        "Neg",
+    ]

@@ -3,8 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dovetail.dataclass import dataclass, field
-from dovetail.frontend import FormatError, Graph, GraphError, Node, TensorType, UnboundOperator, free_name, printable
+from dovetail.frontend import FormatError, Graph, GraphError, Node, TensorType, UnboundOperator, as_constant, free_name, printable
 from dovetail_frontend_onnx.context import Context, label, located
 from dovetail_frontend_onnx.messages import AttributeProto
 from dovetail_frontend_onnx.templates import Attribute, FunctionTemplate, GraphTemplate, NodeTemplate, Reference
@@ -21,6 +24,12 @@ _NAME_BYTES = 150
 
 _EXPANDING = "the local functions are expanded"
 _GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
+_NUMBERS: dict[tuple[str, int], type] = {
+    ("value_float", AttributeProto.FLOAT): np.float32,
+    ("value_floats", AttributeProto.FLOATS): np.float32,
+    ("value_int", AttributeProto.INT): np.int64,
+    ("value_ints", AttributeProto.INTS): np.int64,
+}
 _Item = TypeVar("_Item")
 
 FunctionId = tuple[str, str, str]
@@ -83,23 +92,34 @@ class Linker:
     def _graph(self, template: GraphTemplate, scope: _Scope, unnamed: str, depth: int) -> Graph:
         _check_depth(depth)
         constants = scope.keys(template.constants)
+        nodes = self._nodes(template.nodes, template.names, scope, unnamed, depth, constants)
         types = scope.keys(template.types)
         types.update({name: TensorType.of(array, known=True) for name, array in constants.items()})
-        nodes = self._nodes(template.nodes, template.names, scope, unnamed, depth)
         return Graph(tuple(nodes), scope.names(template.inputs), scope.names(template.outputs), constants, types, template.name)
 
     def _nodes(
-        self, templates: Iterable[NodeTemplate], given: frozenset[str], scope: _Scope, unnamed: str, depth: int
+        self,
+        templates: Iterable[NodeTemplate],
+        given: frozenset[str],
+        scope: _Scope,
+        unnamed: str,
+        depth: int,
+        constants: dict[str, NDArray[Any]],
     ) -> list[Node]:
+        """The nodes. The values of Constant nodes go to `constants`, where no pass sees them as nodes."""
         nodes: list[Node] = []
         for index, template in enumerate(templates):
+            array = _constant(template) if template.op_type == "Constant" and not template.domain else None
+            if array is not None and (value := scope.names(template.outputs)[0]) not in constants:
+                constants[value] = array
+                continue
             name = self._node_name(template, index, given, scope, unnamed)
             try:
                 if scope.calls:
                     self.context.spend(_NODE_BYTES + len(name), _EXPANDING)
                 function = self.function((template.domain, template.op_type, template.overload))
                 if function is not None:
-                    nodes += self._expand(template, function, name, scope, depth)
+                    nodes += self._expand(template, function, name, scope, depth, constants)
                 else:
                     op = self._operator(template, name, scope, depth)
                     nodes.append(Node(name, op, scope.names(template.inputs), scope.names(template.outputs), (), (name,)))
@@ -155,7 +175,15 @@ class Linker:
 
     # --- functions -------------------------------------------------------------------------------------------------
 
-    def _expand(self, call: NodeTemplate, function: FunctionTemplate, name: str, scope: _Scope, depth: int) -> list[Node]:
+    def _expand(
+        self,
+        call: NodeTemplate,
+        function: FunctionTemplate,
+        name: str,
+        scope: _Scope,
+        depth: int,
+        constants: dict[str, NDArray[Any]],
+    ) -> list[Node]:
         """The nodes of the function, with the names of this call."""
         identity = (call.domain, call.op_type, call.overload)
         calls = (*scope.calls, identity)
@@ -171,7 +199,8 @@ class Linker:
         prefix = self._prefix(name, function)
         values = {n: prefix + n for n in function.values} | formals
         inner = _Scope(function.opsets, prefix, values, {**function.defaults, **given}, calls)
-        nodes = self._nodes(function.nodes, frozenset(prefix + n for n in function.names), inner, prefix, depth + 1)
+        names = frozenset(prefix + n for n in function.names)
+        nodes = self._nodes(function.nodes, names, inner, prefix, depth + 1, constants)
         return nodes + _passed_through(call, function, name, scope)
 
     def _prefix(self, name: str, function: FunctionTemplate) -> str:
@@ -189,6 +218,20 @@ class Linker:
 def function_label(domain: str, name: str, overload: str) -> str:
     """A local function for messages: `pkg::gelu`, with its overload if it has one."""
     return printable(f"{domain}::{name}" + (f":{overload}" if overload else ""))
+
+
+def _constant(template: NodeTemplate) -> NDArray[Any] | None:
+    """The value of a Constant node; None for one that binding refuses, has strings, or takes its value from a function's call."""
+    if template.inputs or len(template.outputs) != 1 or not template.outputs[0] or len(template.attributes) != 1:
+        return None
+    ((key, (kind, value)),) = template.attributes.items()
+    if isinstance(value, Reference):
+        return None
+    if (key, kind) == ("value", AttributeProto.TENSOR):
+        found: NDArray[Any] = value
+        return found
+    dtype = _NUMBERS.get((key, kind))
+    return None if dtype is None else as_constant(np.array(value, dtype))
 
 
 def _check_depth(depth: int) -> None:
