@@ -258,7 +258,7 @@ class Onednn:
 
     def equal(self, one: MemoryDesc, other: MemoryDesc) -> bool:
         """Whether two descriptors are the same in everything."""
-        return bool(self._f["memory_desc_equal"](one.pointer, other.pointer))
+        return one is other or bool(self._f["memory_desc_equal"](one.pointer, other.pointer))
 
     def arg_md(self, desc: PrimitiveDesc, arg: int, dims: Sequence[int]) -> MemoryDesc:
         """The descriptor that a primitive takes as its argument `arg`, of known dimensions."""
