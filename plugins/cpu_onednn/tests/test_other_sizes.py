@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import dovetail
 import dovetail_cpu_onednn.device as device_module
 from dovetail.device import Accepted, Reason, Refusal, TypedNode
+from dovetail.op import FLOATS, PLAIN, DType, HostConfig, HostKernel, Operator, PortConfig
 from dovetail.testing.random_graphs import evaluate
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.elementwise import ElementwiseKernel
@@ -84,6 +85,49 @@ def test_kernels_are_not_chosen_again_beside_reorders_that_are_views(choices: li
     assert [node.kernel for node in compiled.report().nodes if node.op.endswith("Reorder")].count("view") > 0
     choices.clear()
     assert all(agrees(compiled, model, shape) for shape in SIZES[1:])
+    assert choices == []
+
+
+class Never(HostKernel):
+    """Accepts no configuration."""
+
+    def configurations(self, op: Any, inputs: Any, outputs: Any) -> tuple[HostConfig, ...]:
+        return ()
+
+    def execute(self, op: Any, config: HostConfig, inputs: Any, outputs: Any) -> None:
+        raise AssertionError("no node has this kernel")
+
+
+class Doubling(Never):
+    """Takes plain data, and for a reason of its own no other."""
+
+    def configurations(self, op: Any, inputs: Any, outputs: Any) -> tuple[HostConfig, ...]:
+        return tuple(HostConfig((PortConfig(t, PLAIN),), (PortConfig(t, PLAIN),)) for t in (DType.FLOAT64, DType.FLOAT32))
+
+    def execute(self, op: Any, config: HostConfig, inputs: Any, outputs: Any) -> None:
+        np.multiply(inputs[0], 2, out=outputs[0])
+
+
+class Double(Operator):
+    domain, inputs, outputs, types = "com.acme", ("X: T",), ("Y: T",), {"T": FLOATS}
+    kernels = (Never(), Doubling())
+
+    def reference(self, X: NDArray[Any]) -> NDArray[Any]:
+        return X + X
+
+
+def test_host_kernels_are_not_chosen_again(choices: list[str]) -> None:
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(Double(), g.node(Relu(), g.input("x", "float32", ["N", 8, "H", "W"])))])
+    compiled = dovetail.Core(config=False).compile_model(model, "ONEDNN")
+    assert agrees(compiled, model, SIZES[0])
+    found = [(node.kernel, node.refusals) for node in compiled.report().nodes]
+    assert found[-1][0] == "doubling"
+    choices.clear()
+    for shape in SIZES[1:]:
+        assert agrees(compiled, model, shape)
+        assert compiled.report().passes[-1].name == "take_over"
+        assert [(node.kernel, node.refusals) for node in compiled.report().nodes] == found
     assert choices == []
 
 

@@ -1,7 +1,7 @@
 """The device ONEDNN: chooses kernels and compiles graphs."""
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -250,11 +250,8 @@ def place(node: TypedNode, threads: int, nanoseconds: float = 0.0, choose: Choos
     choice = choose(plain, threads)
     if isinstance(choice, Refusal):
         raise CompileError(f"ONEDNN refuses node {node.node}: {choice}")
-    kernel, refusals = choice.kernel, choice.refusals
-    reservation = kernel.reservation(plain) if isinstance(kernel, HostedKernel) else None
-    if reservation is not None:
-        refusals = (*refusals, (kernel.name, reservation))
-    return Placement(node, kernel, choice.label, refusals, threads, nanoseconds=nanoseconds)
+    refusals = (*choice.refusals, *_reservations(choice.kernel, plain))
+    return Placement(node, choice.kernel, choice.label, refusals, threads, nanoseconds=nanoseconds)
 
 
 def place_again(node: TypedNode, threads: int, nanoseconds: float, earlier: Decided) -> Placement:
@@ -266,15 +263,23 @@ def place_again(node: TypedNode, threads: int, nanoseconds: float, earlier: Deci
     plain = node if earlier.implementation and not earlier.refusals else _plain(node)
     refusals: list[tuple[str, Refusal]] = []
     for kernel in _kernels_of(node.op) if earlier.refusals else (earlier.kernel,):
-        if kernel is earlier.kernel:
+        if kernel == earlier.kernel:
             if not kernel.takes_again(node if earlier.implementation else plain):
                 break
-            return Placement(node, kernel, earlier.label, tuple(refusals), threads, earlier, nanoseconds)
+            found = (*refusals, *_reservations(kernel, plain))
+            return Placement(node, kernel, earlier.label, found, threads, earlier, nanoseconds)
         answer = kernel.supports(plain)
         if isinstance(answer, Accepted):
             break
         refusals.append((kernel.name, answer))
     raise CompileError(f"ONEDNN: the kernel {earlier.kernel.name!r} is not for node {node.node} in these sizes")
+
+
+def _reservations(kernel: OnednnKernel, node: TypedNode) -> Iterator[tuple[str, Refusal]]:
+    """Why a kernel takes the node in some of its configurations only."""
+    reservation = kernel.reservation(node) if isinstance(kernel, HostedKernel) else None
+    if reservation is not None:
+        yield kernel.name, reservation
 
 
 def _placed(

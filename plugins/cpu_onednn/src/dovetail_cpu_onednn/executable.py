@@ -211,8 +211,9 @@ class OnednnExecutable(Executable):
         placed, planned, prepared, found = self._placed, self.planned, self.prepared, {}
         for placement in placements:
             name = placement.node.name
-            if placed.get(name) is placement and name in prepared and planned[name].sharing == _sharing(placement, storage):
-                found[name] = planned[name], prepared[name]
+            known = planned.get(name) if placed.get(name) is placement and name in prepared else None
+            if known is not None and known.sharing == _sharing(placement, storage):
+                found[name] = known, prepared[name]
         return found
 
     @cached_property
