@@ -355,8 +355,8 @@ class Onednn:
 
     def _scratchpad(self, desc: PrimitiveDesc) -> tuple[MemoryDesc | None, int]:
         found = self._arg_md(desc.pointer, _SCRATCHPAD_MD, 0)
-        size = int(self._size(found)) if found else 0
-        return (self._make(MemoryDesc, "memory_desc", found, create="memory_desc_clone") if found else None), size
+        # Not a copy: it is asked for by way of the primitive's descriptor, which destroys it.
+        return (MemoryDesc(c_void_p(found), bool), int(self._size(found))) if found else (None, 0)
 
     def primitive(self, desc: PrimitiveDesc) -> Primitive:
         """The primitive, compiled when it is first asked for, or taken from the library's cache. Raises `OutOfMemory`."""
