@@ -14,7 +14,7 @@ from dovetail_cpu_onednn.memory import ALIGNMENT, aligned
 from dovetail_cpu_onednn.reorder import in_layout, moved
 from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants
 
-__all__ = ["ConstantMemory", "LaidOut", "brought", "found_constants", "is_moved"]
+__all__ = ["ConstantMemory", "Found", "LaidOut", "brought", "found_constants", "is_moved"]
 
 Array = NDArray[Any]
 

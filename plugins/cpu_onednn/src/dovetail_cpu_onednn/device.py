@@ -50,7 +50,7 @@ _FOR_EVERY_OPERATOR: tuple[OnednnKernel, ...] = (ViewKernel(), ElementwiseKernel
 """The kernels that are tried after those of an operator's stem."""
 
 _Earlier = tuple[Mapping[str, Decided], "weakref.ref[OnednnExecutable]"]
-"""What was decided for a graph in other sizes, and the graph as it was compiled then."""
+"""The decisions about the nodes of a graph in other sizes, and its executable."""
 
 ROOM = 256
 """Compiled graphs whose choices are kept for the same nodes in other sizes."""

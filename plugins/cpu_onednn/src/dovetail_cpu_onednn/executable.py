@@ -25,7 +25,7 @@ from dovetail.device import (
 )
 from dovetail.errors import CompileError, InferError
 from dovetail_cpu_onednn.binding import Primitive, Unimplemented
-from dovetail_cpu_onednn.constants import ConstantMemory, LaidOut, brought, found_constants, is_moved
+from dovetail_cpu_onednn.constants import ConstantMemory, Found, LaidOut, brought, found_constants, is_moved
 from dovetail_cpu_onednn.descriptors import padded_type
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, OnednnKernel, PrimitiveKernel, Refused, Stage
 from dovetail_cpu_onednn.library import library
@@ -182,23 +182,19 @@ class OnednnExecutable(Executable):
                 storage=None if graph.states else storage,
             )
             self.constants: Mapping[str, Array] = LaidOut(graph)
-            self._placed = places = {p.node.name: p for p in placements}
+            self._placed = {p.node.name: p for p in placements}
             before = {} if earlier is None else earlier.prepared
             found = {
-                name: found_constants(
-                    places[name].node, planned.stages, [one.constants for one in before.get(name, ())], self.constants, shared
+                p.node.name: found_constants(
+                    p.node, planned.stages, [one.constants for one in before.get(p.node.name, ())], self.constants, shared
                 )
-                for name, planned in self.planned.items()
-                if name not in kept
+                for p in placements
+                if p.node.name not in kept and (planned := self.planned.get(p.node.name)) is not None
             }
-        missing = [argument for stages in found.values() for _, arguments in stages for argument in arguments]
-        memory = ConstantMemory(missing)
-        prepared = {name: stages for name, (_, stages) in kept.items()}
-        for name in _giving_back(places, self.planned, graph) if missing else found:
-            if name not in kept:
-                stages = [(stage, *one) for stage, one in zip(self.planned[name].stages, found[name], strict=True)]
-                prepared[name] = tuple([_prepare(places[name], *one, memory, shared) for one in stages])
-        self.prepared: Mapping[str, tuple[Prepared, ...]] = prepared
+        self.prepared: Mapping[str, tuple[Prepared, ...]] = {
+            **{name: stages for name, (_, stages) in kept.items()},
+            **self._prepare(found, shared),
+        }
 
         self._requests: weakref.WeakSet[OnednnRequest] = weakref.WeakSet()
         self._lock = threading.Lock()
@@ -215,6 +211,16 @@ class OnednnExecutable(Executable):
             if known is not None and known.sharing == _sharing(placement, storage):
                 found[name] = known, prepared[name]
         return found
+
+    def _prepare(self, found: Mapping[str, list[Found]], shared: SharedConstants) -> dict[str, tuple[Prepared, ...]]:
+        """The stages of nodes, with the constants that were found for them and those that are missing."""
+        missing = [argument for stages in found.values() for _, arguments in stages for argument in arguments]
+        memory, prepared = ConstantMemory(missing), {}
+        for name in _giving_back(self._placed, self.planned, self.graph) if missing else found:
+            if name in found:
+                stages = zip(self.planned[name].stages, found[name], strict=True)
+                prepared[name] = tuple([_prepare(self._placed[name], stage, *one, memory, shared) for stage, one in stages])
+        return prepared
 
     @cached_property
     def reports(self) -> tuple[NodeReport, ...]:  # type: ignore[override]  # made when read: few plans are looked at
