@@ -11,6 +11,7 @@ from dovetail.device import Arenas
 from dovetail.errors import OutOfMemory
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Operator
+from dovetail_cpu_onednn import constants
 from dovetail_cpu_onednn import executable as executables
 from dovetail_cpu_onednn.binding import Onednn
 from dovetail_ops_onnx.add import Add
@@ -78,10 +79,10 @@ def no_memory(*args, **kwargs):
     raise MemoryError("Unable to allocate 8.00 TiB")
 
 
-@pytest.mark.parametrize("name", ["moved", "_plan"])
-def test_compiling_names_the_node(bench, monkeypatch, name):
+@pytest.mark.parametrize(("module", "name"), [(constants, "moved"), (executables, "_plan")])
+def test_compiling_names_the_node(bench, monkeypatch, module, name):
     g, y = convolution()
-    monkeypatch.setattr(executables, name, no_memory)
+    monkeypatch.setattr(module, name, no_memory)
     with pytest.raises(OutOfMemory, match=r"^ONEDNN, node 'scarce'.*8\.00 TiB"):
         bench.executable(g.graph([y]))
 
@@ -98,7 +99,7 @@ def test_a_primitive_without_memory_names_the_node(bench, monkeypatch):
 
 def test_compiling_names_the_device(bench, monkeypatch):
     g, y = convolution()
-    monkeypatch.setattr(executables, "aligned", no_memory)
+    monkeypatch.setattr(constants, "aligned", no_memory)
     with pytest.raises(OutOfMemory, match=r"^ONEDNN: .*8\.00 TiB"):
         bench.executable(g.graph([y]))
 
@@ -113,9 +114,9 @@ def test_a_request_names_the_device(bench, monkeypatch):
 
 def test_constants_that_a_request_lays_out_name_the_device(bench, monkeypatch):
     g = GraphBuilder()
-    y = g.node(Add(), g.input("x", "float32", (2, 3)), g.constant(np.ones((2, 3), np.float32)))
+    y = g.node(Add(), g.input("x", "int64", (2, 3)), g.constant(np.ones((2, 3), np.int64)))
     executable = bench.executable(g.graph([y]))
-    monkeypatch.setattr(executables, "in_layout", no_memory)
+    monkeypatch.setattr(constants, "in_layout", no_memory)
     with pytest.raises(OutOfMemory, match=r"^ONEDNN: .*8\.00 TiB"):
         executable.create_request()
 

@@ -10,6 +10,7 @@ import dovetail
 from dovetail.device import TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Binary, Eltwise, HostConfig, HostKernel, Layout, Operator
+from dovetail_cpu_onednn import request as requests
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan import bounds, scan
 from dovetail_ops_onnx.add import Add
@@ -44,6 +45,26 @@ def device_run(outputs, g, x):
     options = {"FALLBACK": False, "PASSES": "-merge_equal_nodes"}
     with dovetail.Core().compile_model(g.model(outputs), "ONEDNN", options) as compiled:
         return list(compiled([x]).values()), compiled.report()
+
+
+def test_references_are_made_when_data_needs_them(monkeypatch):
+    """They read an operand that is large enough to be read where the caller has it, if only primitives read it."""
+    made, make = [], requests.reference_call
+    monkeypatch.setattr(requests, "reference_call", lambda node, array: made.append(node.name) or make(node, array))
+    rng, dims = np.random.default_rng(0), (1, 4096, 1, 1)
+    g = GraphBuilder()
+    chain = [Binary("mul", g.input("factor", "float32", dims))]
+    x = g.input("x", "float32", (1, 4096, 2, 2))
+    pooled = g.node(MaxPool(kernel_shape=(2, 2), strides=(2, 2)), x, post_ops=chain)
+    with dovetail.Core().compile_model(g.model([pooled]), "ONEDNN", {"FALLBACK": False}) as compiled:
+        counts = []
+        for spoilt_at in ((), (3,), (5, 7), ()):
+            data, factor = rng.standard_normal((1, 4096, 2, 2)).astype(np.float32), rng.standard_normal(dims).astype(np.float32)
+            data[0, list(spoilt_at), 1, 0] = np.nan
+            want = data.max((2, 3), keepdims=True) * factor
+            np.testing.assert_array_equal(compiled({"x": data, "factor": factor})[0], want)
+            counts.append(len(made))
+    assert counts == [0, 1, 1, 1]
 
 
 @pytest.mark.parametrize("value", [0.0, *SPECIAL])

@@ -10,7 +10,7 @@ import dovetail
 from dovetail.device import Accepted, Arenas, Choice, DType, Refusal, TensorType, TypedNode
 from dovetail.graph import Eltwise, GraphBuilder, Node
 from dovetail.op import FLOATS, Operator
-from dovetail_cpu_onednn.binding import Onednn
+from dovetail_cpu_onednn.binding import Arg, Onednn
 from dovetail_cpu_onednn.choices import Choices
 from dovetail_cpu_onednn.kernels._conv import _TAKEN
 from dovetail_cpu_onednn.kernels.conv import KERNELS
@@ -160,7 +160,7 @@ def test_shapes_share_weights_into_which_a_normalization_was_folded():
                 compiled({"x": x})[0], (product - mean[:, None, None]) * factor + offset, rtol=1e-4, atol=1e-3
             )
             (step,) = compiled.plan(((rows, 48, 2, 3),)).steps
-            found.append([a for one in step.executable.prepared["c"] for a in one.constants.values()])
+            found.append([one.constants[Arg.WEIGHTS] for one in step.executable.prepared["c"]])
         first, second = found
         assert first
         assert all(a is b for a, b in zip(first, second, strict=True))

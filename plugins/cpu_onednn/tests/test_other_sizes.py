@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,11 @@ from numpy.typing import NDArray
 import dovetail
 import dovetail_cpu_onednn.device as device_module
 from dovetail.device import Accepted, Reason, Refusal, TypedNode
+from dovetail.op import FLOATS, PLAIN, DType, HostConfig, HostKernel, Operator, PortConfig
 from dovetail.testing.random_graphs import evaluate
+from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.elementwise import ElementwiseKernel
+from dovetail_cpu_onednn.executable import OnednnExecutable, Placement
 from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel
 from dovetail_cpu_onednn.kernels._ufunc import ArithmeticKernel
 from dovetail_cpu_onednn.pair import Helper
@@ -82,6 +86,117 @@ def test_kernels_are_not_chosen_again_beside_reorders_that_are_views(choices: li
     choices.clear()
     assert all(agrees(compiled, model, shape) for shape in SIZES[1:])
     assert choices == []
+
+
+class Never(HostKernel):
+    """Accepts no configuration."""
+
+    def configurations(self, op: Any, inputs: Any, outputs: Any) -> tuple[HostConfig, ...]:
+        return ()
+
+    def execute(self, op: Any, config: HostConfig, inputs: Any, outputs: Any) -> None:
+        raise AssertionError("no node has this kernel")
+
+
+class Doubling(Never):
+    """Takes plain data, and for a reason of its own no other."""
+
+    def configurations(self, op: Any, inputs: Any, outputs: Any) -> tuple[HostConfig, ...]:
+        return tuple(HostConfig((PortConfig(t, PLAIN),), (PortConfig(t, PLAIN),)) for t in (DType.FLOAT64, DType.FLOAT32))
+
+    def execute(self, op: Any, config: HostConfig, inputs: Any, outputs: Any) -> None:
+        np.multiply(inputs[0], 2, out=outputs[0])
+
+
+class Double(Operator):
+    domain, inputs, outputs, types = "com.acme", ("X: T",), ("Y: T",), {"T": FLOATS}
+    kernels = (Never(), Doubling())
+
+    def reference(self, X: NDArray[Any]) -> NDArray[Any]:
+        return X + X
+
+
+def test_host_kernels_are_not_chosen_again(choices: list[str]) -> None:
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(Double(), g.node(Relu(), g.input("x", "float32", ["N", 8, "H", "W"])))])
+    compiled = dovetail.Core(config=False).compile_model(model, "ONEDNN")
+    assert agrees(compiled, model, SIZES[0])
+    found = [(node.kernel, node.refusals) for node in compiled.report().nodes]
+    assert found[-1][0] == "doubling"
+    choices.clear()
+    for shape in SIZES[1:]:
+        assert agrees(compiled, model, shape)
+        assert compiled.report().passes[-1].name == "take_over"
+        assert [(node.kernel, node.refusals) for node in compiled.report().nodes] == found
+    assert choices == []
+
+
+def squeezed() -> dovetail.Model:
+    """Two convolutions: one of images, and `squeeze` of their means, which have one size. Weights and bias are constants."""
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", ["N", 8, "H", "W"])
+    y = g.node(Conv(pads=(1, 1, 1, 1)), x, g.constant(numbers(16, 8, 3, 3)), g.constant(numbers(16)), name="images")
+    z = g.node(GlobalAveragePool(), y)
+    return g.model([g.node(Conv(), z, g.constant(numbers(16, 16, 1, 1)), g.constant(numbers(16)), name="squeeze")])
+
+
+def executable(compiled: dovetail.CompiledModel, *shape: int) -> OnednnExecutable:
+    (step,) = compiled.plan((shape,)).steps
+    assert isinstance(step.executable, OnednnExecutable)
+    return step.executable
+
+
+def test_nodes_of_the_same_sizes_are_taken_over_whole() -> None:
+    model = squeezed()
+    compiled = dovetail.Core(config=False).compile_model(model, "ONEDNN")
+    assert all(agrees(compiled, model, shape) for shape in ((2, 8, 12, 9), (2, 8, 6, 22), (5, 8, 6, 22)))
+    first, resized, batch = (executable(compiled, *s) for s in ((2, 8, 12, 9), (2, 8, 6, 22), (5, 8, 6, 22)))
+    assert resized.prepared["squeeze"] is first.prepared["squeeze"]
+    assert batch.prepared["squeeze"] is not first.prepared["squeeze"]
+    assert resized.prepared["images"] is not first.prepared["images"]
+
+
+def test_other_sizes_share_the_memory_objects_of_constants() -> None:
+    compiled = dovetail.Core(config=False).compile_model(squeezed(), "ONEDNN")
+    (first,), (other,) = (executable(compiled, *s).prepared["images"] for s in ((2, 8, 12, 9), (5, 8, 6, 22)))
+    assert first is not other
+    assert {Arg.WEIGHTS, Arg.BIAS} <= first.constants.keys()
+    assert all(other.constants[arg] is constant for arg, constant in first.constants.items())
+
+
+def test_what_is_taken_over_depends_on_threads_constants_and_shared_memory() -> None:
+    compiled = dovetail.Core(config=False).compile_model(squeezed(), "ONEDNN")
+    found = executable(compiled, 2, 8, 12, 9)
+    (placement,) = (p for p in found.placements if p.node.name == "squeeze")
+    node, threads, decided = placement.node, placement.threads, found.decided
+
+    def placed(node: TypedNode, threads: int) -> Placement:
+        return device_module._placed(node, threads, placement.nanoseconds, decided, placement)
+
+    assert placed(replace(node), threads) is placement
+    assert placed(node, threads + 1) is not placement
+    x, weights, *rest = node.inputs
+    assert weights is not None
+    assert weights.value is not None
+    other = replace(weights, value=weights.value.copy())
+    assert placed(replace(node, inputs=(x, other, *rest)), threads) is not placement
+    storage = found.memory.storage
+    assert found.kept(found.placements, storage).keys() == found.prepared.keys()
+    assert "squeeze" not in found.kept([replace(placement)], storage)
+    found.close()
+    assert found.kept(found.placements, storage) == {}
+
+
+def test_a_sum_is_not_taken_over_where_it_may_no_longer_write_over_its_operand() -> None:
+    g = dovetail.GraphBuilder()
+    x = g.node(Conv(), g.input("x", "float32", ["N", 8, "H", "W"]), g.constant(numbers(8, 8, 1, 1)))
+    y = g.node(Add(), g.node(Conv(), g.node(Relu(), x), g.constant(numbers(8, 8, 1, 1)), name="sum"), x)
+    found = executable(dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN"), 2, 8, 12, 9)
+    (placement,) = (p for p in found.placements if p.node.node.operands)
+    storage, (operand,), (result,) = {**found.memory.storage}, placement.node.node.operands, placement.node.node.writes
+    assert placement.node.name in found.kept(found.placements, storage)
+    storage[result] = result if storage[result] == storage[operand] else storage[operand]
+    assert placement.node.name not in found.kept(found.placements, storage)
 
 
 def test_a_kernel_that_refused_before_takes_the_sizes(model: dovetail.Model, monkeypatch: pytest.MonkeyPatch) -> None:

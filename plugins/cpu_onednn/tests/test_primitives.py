@@ -1,13 +1,17 @@
 """Each sort of primitive at odd sizes against its reference in float64, from inputs that are neither contiguous nor writable."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import dovetail
 from dovetail.device import TypedNode
 from dovetail.graph import GraphBuilder
-from dovetail_cpu_onednn import executable as executables
+from dovetail_cpu_onednn import constants
+from dovetail_cpu_onednn.kernels._resample import _agree, _places_of_onednn
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx._resample import COORDINATES, NEAREST, Axis, Sampling, resample
 from dovetail_ops_onnx.average_pool import AveragePool
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.conv_transpose import ConvTranspose
@@ -195,10 +199,25 @@ def test_layouts_go_through(core, channels):
     assert refused or compiled.report().reorders <= 2, "one for the input, one for the output"
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("size", [3, 7, 15])
+def test_resampling_takes_the_coordinates_that_are_those_of_onednn(mode, size):
+    """For all rules and sizes: those for which the reference takes the same elements, with a scale in float32 or float64."""
+    taken = set()
+    for coordinate, nearest in product(set(COORDINATES) - {"tf_crop_and_resize"}, NEAREST):
+        sampling = Sampling(mode, coordinate, nearest)
+        for out, kind in product({1, 2, 5, 6, 16, 30, 64} - {size}, (float, np.float32)):
+            axis = Axis(0, size, out, float(kind(out / size)))
+            found = resample(np.arange(size, dtype=np.float64), [axis], sampling)
+            assert _agree(axis, sampling) == np.allclose(found, _places_of_onednn(axis, mode), rtol=1e-6, atol=1e-6)
+            taken.add(_agree(axis, sampling))
+    assert taken == {False, True}
+
+
 def test_constants_are_reordered_once(core, monkeypatch):
     """Weights go into the primitive's layout when the model is compiled: no request and no run moves them again."""
     moved = []
-    monkeypatch.setattr(executables, "moved", lambda *args, done=executables.moved: moved.append(args[0].shape) or done(*args))
+    monkeypatch.setattr(constants, "moved", lambda *args, done=constants.moved: moved.append(args[0].shape) or done(*args))
     rng = np.random.default_rng(4)
     w = [rng.standard_normal(s).astype(np.float32) for s in ((32, 16, 3, 3), (24, 32, 1, 1))]
     g = GraphBuilder()

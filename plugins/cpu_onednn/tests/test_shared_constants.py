@@ -8,7 +8,7 @@ import pytest
 import dovetail
 from dovetail.graph import GraphBuilder
 from dovetail_cpu_onednn.descriptors import plain
-from dovetail_cpu_onednn.shared_constants import SharedConstants
+from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants
 from dovetail_ops_onnx.conv import Conv
 
 RNG = np.random.default_rng(5)
@@ -37,7 +37,9 @@ def _expected(x, weights):
 def _copies(compiled, rows):
     """The arrays that the two convolutions read as their weights."""
     (step,) = compiled.plan(((rows, 48, 2, 3),)).steps
-    return [array for name in ("first", "second") for one in step.executable.prepared[name] for array in one.constants.values()]
+    return [
+        found.array for name in ("first", "second") for one in step.executable.prepared[name] for found in one.constants.values()
+    ]
 
 
 def test_shapes_share_what_they_read(weights):
@@ -64,13 +66,13 @@ def test_another_compilation_reads_the_weights_again(weights):
 
 def test_what_nobody_uses_is_forgotten(weights):
     known, src, dst = SharedConstants(), plain((48, 48)), plain((2304,))
-    copy = some(2304)
-    known.add(weights, src, dst, copy)
-    assert known.find(weights, src, dst) is copy
+    constant = Constant.of(weights, src, dst, None, some(2304))
+    known.add(constant)
+    assert known.find(weights, src, dst) is constant
     assert known.find(weights, src, src) is None
     assert known.find(weights.T, src, dst) is None
     assert known.find(weights.copy(), src, dst) is None
-    del copy
+    del constant
     gc.collect()
     assert known.find(weights, src, dst) is None
     assert len(known) == 0
@@ -78,7 +80,7 @@ def test_what_nobody_uses_is_forgotten(weights):
 
 def test_an_array_at_the_address_of_one_that_was_freed():
     known, memory, desc = SharedConstants(), bytearray(64), plain((16,))
-    one, copy = np.frombuffer(memory, np.float32), some(16)
-    known.add(one, desc, desc, copy)
-    del one
+    one = Constant.of(np.frombuffer(memory, np.float32), desc, desc, None, some(16))
+    known.add(one)
     assert known.find(np.frombuffer(memory, np.float32), desc, desc) is None
+    assert known.find(one.source, desc, desc) is one

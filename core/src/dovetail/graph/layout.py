@@ -1,5 +1,6 @@
 """Memory layouts as tokens: two values have the same layout when their tokens are equal."""
 
+import functools
 import re
 from typing import Any
 
@@ -44,17 +45,16 @@ class Layout:
     @property
     def block(self) -> int:
         """The channels of one block, 16 for `nChw16c`; 0 for layouts without blocks."""
-        found = _BLOCKED.fullmatch(self.name)
-        return int(found["size"]) if found else 0
+        return _blocks(self.name)[1]
 
     def memory_dims(self, dims: tuple[int, ...]) -> tuple[int, ...]:
         """Dimensions in the order of memory, blocks innermost. Raises `UsageError` for opaque tokens and unfit ranks."""
-        found = _BLOCKED.fullmatch(self.name)
-        if found is None:
-            return tuple(dims[d] for d in self.order(len(dims)))
-        if len(dims) != len(found["axes"]) + 2:
-            raise UsageError(f"layout {self.name} has {len(found['axes']) + 2} dimensions, not {len(dims)}")
-        return (dims[0], -(-dims[1] // self.block), *dims[2:], self.block)
+        rank, block = _blocks(self.name)
+        if not block:
+            return tuple([dims[d] for d in self.order(len(dims))])
+        if len(dims) != rank:
+            raise UsageError(f"layout {self.name} has {rank} dimensions, not {len(dims)}")
+        return (dims[0], -(-dims[1] // block), *dims[2:], block)
 
     def fits(self, rank: int) -> bool:
         """True when `order` is defined for this rank."""
@@ -75,6 +75,15 @@ class Layout:
 _LAYOUTS: dict[str, Layout] = {}
 _ORDERS = {"BYXF": (0, 2, 3, 1), "YXFB": (2, 3, 1, 0), "FYXB": (1, 2, 3, 0)}
 _BLOCKED = re.compile(r"nC(?P<axes>w|hw|dhw)(?P<size>[1-9]\d*)c")
+
+
+@functools.cache
+def _blocks(name: str) -> tuple[int, int]:
+    """The rank of a blocked layout, and the channels of one block; 0 for others."""
+    found = _BLOCKED.fullmatch(name)
+    return (len(found["axes"]) + 2, int(found["size"])) if found else (0, 0)
+
+
 _SYNONYMS = {"BFYX": "PLAIN", "NCHW": "PLAIN", "PLAIN": "PLAIN", "NHWC": "BYXF", "ANY": "ANY"}
 
 ANY = Layout("ANY")

@@ -177,7 +177,7 @@ def types_with_inputs(graph: Graph, given: Mapping[str, TensorType]) -> dict[str
 
 def _sized(tensor: TensorType, sizes: Mapping[str, Dim]) -> TensorType:
     shape = tensor.shape if isinstance(tensor, TensorType) else None
-    if shape is None or not any(isinstance(d, str) and d in sizes for d in shape):
+    if shape is None or sizes.keys().isdisjoint(shape):
         return tensor
     return tensor.with_shape(tuple(sizes.get(d, d) if isinstance(d, str) else d for d in shape))
 

@@ -51,5 +51,5 @@ def _owners(arrays: Iterable[NDArray[Any]]) -> Iterable[Reloadable]:
         owner: Any = array
         while isinstance(owner, np.ndarray):
             owner = owner.base
-        if isinstance(owner, Reloadable):
+        if owner is not None and isinstance(owner, Reloadable):
             yield owner

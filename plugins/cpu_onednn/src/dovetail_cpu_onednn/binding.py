@@ -277,7 +277,7 @@ class Onednn:
 
     def equal(self, one: MemoryDesc, other: MemoryDesc) -> bool:
         """Whether two descriptors are the same in everything."""
-        return bool(self._f["memory_desc_equal"](one.pointer, other.pointer))
+        return one is other or bool(self._f["memory_desc_equal"](one.pointer, other.pointer))
 
     def arg_md(self, desc: PrimitiveDesc, arg: int, dims: Sequence[int]) -> MemoryDesc:
         """The descriptor that a primitive takes as its argument `arg`, of known dimensions."""
@@ -374,8 +374,8 @@ class Onednn:
 
     def _scratchpad(self, desc: PrimitiveDesc) -> tuple[MemoryDesc | None, int]:
         found = self._arg_md(desc.pointer, _SCRATCHPAD_MD, 0)
-        size = int(self._size(found)) if found else 0
-        return (self._make(MemoryDesc, "memory_desc", found, create="memory_desc_clone") if found else None), size
+        # Not a copy: it is asked for by way of the primitive's descriptor, which destroys it.
+        return (MemoryDesc(c_void_p(found), bool), int(self._size(found))) if found else (None, 0)
 
     def primitive(self, desc: PrimitiveDesc) -> Primitive:
         """The primitive, compiled when it is first asked for, or taken from the library's cache. Raises `OutOfMemory`."""

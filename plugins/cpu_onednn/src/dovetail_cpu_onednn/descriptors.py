@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from ctypes import POINTER, c_int, c_int64
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate
 from operator import mul
 
 from dovetail.device import BYXF, PLAIN, DType, Layout, TensorType
-from dovetail_cpu_onednn.binding import BF16, F32, S8, S32, TAG_ANY, U8, MemoryDesc
+from dovetail_cpu_onednn.binding import BF16, DESCRIPTORS, F32, S8, S32, TAG_ANY, U8, MemoryDesc
 from dovetail_cpu_onednn.library import library
 
 __all__ = [
@@ -54,7 +54,12 @@ def number_of(dtype: DType) -> int:
 
 def plain(dims: Sequence[int], dtype: int = F32) -> MemoryDesc:
     """A row-major descriptor; a scalar becomes one element."""
-    shape = tuple(dims) or (1,)
+    return _plain(tuple(dims), dtype)
+
+
+@lru_cache(DESCRIPTORS)
+def _plain(dims: tuple[int, ...], dtype: int) -> MemoryDesc:
+    shape = dims or (1,)
     return library().strided(shape, plain_strides(shape), dtype)
 
 
@@ -70,6 +75,7 @@ def undecided(tensor: TensorType) -> MemoryDesc:
     return library().tagged(tensor.dims, TAG_ANY, number_of(tensor.dtype))
 
 
+@lru_cache(DESCRIPTORS)
 def _in_layout(dims: tuple[int, ...], layout: Layout, dtype: int) -> MemoryDesc:
     if layout.name in _BLOCKS:
         return library().tagged(dims, _TAGS[_BLOCKS[layout.name]], dtype)

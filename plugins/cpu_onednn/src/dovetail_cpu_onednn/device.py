@@ -1,6 +1,7 @@
 """The device ONEDNN: chooses kernels and compiles graphs."""
 
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -48,6 +49,9 @@ _TABLE: KernelTable[OnednnKernel] = KernelTable(
 _FOR_EVERY_OPERATOR: tuple[OnednnKernel, ...] = (ViewKernel(), ElementwiseKernel(), ReferenceKernel())
 """The kernels that are tried after those of an operator's stem."""
 
+_Earlier = tuple[Mapping[str, Decided], "weakref.ref[OnednnExecutable]"]
+"""The decisions about the nodes of a graph in other sizes, and its executable."""
+
 ROOM = 256
 """Compiled graphs whose choices are kept for the same nodes in other sizes."""
 
@@ -77,7 +81,7 @@ class OnednnDevice(Device):
         self._threads = read.INFERENCE_NUM_THREADS or default_threads()
         self._precision = _precision(read, "f32")
         self._constants, self._arenas, self._choices = SharedConstants(), Arenas(), Choices()
-        self._earlier: LruCache[tuple[Node, ...], Mapping[str, Decided]] = LruCache(ROOM)
+        self._earlier: LruCache[tuple[Node, ...], _Earlier] = LruCache(ROOM)
 
     def configured(self, options: Mapping[str, Any]) -> "OnednnDevice":
         """The device with other threads and in another precision.
@@ -142,7 +146,7 @@ class OnednnDevice(Device):
         asked = Options.read(options).INFERENCE_NUM_THREADS
         threads = asked if asked is not None and self.streams == 1 else self._threads
         own, nodes = graph.nodes, [_viewed(TypedNode.of(node, graph)) for node in graph.nodes]
-        graph = graph.replace(nodes=tuple(one.node for one in nodes))
+        graph = graph.replace(nodes=tuple([one.node for one in nodes]))
         works = [(single_thread_ns(node), _barriers(node)) for node in nodes]
         used = worth_sharing(works, threads)
         # This also refuses, in a forked process, threads that do not exist there.
@@ -151,14 +155,14 @@ class OnednnDevice(Device):
         with naming_out_of_memory():
             executable = self._again(self._earlier.get(own), graph, nodes, threads_of, threads)
             if executable is None:
-                placements = tuple(place(node, *one, self._chosen) for node, one in zip(nodes, threads_of, strict=True))
+                placements = tuple([place(node, *one, self._chosen) for node, one in zip(nodes, threads_of, strict=True)])
                 executable = OnednnExecutable(graph, placements, threads, self._constants, self._arenas)
-        self._earlier.put(own, executable.decided)
+        self._earlier.put(own, (executable.decided, weakref.ref(executable)))
         return executable
 
     def _again(
         self,
-        earlier: Mapping[str, Decided] | None,
+        earlier: _Earlier | None,
         graph: Graph,
         nodes: Sequence[TypedNode],
         counts: Sequence[tuple[int, float]],
@@ -170,9 +174,13 @@ class OnednnDevice(Device):
         """
         if earlier is None:
             return None
+        decided, executable = earlier[0], earlier[1]()
+        known = {} if executable is None else {placement.node.name: placement for placement in executable.placements}
         try:
-            placements = tuple(place_again(node, *one, earlier[node.name]) for node, one in zip(nodes, counts, strict=True))
-            return OnednnExecutable(graph, placements, threads, self._constants, self._arenas)
+            placements = tuple(
+                [_placed(node, *one, decided, known.get(node.name)) for node, one in zip(nodes, counts, strict=True)]
+            )
+            return OnednnExecutable(graph, placements, threads, self._constants, self._arenas, executable)
         except CompileError:
             for node in nodes:
                 configs = (c for c in self.configurations(_plain(node)) if c.fits(node))
@@ -242,11 +250,8 @@ def place(node: TypedNode, threads: int, nanoseconds: float = 0.0, choose: Choos
     choice = choose(plain, threads)
     if isinstance(choice, Refusal):
         raise CompileError(f"ONEDNN refuses node {node.node}: {choice}")
-    kernel, refusals = choice.kernel, choice.refusals
-    reservation = kernel.reservation(plain) if isinstance(kernel, HostedKernel) else None
-    if reservation is not None:
-        refusals = (*refusals, (kernel.name, reservation))
-    return Placement(node, kernel, choice.label, refusals, threads, nanoseconds=nanoseconds)
+    refusals = (*choice.refusals, *_reservations(choice.kernel, plain))
+    return Placement(node, choice.kernel, choice.label, refusals, threads, nanoseconds=nanoseconds)
 
 
 def place_again(node: TypedNode, threads: int, nanoseconds: float, earlier: Decided) -> Placement:
@@ -258,15 +263,40 @@ def place_again(node: TypedNode, threads: int, nanoseconds: float, earlier: Deci
     plain = node if earlier.implementation and not earlier.refusals else _plain(node)
     refusals: list[tuple[str, Refusal]] = []
     for kernel in _kernels_of(node.op) if earlier.refusals else (earlier.kernel,):
-        if kernel is earlier.kernel:
+        if kernel == earlier.kernel:
             if not kernel.takes_again(node if earlier.implementation else plain):
                 break
-            return Placement(node, kernel, earlier.label, tuple(refusals), threads, earlier, nanoseconds)
+            found = (*refusals, *_reservations(kernel, plain))
+            return Placement(node, kernel, earlier.label, found, threads, earlier, nanoseconds)
         answer = kernel.supports(plain)
         if isinstance(answer, Accepted):
             break
         refusals.append((kernel.name, answer))
     raise CompileError(f"ONEDNN: the kernel {earlier.kernel.name!r} is not for node {node.node} in these sizes")
+
+
+def _reservations(kernel: OnednnKernel, node: TypedNode) -> Iterator[tuple[str, Refusal]]:
+    """Why a kernel takes the node in some of its configurations only."""
+    reservation = kernel.reservation(node) if isinstance(kernel, HostedKernel) else None
+    if reservation is not None:
+        yield kernel.name, reservation
+
+
+def _placed(
+    node: TypedNode, threads: int, nanoseconds: float, decided: Mapping[str, Decided], before: Placement | None
+) -> Placement:
+    """As `place_again`; `before` itself, where nothing changed."""
+    if before is not None and before.threads == threads and _is_same(before.node, node):
+        return before
+    return place_again(node, threads, nanoseconds, decided[node.name])
+
+
+def _is_same(one: TypedNode, other: TypedNode) -> bool:
+    """Whether two nodes of one name have the same types and constants."""
+    return one.node is other.node and all(
+        a is b or (a is not None and b is not None and a == b and a.value is b.value)
+        for a, b in zip((*one.inputs, *one.operands, *one.outputs), (*other.inputs, *other.operands, *other.outputs), strict=True)
+    )
 
 
 def _plain(node: TypedNode) -> TypedNode:

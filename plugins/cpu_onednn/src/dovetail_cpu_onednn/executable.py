@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-
-import numpy as np
+from typing import cast
 
 from dovetail.dataclass import dataclass
 from dovetail.device import (
@@ -25,18 +24,18 @@ from dovetail.device import (
     share_storage,
 )
 from dovetail.errors import CompileError, InferError
-from dovetail_cpu_onednn.binding import MemoryDesc, Primitive, Unimplemented
+from dovetail_cpu_onednn.binding import Primitive, Unimplemented
+from dovetail_cpu_onednn.constants import ConstantMemory, Found, LaidOut, brought, found_constants, is_moved
 from dovetail_cpu_onednn.descriptors import padded_type
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, OnednnKernel, PrimitiveKernel, Refused, Stage, given, value_of
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, OnednnKernel, PrimitiveKernel, Refused, Stage
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.memory import ALIGNMENT, aligned, naming_out_of_memory
+from dovetail_cpu_onednn.memory import ALIGNMENT, naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import clip_checks
 from dovetail_cpu_onednn.nan.fused_steps import nan_checks
 from dovetail_cpu_onednn.pair import Helper
 from dovetail_cpu_onednn.python_kernel import Array
-from dovetail_cpu_onednn.reorder import in_layout, moved
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
-from dovetail_cpu_onednn.shared_constants import SharedConstants, owner
+from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants, owner
 from dovetail_cpu_onednn.threads import SHORT_NS
 
 __all__ = ["Decided", "OnednnExecutable", "Placement", "Prepared"]
@@ -75,13 +74,12 @@ class Placement:
     @property
     def in_place(self) -> Sequence[str]:
         """The values in whose memory output 0 may be written."""
-        result = self.node.outputs[0] if self.node.node.outputs[0] else None
-        types = dict(
-            zip((*self.node.node.inputs, *self.node.node.operands), (*self.node.inputs, *self.node.operands), strict=True)
-        )
-        known = self.earlier.in_place if self.earlier is not None and self.earlier.implementation else None
+        node, known = self.node.node, self.earlier.in_place if self.earlier is not None and self.earlier.implementation else None
         names = self.kernel.in_place(self.node) if known is None else known
-        return [name for name in names if result is not None and types[name] == result]
+        if not names or not node.outputs[0]:
+            return ()
+        types = dict(zip((*node.inputs, *node.operands), (*self.node.inputs, *self.node.operands), strict=True))
+        return tuple([name for name in names if types[name] == self.node.outputs[0]])
 
     @property
     def is_short(self) -> bool:
@@ -109,8 +107,17 @@ class Prepared:
 
     stage: Stage
     primitive: Primitive
-    constants: Mapping[int, Array]
+    constants: Mapping[int, Constant]
     scratchpad: int
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The plan of a node, and those of its stages that run where the result shares the memory of these operands."""
+
+    sharing: tuple[bool, ...]
+    plan: NodePlan
+    stages: tuple[Stage, ...]
 
 
 Task = tuple[Placement, tuple[Stage, ...]]
@@ -121,11 +128,18 @@ class OnednnExecutable(Executable):
     """A graph with primitives for each node, weights in their layouts and a memory plan; shared by its requests.
 
     `threads` is how many the device may use, `shared_by` how many this plan does. `shared` has the constants of the executables
-    of the same compilation, `arenas` the memory of its requests.
+    of the same compilation, `arenas` the memory of its requests. `earlier` is the graph in other sizes: nodes with its placements
+    are as they were there.
     """
 
     def __init__(
-        self, graph: Graph, placements: tuple[Placement, ...], threads: int, shared: SharedConstants, arenas: Arenas
+        self,
+        graph: Graph,
+        placements: tuple[Placement, ...],
+        threads: int,
+        shared: SharedConstants,
+        arenas: Arenas,
+        earlier: "OnednnExecutable | None" = None,
     ) -> None:
         self.arenas = arenas
         self.graph = graph
@@ -136,20 +150,24 @@ class OnednnExecutable(Executable):
         takes = {p.node.name: _taken(p) for p in placements}
 
         def scratch(node: Node) -> Sequence[int]:
-            plan = plans.get(node.name)
-            if plan is None:
+            found = self.planned.get(node.name)
+            if found is None:
                 return ()
-            size = max((library().scratchpad(s.desc) for s in plan.stages), default=0)
-            return (size, *plan.scratch) if size or plan.scratch else ()
+            size = max((library().scratchpad(s.desc) for s in found.plan.stages), default=0)
+            return (size, *found.plan.scratch) if size or found.plan.scratch else ()
 
         # The memory of a result decides between a sum in place and a binary post-op, so storage is planned before.
         storage = share_storage(sized, lambda n: takes[n.name])
+        kept = {} if earlier is None else earlier.kept(placements, storage)
         with Helper(_make, threads) as helper:
-            plans = {p.node.name: _asked(p, storage, helper) for p in placements if isinstance(p.kernel, PrimitiveKernel)}
-            stages = {p.node.name: _needed(p.node, plans[p.node.name], storage) for p in placements if p.node.name in plans}
+            self.planned: Mapping[str, Planned] = {
+                p.node.name: kept[p.node.name][0] if p.node.name in kept else _planned(p, storage, helper)
+                for p in placements
+                if isinstance(p.kernel, PrimitiveKernel)
+            }
             # What needs no primitives, while a second thread makes the last of them.
-            self.placements = placements = tuple(_relabelled(p, plans.get(p.node.name)) for p in placements)
-            self.decided = {p.node.name: _decided(p, plans.get(p.node.name), takes[p.node.name]) for p in placements}
+            self.placements = placements = tuple([_relabelled(p, self.planned.get(p.node.name)) for p in placements])
+            self.decided = {p.node.name: _decided(p, self.planned.get(p.node.name), takes[p.node.name]) for p in placements}
             nodes = [p.node for p in placements]
             self.clip_checks = clip_checks(nodes, graph.constants)
             self.nan_checks, self.final_nan_checks = nan_checks(nodes, graph.outputs)
@@ -163,22 +181,46 @@ class OnednnExecutable(Executable):
                 continues=lambda n: continued.get(n.name, {}),
                 storage=None if graph.states else storage,
             )
-            self.constants: Mapping[str, Array] = _LaidOut(graph)
-            places = {p.node.name: p for p in placements if p.node.name in stages}
-            moves = {name: [_moves(stage) for stage in stages[name]] for name in stages}
-            found = {name: [_shared(places[name].node, one, shared) for one in moves[name]] for name in stages}
-        missing = sum(_missing_bytes(*one) for name in stages for one in zip(moves[name], found[name], strict=True))
-        memory = _ConstantMemory(missing)
+            self.constants: Mapping[str, Array] = LaidOut(graph)
+            self._placed = {p.node.name: p for p in placements}
+            before = {} if earlier is None else earlier.prepared
+            found = {
+                p.node.name: found_constants(
+                    p.node, planned.stages, [one.constants for one in before.get(p.node.name, ())], self.constants, shared
+                )
+                for p in placements
+                if p.node.name not in kept and (planned := self.planned.get(p.node.name)) is not None
+            }
         self.prepared: Mapping[str, tuple[Prepared, ...]] = {
-            name: tuple(
-                _prepare(places[name], *one, memory, shared) for one in zip(stages[name], moves[name], found[name], strict=True)
-            )
-            for name in (_giving_back(places, stages, moves, graph) if missing else stages)
+            **{name: stages for name, (_, stages) in kept.items()},
+            **self._prepare(found, shared),
         }
 
         self._requests: weakref.WeakSet[OnednnRequest] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._is_closed = False
+
+    def kept(
+        self, placements: Sequence[Placement], storage: Mapping[str, str]
+    ) -> Mapping[str, tuple[Planned, tuple[Prepared, ...]]]:
+        """The plans and primitives of the nodes that have the same placement, and share memory in the same way."""
+        placed, planned, prepared, found = self._placed, self.planned, self.prepared, {}
+        for placement in placements:
+            name = placement.node.name
+            known = planned.get(name) if placed.get(name) is placement and name in prepared else None
+            if known is not None and known.sharing == _sharing(placement, storage):
+                found[name] = known, prepared[name]
+        return found
+
+    def _prepare(self, found: Mapping[str, list[Found]], shared: SharedConstants) -> dict[str, tuple[Prepared, ...]]:
+        """The stages of nodes, with the constants that were found for them and those that are missing."""
+        missing = [argument for stages in found.values() for _, arguments in stages for argument in arguments]
+        memory, prepared = ConstantMemory(missing), {}
+        for name in _giving_back(self._placed, self.planned, self.graph) if missing else found:
+            if name in found:
+                stages = zip(self.planned[name].stages, found[name], strict=True)
+                prepared[name] = tuple([_prepare(self._placed[name], stage, *one, memory, shared) for stage, one in stages])
+        return prepared
 
     @cached_property
     def reports(self) -> tuple[NodeReport, ...]:  # type: ignore[override]  # made when read: few plans are looked at
@@ -208,7 +250,7 @@ class OnednnExecutable(Executable):
             self._is_closed = True
             requests, self._requests = list(self._requests), weakref.WeakSet()
             # New dictionaries: a run in progress reads the old ones.
-            self.prepared, self.constants = {}, {}
+            self.planned, self.prepared, self.constants = {}, {}, {}
         for request in requests:
             request.close()
         self.arenas.clear()
@@ -234,14 +276,22 @@ def _taken(placement: Placement) -> Sequence[str]:
     return placement.in_place
 
 
-def _asked(placement: Placement, storage: Mapping[str, str], helper: Helper[Task]) -> NodePlan:
+def _planned(placement: Placement, storage: Mapping[str, str], helper: Helper[Task]) -> Planned:
     """The plan of a node. The helper makes its primitives."""
+    sharing = _sharing(placement, storage)
     with naming_out_of_memory(placement.node.node), phase(placement.node.name, "prepare", kernel=placement.label):
-        plan = _plan(placement, storage)
-    stages = _needed(placement.node, plan, storage)
+        plan = _plan(placement, any(sharing))
+    # Without copies of operands in whose memory the result is written.
+    stages = tuple([s for s in plan.stages if s.unless_shared is None or not sharing[s.unless_shared]])
     if any(stage.desc.primitive is None for stage in stages):
         helper.add((placement, stages))
-    return plan
+    return Planned(sharing, plan, stages)
+
+
+def _sharing(placement: Placement, storage: Mapping[str, str]) -> tuple[bool, ...]:
+    """For each operand of the post-ops whether the result is written in its memory."""
+    node = placement.node.node
+    return tuple([storage[name] == storage[node.outputs[0]] for name in node.operands]) if node.post_ops else ()
 
 
 def _make(task: Task) -> None:
@@ -253,12 +303,9 @@ def _make(task: Task) -> None:
             library().primitive(stage.desc)
 
 
-def _plan(placement: Placement, storage: Mapping[str, str]) -> NodePlan:
-    node, kernel = placement.node, placement.kernel
-    assert isinstance(kernel, PrimitiveKernel)
+def _plan(placement: Placement, shared: bool) -> NodePlan:
+    node, kernel = placement.node, cast(PrimitiveKernel, placement.kernel)
     library().plan_threads(placement.threads)
-    taken = storage.get(node.node.outputs[0])
-    shared = bool(node.operands) and taken in [storage[name] for name in node.node.operands]
     try:
         # In layouts that it took, a kernel need not be asked which it would choose.
         return kernel.final(node, shared) if placement.earlier is None else kernel.plan(node, False, shared)
@@ -268,17 +315,20 @@ def _plan(placement: Placement, storage: Mapping[str, str]) -> NodePlan:
         raise CompileError(f"ONEDNN, node {node.node}: {error.message}") from error
 
 
-def _decided(placement: Placement, plan: NodePlan | None, in_place: Sequence[str]) -> Decided:
-    found = ("", False) if plan is None else (plan.name, plan.is_reference)
-    return Decided(placement.kernel, placement.label, placement.refusals, *found, in_place)
+def _decided(placement: Placement, planned: Planned | None, in_place: Sequence[str]) -> Decided:
+    name, is_reference = ("", False) if planned is None else (planned.plan.name, planned.plan.is_reference)
+    known = placement.earlier
+    if known is not None and known.implementation == name and known.in_place == in_place:
+        return known
+    return Decided(placement.kernel, placement.label, placement.refusals, name, is_reference, in_place)
 
 
-def _relabelled(placement: Placement, plan: NodePlan | None) -> Placement:
+def _relabelled(placement: Placement, planned: Planned | None) -> Placement:
     """The placement with the name of the implementation that oneDNN has for these sizes.
 
     Raises `CompileError` where it has only a slow one, unlike before.
     """
-    earlier = placement.earlier
+    earlier, plan = placement.earlier, None if planned is None else planned.plan
     if plan is None or earlier is None or plan.name == earlier.implementation:
         return placement
     if (plan.is_reference and not earlier.is_reference) or ("gemm" in plan.name and "gemm" not in earlier.implementation):
@@ -287,107 +337,17 @@ def _relabelled(placement: Placement, plan: NodePlan | None) -> Placement:
     return replace(placement, label=placement.kernel.accepted(plan.name, placement.node).kernel)
 
 
-def _needed(node: TypedNode, plan: NodePlan, storage: Mapping[str, str]) -> tuple[Stage, ...]:
-    """The stages, without copies of operands in whose memory the result is written."""
-    if all(stage.unless_shared is None for stage in plan.stages):
-        return plan.stages
-    shared = [storage[name] == storage[node.node.outputs[0]] for name in node.node.operands]
-    return tuple(s for s in plan.stages if s.unless_shared is None or not shared[s.unless_shared])
-
-
-class _LaidOut(Mapping[str, Array]):
-    """The constants in the layouts of their types, each when it is first asked for: most are read by primitives alone."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._given, self._types = graph.constants, graph.types
-        self._known: dict[str, Array] = {}
-
-    def __getitem__(self, name: str) -> Array:
-        if name not in self._known:
-            self._known[name] = in_layout(self._given[name], self._types[name])
-        return self._known[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._given
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._given)
-
-    def __len__(self) -> int:
-        return len(self._given)
-
-
-class _ConstantMemory:
-    """Memory for the constants of all primitives: one block, since systems give large blocks in large pages, which is faster."""
-
-    def __init__(self, size: int) -> None:
-        self._free = aligned(size)
-        self._copy = aligned(0)
-
-    def take(self, size: int) -> Array:
-        """An aligned piece of so many bytes."""
-        taken, self._free = self._free[:size], self._free[_whole(size) :]
-        return taken
-
-    def contiguous(self, array: Array) -> Array:
-        """The array in C order at an address for its type, for the next step only: it is where the model file has it."""
-        if array.flags.c_contiguous and array.flags.aligned:
-            return array
-        if self._copy.nbytes < array.nbytes:
-            self._copy = aligned(array.nbytes)
-        copy = self._copy[: array.nbytes].view(array.dtype).reshape(array.shape)
-        np.copyto(copy, array)
-        return copy
-
-
-def _shared(node: TypedNode, moves: Sequence[Argument], shared: SharedConstants) -> dict[int, Array]:
-    """The constants of a stage that other executables have brought into its layouts already."""
-    found = {a.arg: shared.find(_constant(node, a), a.desc, _wanted(a), a.repack) for a in moves if a.content is None}
-    return {arg: array for arg, array in found.items() if array is not None}
-
-
-def _missing_bytes(moves: Sequence[Argument], shared: Mapping[int, Array]) -> int:
-    return sum([_whole(library().nbytes(_wanted(a))) for a in moves if a.arg not in shared])
-
-
-def _constant(node: TypedNode, argument: Argument) -> Array:
-    return value_of(given(node, argument.index).value)
-
-
-def _wanted(argument: Argument) -> MemoryDesc:
-    return argument.wanted or argument.desc
-
-
-def _whole(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def _moves(stage: Stage) -> Sequence[Argument]:
-    """The constants that are copied into the layout that the primitive takes."""
-    equal = library().equal
-
-    def differs(a: Argument) -> bool:
-        return a.content is not None or a.repack is not None or (a.wanted is not None and not equal(a.desc, a.wanted))
-
-    return [a for a in stage.arguments if differs(a)]
-
-
-def _giving_back(
-    places: Mapping[str, Placement],
-    stages: Mapping[str, Sequence[Stage]],
-    moved: Mapping[str, Sequence[Sequence[Argument]]],
-    graph: Graph,
-) -> Iterator[str]:
+def _giving_back(places: Mapping[str, Placement], planned: Mapping[str, Planned], graph: Graph) -> Iterator[str]:
     """The names of the nodes to prepare; when all readers of a constant have copied it, its memory is given back."""
     owners = {name: id(owner(array)) for name, array in graph.constants.items()}  # constants may be views of each other
     left: Counter[int | None] = Counter(
         owners[name] for reads in (*(n.reads for n in graph.nodes), graph.outputs) for name in reads if name in owners
     )
-    for name in stages:
+    for name, found in planned.items():
         yield name
         inputs = places[name].node.node.inputs
-        moves = {(i, a.arg) for i, arguments in enumerate(moved[name]) for a in arguments}
-        reads = [(i, a.arg, a.index) for i, s in enumerate(stages[name]) for a in s.arguments if a.place == "input"]
+        moves = {(i, a.arg) for i, stage in enumerate(found.stages) for a in stage.arguments if is_moved(a)}
+        reads = [(i, a.arg, a.index) for i, s in enumerate(found.stages) for a in s.arguments if a.place == "input"]
         in_place = {index for i, arg, index in reads if (i, arg) not in moves}
         for index in {index for _, _, index in reads} - in_place:
             memory = owners.get(inputs[index])
@@ -399,28 +359,15 @@ def _giving_back(
 def _prepare(
     placement: Placement,
     stage: Stage,
-    moves: Sequence[Argument],
-    found: Mapping[int, Array],
-    memory: _ConstantMemory,
+    constants: dict[int, Constant],
+    missing: Sequence[Argument],
+    memory: ConstantMemory,
     shared: SharedConstants,
 ) -> Prepared:
-    node, lib, constants = placement.node, library(), dict(found)
-    if stage.desc.primitive is not None and len(found) == len(moves):
+    node, lib = placement.node, library()
+    if stage.desc.primitive is not None and not missing:
         return Prepared(stage, stage.desc.primitive, constants, lib.scratchpad(stage.desc))
     lib.plan_threads(placement.threads)
     with naming_out_of_memory(node.node), phase(node.name, "prepare", what="constants and the primitive"):
-        for argument in moves:
-            if argument.arg not in constants:
-                constants[argument.arg] = _brought(node, argument, memory, shared)
-        return Prepared(stage, lib.primitive(stage.desc), constants, lib.scratchpad(stage.desc))
-
-
-def _brought(node: TypedNode, argument: Argument, memory: _ConstantMemory, shared: SharedConstants) -> Array:
-    """A constant in the layout that the primitive takes."""
-    wanted = _wanted(argument)
-    array = _constant(node, argument) if argument.content is None else argument.content()
-    packed = array if argument.repack is None else argument.repack(array)
-    copy = moved(memory.contiguous(packed), argument.desc, wanted, memory.take(library().nbytes(wanted)))
-    if argument.content is None:
-        shared.add(array, argument.desc, wanted, copy, argument.repack)
-    return copy
+        new = {argument.arg: brought(node, argument, memory, shared) for argument in missing}
+        return Prepared(stage, lib.primitive(stage.desc), constants | new, lib.scratchpad(stage.desc))

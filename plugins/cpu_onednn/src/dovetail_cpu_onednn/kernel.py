@@ -58,7 +58,7 @@ class Refused(Exception):  # an answer, not an error
         self.refusal = Refusal(reason, detail)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Argument:
     """One memory of a primitive: `place` is `input`, `output` or `operand` (of a post-op), `index` which one of the node's.
 
@@ -77,7 +77,7 @@ class Argument:
     repack: Callable[[NDArray[Any]], NDArray[Any]] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Stage:
     """One primitive with its arguments. `unless_shared`: left out when the result shares the memory of that operand.
 

@@ -1,8 +1,7 @@
 """Memory that the host refuses, as the error that names the device and, where it is known, the node."""
 
 import mmap
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -23,13 +22,20 @@ _PRIVATE: dict[str, int] = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if h
 """Memory as `malloc` takes it. By default it is shared with child processes, which takes the system twice as long."""
 
 
-@contextmanager
-def naming_out_of_memory(node: Node | None = None) -> Iterator[None]:
+class naming_out_of_memory:  # noqa: N801  # reads as a statement; a generator would take 2 us, several times for each node
     """Raise `OutOfMemory` that names ONEDNN and the node, for a `MemoryError` or an `OutOfMemory` that names neither."""
-    try:
-        yield
-    except (MemoryError, OutOfMemory) as error:
-        raise refused(error, node) from error
+
+    __slots__ = ("_node",)
+
+    def __init__(self, node: Node | None = None) -> None:
+        self._node = node
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if isinstance(error, MemoryError | OutOfMemory):
+            raise refused(error, self._node) from error
 
 
 def refused(error: Exception, node: Node | None = None) -> OutOfMemory:
@@ -53,7 +59,7 @@ def require_free_memory() -> None:
     oneDNN 3.2 does not survive less. Choosing an implementation may crash; and Xbyak, by which it writes code, notes a refused
     allocation in a variable of the process and never clears it, so that every primitive fails from then on.
     """
-    if _is_unlimited():
+    if _is_unlimited()():
         return
     try:
         mmap.mmap(-1, COMPILE_BYTES, **_PRIVATE).close()
@@ -61,20 +67,17 @@ def require_free_memory() -> None:
         raise OutOfMemory(f"oneDNN: the host refuses {COMPILE_BYTES} bytes, in which primitives are compiled") from None
 
 
-def _is_unlimited() -> bool:
-    """Whether Linux lends the process any address space. To take and return it costs 5 us, twice for each primitive, in which
-    other threads wait that touch new memory.
+@cache
+def _is_unlimited() -> Callable[[], bool]:
+    """A call that returns whether Linux lends the process any address space. To take and return it costs 5 us, twice for each
+    primitive, in which other threads wait that touch new memory.
     """
-    if not _overcommits():
-        return False
+    try:
+        lends = Path("/proc/sys/vm/overcommit_memory").read_text().strip() != "2"
+    except OSError:
+        lends = False
+    if not lends:
+        return lambda: False
     from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit  # Windows has none of it
 
-    return getrlimit(RLIMIT_AS)[0] == RLIM_INFINITY
-
-
-@cache
-def _overcommits() -> bool:
-    try:
-        return Path("/proc/sys/vm/overcommit_memory").read_text().strip() != "2"
-    except OSError:
-        return False
+    return lambda: getrlimit(RLIMIT_AS)[0] == RLIM_INFINITY

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import TypeVar
 
-from dovetail.device import Eltwise, Refusal, TensorType, TypedNode
+from dovetail.device import Eltwise, PostOp, Refusal, TypedNode
 from dovetail.lru import LruCache
 from dovetail_cpu_onednn.binding import Unimplemented
 from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Refused
@@ -19,13 +19,15 @@ ROOM = 512
 
 def alike(node: TypedNode) -> tuple[Hashable, ...]:
     """A key that is equal for nodes that one primitive computes in the same way: all but names and the content of constants."""
-    chain = tuple(p if isinstance(p, Eltwise) else replace(p, operand="") for p in node.post_ops)
-    types = tuple(tuple(map(_type, side)) for side in (node.inputs, node.outputs, node.operands))
-    return (node.op.key, *(getattr(node.op, name) for name in node.op.attributes), chain, types)
+    op, tensors = node.op, (*node.inputs, *node.outputs, *node.operands)
+    types = [None if t is None else (t.dtype, t.shape, t.layout, t.value is None) for t in tensors]
+    counts = len(node.inputs), len(node.operands)
+    return (op.key, *[getattr(op, name) for name in op.attributes], *map(_nameless, node.post_ops), None, *counts, *types)
 
 
-def _type(tensor: TensorType | None) -> Hashable:
-    return None if tensor is None else (tensor.dtype, tensor.shape, tensor.layout.name, tensor.value is not None)
+@lru_cache(ROOM)
+def _nameless(post_op: PostOp) -> PostOp:
+    return post_op if isinstance(post_op, Eltwise) else replace(post_op, operand="")
 
 
 _FREES_KERNELS = (3, 5)

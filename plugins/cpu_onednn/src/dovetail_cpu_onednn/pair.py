@@ -22,28 +22,38 @@ class Helper(Generic[T]):
 
     def __init__(self, work: Callable[[T], object], threads: int) -> None:
         self._work, self._helps = work, threads > 1
-        # Not a queue: to import that module takes 2 ms of a process's first inference.
-        self._waiting, self._ready = deque[T | None](), threading.Semaphore(0)
-        self._failed: list[BaseException] = []
+        self._waiting, self._failed = deque[T](), list[BaseException]()
+        self._is_complete = False
+        # The second thread takes it to wait for more. Neither a queue, whose module takes 2 ms of a process's first inference to
+        # import, nor a semaphore, which takes 5 us for each item.
+        self._idle = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def add(self, item: T) -> None:
         """Work on the item now or later."""
-        self._put(item)
-        if self._helps and self._thread is None and len(self._waiting) > FEW:
-            self._thread = threading.Thread(
-                target=copy_context().run, args=(self._run, True), name="dovetail-onednn", daemon=True
-            )
+        self._waiting.append(item)
+        if self._thread is not None:
+            self._wake()
+        elif self._helps and len(self._waiting) > FEW:
+            self._idle.acquire()
+            self._thread = threading.Thread(target=copy_context().run, args=(self._help,), name="dovetail-onednn", daemon=True)
             self._thread.start()
 
-    def _put(self, item: T | None) -> None:
-        self._waiting.append(item)
-        self._ready.release()
+    def _wake(self) -> None:
+        if self._idle.locked():  # only the other thread takes it
+            self._idle.release()
 
-    def _run(self, waits: bool) -> None:
-        while not self._failed and self._ready.acquire(waits):
-            item = self._waiting.popleft()
-            if item is None:
+    def _help(self) -> None:
+        self._run()
+        while not self._is_complete:
+            self._idle.acquire()
+            self._run()
+
+    def _run(self) -> None:
+        while not self._failed:
+            try:
+                item = self._waiting.popleft()
+            except IndexError:
                 return
             try:
                 self._work(item)
@@ -56,9 +66,10 @@ class Helper(Generic[T]):
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if error is not None:
             self._failed.append(error)
-        self._run(False)
+        self._run()
         if self._thread is not None:
-            self._put(None)
+            self._is_complete = True
+            self._wake()
             self._thread.join()
         if self._failed and error is None:
             raise self._failed[0]

@@ -404,7 +404,7 @@ class _Binder:
 
     def _memory(self, lib: Onednn, node: Node, argument: Argument, prepared: "Prepared") -> Memory:
         if argument.arg in prepared.constants:
-            return lib.memory(argument.wanted or argument.desc, int(prepared.constants[argument.arg].ctypes.data))
+            return prepared.constants[argument.arg].memory
         if argument.place == "scratch":
             return lib.memory(
                 argument.desc, self._start + self.executable.memory.offsets[f"scratch:{node.name}:{argument.index + 1}"]
@@ -437,13 +437,26 @@ class _Binder:
             found.append(self._clip_check(node, self.executable.clip_checks[node.name]))
         return found
 
+    def _reference(self, node: TypedNode) -> Call:
+        """The node by references, made when it is first needed: few runs have such data."""
+        # Its arrays are views of memory that is there in each run: no input that it reads is given to primitives alone.
+        self.arrays.update(self.executable.memory.storage[name] for name in (*node.node.reads, *node.node.writes))
+        made: list[Call] = []
+
+        def run() -> int | None:
+            if not made:
+                made.append(reference_call(node, self.array))
+            return made[0]()
+
+        return run
+
     def _clip_check(self, node: TypedNode, names: Sequence[str] | None) -> Callable[[], bool]:
-        known, all_data = are_moderate(node, names or (), self.array), are_moderate(node, None, self.array)
+        known = are_moderate(node, names or (), self.array)
         large, constants_are_large = self.large, names is None
 
         def check() -> bool:
             # The bounds of earlier values hold only while all earlier checks of this run were true.
-            found = not constants_are_large and (all_data() if large else known())
+            found = not constants_are_large and (are_moderate(node, None, self.array)() if large else known())
             if not found:
                 large.append(node.name)
             return found
@@ -452,7 +465,7 @@ class _Binder:
 
     def _guarded(self, placement: "Placement", checks: Sequence[Callable[[], bool]], launches: Sequence[Launch]) -> Launch:
         """The primitives, or references for data that they get wrong."""
-        reference = reference_call(placement.node, self.array)
+        reference = self._reference(placement.node)
         is_safe = checks[0] if len(checks) == 1 else lambda: all(check() for check in checks)
         calls = tuple(launch.call for launch in launches)
         call = calls[0] if len(calls) == 1 else _in_turn(calls)

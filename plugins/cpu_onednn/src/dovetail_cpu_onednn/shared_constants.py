@@ -13,67 +13,71 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail_cpu_onednn.binding import MemoryDesc
+from dovetail_cpu_onednn.binding import Memory, MemoryDesc
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["SharedConstants", "owner"]
+__all__ = ["Constant", "SharedConstants", "owner"]
 
 Array = NDArray[Any]
 Repack = Callable[[Array], Array] | None
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """A constant, by its owner, strides and layout, and its copy in another layout. Neither is kept alive.
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """A constant as a primitive reads it: the memory object, and the array that it shows, which has layout `dst`.
 
-    The strides are those of NumPy: a transposed view is at the address of what it shows. `repack` was applied before.
+    It was made of `source`, which has layout `src` in C order, once repacked.
     """
 
-    owner: "weakref.ref[Array]"
-    strides: tuple[int, ...]
+    source: Array
     src: MemoryDesc
     dst: MemoryDesc
     repack: Repack
-    copy: "weakref.ref[Array]"
+    array: Array
+    memory: Memory
+
+    @staticmethod
+    def of(source: Array, src: MemoryDesc, dst: MemoryDesc, repack: Repack, array: Array) -> "Constant":
+        """With a new memory object."""
+        return Constant(source, src, dst, repack, array, library().memory(dst, int(array.ctypes.data)))
+
+    def is_of(self, src: MemoryDesc, dst: MemoryDesc, repack: Repack) -> bool:
+        """Whether another constant from the same source would be the same."""
+        equal = library().equal
+        return self.repack == repack and equal(self.src, src) and equal(self.dst, dst)
 
 
 class SharedConstants:
-    """Copies of constants by address and layouts, as long as some executable uses them. Threads may share it.
+    """Constants by address and layouts, as long as some executable uses them. Threads may share it.
 
     Not for more than one compilation: between two of them a caller may write to the arrays that a model took its constants from.
     """
 
     def __init__(self) -> None:
-        self._entries: dict[int, list[_Entry]] = {}
+        self._entries: dict[int, list[weakref.ref[Constant]]] = {}
         self._lock = threading.Lock()
 
-    def find(self, constant: Array, src: MemoryDesc, dst: MemoryDesc, repack: Repack = None) -> Array | None:
-        """The copy in layout `dst` of a constant, which repacked has layout `src` in C order; None where there is none."""
-        equal, holder = library().equal, owner(constant)
+    def find(self, source: Array, src: MemoryDesc, dst: MemoryDesc, repack: Repack = None) -> Constant | None:
+        """The constant of this source in layout `dst`; None where there is none."""
         with self._lock:
-            entries = [*self._entries.get(constant.ctypes.data, ())]
-        for entry in entries:
-            # Another array may have come to the address of one that was freed.
-            same = entry.owner() is holder and entry.strides == constant.strides
-            if same and entry.repack == repack and equal(entry.src, src) and equal(entry.dst, dst):
-                copy: Array | None = entry.copy()
-                return copy
-        return None
+            entries = [*self._entries.get(source.ctypes.data, ())]
+        known = [found for entry in entries if (found := entry()) is not None and found.is_of(src, dst, repack)]
+        # The strides are those of NumPy: a transposed view is at the address of what it shows.
+        same = (c for c in known if c.source.strides == source.strides and owner(c.source) is owner(source))
+        return next(same, None)
 
-    def add(self, constant: Array, src: MemoryDesc, dst: MemoryDesc, copy: Array, repack: Repack = None) -> None:
-        """Share a copy with executables that are made from now on."""
-        address = constant.ctypes.data
-        kept = weakref.ref(copy, self._forgetter(address))
-        entry = _Entry(weakref.ref(owner(constant)), constant.strides, src, dst, repack, kept)
+    def add(self, constant: Constant) -> None:
+        """Share a constant with executables that are made from now on."""
+        address = constant.source.ctypes.data
         with self._lock:
-            self._entries.setdefault(address, []).append(entry)
+            self._entries.setdefault(address, []).append(weakref.ref(constant, self._forgetter(address)))
 
     def _forgetter(self, address: int) -> Callable[[object], None]:
         entries = self._entries
 
         def forget(_: object) -> None:
             # Without the lock, which the thread may hold: replacing the list is one step for other threads.
-            left = [entry for entry in entries.get(address, ()) if entry.copy() is not None]
+            left = [entry for entry in entries.get(address, ()) if entry() is not None]
             if left:
                 entries[address] = left
             else:

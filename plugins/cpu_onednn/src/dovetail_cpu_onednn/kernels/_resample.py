@@ -64,20 +64,14 @@ def _parameters(node: TypedNode) -> list[Any]:
 
 @lru_cache(256)
 def _agree(axis: Any, sampling: Any) -> bool:
-    return np.allclose(_places(axis, sampling), _places_of_onednn(axis, sampling.mode), rtol=1e-6, atol=1e-6)
-
-
-def _places(axis: Any, sampling: Any) -> NDArray[np.float64]:
-    """From where on its axis each element of the result comes: the positions themselves, resampled."""
-    # Versions before 11 have no attribute for it: down, and up where the axis shrinks.
-    nearest = sampling.nearest if sampling.nearest != "simple" else "ceil" if axis.scale < 1 else "floor"
-    alone = Resize(mode=sampling.mode, coordinate_transformation_mode=sampling.coordinate, nearest_mode=nearest)
-    places: NDArray[np.float64] = alone.reference(np.arange(axis.size, dtype=np.float64), sizes=np.array([axis.out]))
-    return places
+    elements, weights = sampling.taps(axis)
+    # From where on its axis each element of the result comes.
+    places = elements[:, 0] if weights is None else (elements * weights).sum(axis=1)
+    return bool((np.abs(places - _places_of_onednn(axis, sampling.mode)) <= 1e-6 + 1e-6 * places).all())
 
 
 def _places_of_onednn(axis: Any, mode: str) -> NDArray[np.float64]:
-    """The same for oneDNN: half_pixel in float32, halves away from zero."""
+    """The places from which oneDNN takes the elements of the result: half_pixel in float32, halves away from zero."""
     x = (np.arange(axis.out, dtype=np.float32) + np.float32(0.5)) * np.float32(axis.size) / np.float32(axis.out) - np.float32(0.5)
     if mode == "nearest":
         x = np.trunc(x + np.copysign(np.float32(0.5), x))

@@ -24,7 +24,7 @@ _PROPAGATING = frozenset(
 
 def may_make_nan(node: TypedNode) -> bool:
     """Whether a fused step turns an infinity into NaN: relu the negative one, gelu the positive one."""
-    return any(map(_turns_infinity_into_nan, node.post_ops))
+    return any(map(_turns_infinity_into_nan, node.post_ops)) if node.post_ops else False
 
 
 def nan_checks(nodes: Sequence[TypedNode], outputs: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
@@ -32,9 +32,9 @@ def nan_checks(nodes: Sequence[TypedNode], outputs: Sequence[str]) -> tuple[dict
     before: dict[str, tuple[str, ...]] = {}
     suspect: set[str] = set()
     for node in nodes:
-        reached = [name for name in dict.fromkeys(node.node.reads) if name in suspect]
+        reached = suspect and suspect.intersection(node.node.reads)
         if reached and not _propagates_nan(node):
-            before[node.name] = tuple(reached)
+            before[node.name] = tuple(dict.fromkeys(name for name in node.node.reads if name in reached))
         if may_make_nan(node) or (reached and _propagates_nan(node)):
             suspect.update(name for name, t in zip(node.node.writes, node.outputs, strict=True) if t.dtype in LOW)
     return before, tuple(name for name in outputs if name in suspect)

@@ -27,8 +27,7 @@ class _Step:
     """A node with what is asked of its operator; `missing` inputs at the end were left out. It was folded, or left out because
     its result was equal to its input, or neither.
 
-    `reads` has for each input its name and, for a constant, the identity of its type; it is that of a constant of the same type
-    where the content does not matter. Steps of the same `kind` do the same with the same types.
+    Steps of the same `kind` do the same with the same types of the values that they read besides constants.
     """
 
     node: Node
@@ -37,7 +36,8 @@ class _Step:
     is_folded: bool
     is_identity: bool
     kind: int
-    reads: tuple[tuple[str, int], ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class TypedAgain:
         try:
             with np.errstate(all="ignore"):
                 for step in self.steps:
-                    key = (step.kind, *[fixed or id(types.get(name)) for name, fixed in step.reads])
+                    key = (step.kind, *[id(types[name]) for name in step.reads])
                     found = known.get(key)
                     if found is None:
                         outputs, nbytes = _typed(step, types, limit)
@@ -78,7 +78,8 @@ class TypedAgain:
                     budget -= found[1]
                     if budget < 0:
                         return None
-                    types.update(zip(step.node.writes, found[0], strict=True))
+                    for name, tensor in zip(step.writes, found[0], strict=True):
+                        types[name] = tensor
         except Exception:  # found again, and named, when everything is planned
             return None
         return types
@@ -105,16 +106,17 @@ def _step(
     is_folded = all(types[name].value is not None for name in node.writes)
     missing = (None,) * (sum(not port.variadic for port in node.op.inputs) - len(node.inputs))
     is_identity = not (is_folded or is_left) and _is_identity(node, [types[name] for name in node.writes], types)
-    kind = (_operator(node), *map(bool, node.inputs), None, *map(bool, node.outputs), is_folded, is_identity)
-    number = kinds.setdefault(kind, len(kinds))
-    reads = []
+    # By the identity of the type for a constant; it is that of one of the same type where the content does not matter.
+    inputs: list[Hashable] = []
     for name in node.inputs:
         fixed = types[name] if name in graph.constants else None
         if fixed is not None:
             is_any = fixed.dtype.is_float and not is_folded and _takes_any(node, fixed, is_identity)
             fixed = alike.setdefault((fixed.dtype, fixed.dims) if is_any else _content(fixed), fixed)
-        reads.append((name, 0 if fixed is None else id(fixed)))
-    return _Step(node, node.op.infer, missing, is_folded, is_identity, number, tuple(reads))
+        inputs.append(bool(name) if fixed is None else (id(fixed),))
+    kind = (_operator(node), *inputs, None, *map(bool, node.outputs), is_folded, is_identity)
+    reads = tuple([name for name in node.inputs if name and name not in graph.constants])
+    return _Step(node, node.op.infer, missing, is_folded, is_identity, kinds.setdefault(kind, len(kinds)), reads, node.writes)
 
 
 def _takes_any(node: Node, constant: TensorType, is_identity: bool) -> bool:

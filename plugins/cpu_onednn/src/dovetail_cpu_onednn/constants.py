@@ -1,0 +1,136 @@
+"""The constants that primitives read: found among those of other sizes and executables, or brought into their layouts."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import Graph, TensorType, TypedNode
+from dovetail_cpu_onednn.binding import MemoryDesc
+from dovetail_cpu_onednn.kernel import Argument, Stage, given, value_of
+from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.memory import ALIGNMENT, aligned
+from dovetail_cpu_onednn.reorder import in_layout, moved
+from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants
+
+__all__ = ["ConstantMemory", "Found", "LaidOut", "brought", "found_constants", "is_moved"]
+
+Array = NDArray[Any]
+
+
+class LaidOut(Mapping[str, Array]):
+    """The constants in the layouts of their types, each when it is first asked for: most are read by primitives alone."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._given, self._types = graph.constants, graph.types
+        self._known: dict[str, Array] = {}
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._known:
+            self._known[name] = in_layout(self._given[name], self._types[name])
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._given
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+
+class ConstantMemory:
+    """Memory for the constants of these arguments: one block, since systems give large blocks in large pages, which is faster."""
+
+    def __init__(self, arguments: Iterable[Argument]) -> None:
+        self._free = aligned(sum([_whole(library().nbytes(wanted_layout(argument))) for argument in arguments]))
+        self._copy = aligned(0)
+
+    def take(self, size: int) -> Array:
+        """An aligned piece of so many bytes."""
+        taken, self._free = self._free[:size], self._free[_whole(size) :]
+        return taken
+
+    def contiguous(self, array: Array) -> Array:
+        """The array in C order at an address for its type, for the next step only: it is where the model file has it."""
+        if array.flags.c_contiguous and array.flags.aligned:
+            return array
+        if self._copy.nbytes < array.nbytes:
+            self._copy = aligned(array.nbytes)
+        copy = self._copy[: array.nbytes].view(array.dtype).reshape(array.shape)
+        np.copyto(copy, array)
+        return copy
+
+
+Found = tuple[dict[int, Constant], list[Argument]]
+"""The constants of a stage that are there, and the arguments whose constants have to be brought into the layout that it takes."""
+
+
+def found_constants(
+    node: TypedNode,
+    stages: Sequence[Stage],
+    before: Sequence[Mapping[int, Constant]],
+    constants: Mapping[str, Array],
+    shared: SharedConstants,
+) -> list[Found]:
+    """For each stage of a node; `before` are those in other sizes."""
+    known = before if len(before) == len(stages) else [{}] * len(stages)
+    return [_found_in(node, stage, one, constants, shared) for stage, one in zip(stages, known, strict=True)]
+
+
+def _found_in(
+    node: TypedNode, stage: Stage, before: Mapping[int, Constant], constants: Mapping[str, Array], shared: SharedConstants
+) -> Found:
+    found: dict[int, Constant] = {}
+    missing: list[Argument] = []
+    for a in stage.arguments:
+        name, tensor = _constant(node, a)
+        source, wanted, known = None if tensor is None else tensor.value, wanted_layout(a), before.get(a.arg)
+        if a.content is not None:
+            missing.append(a)
+        elif source is not None and known is not None and known.source is source and known.is_of(a.desc, wanted, a.repack):
+            found[a.arg] = known
+        elif source is not None and is_moved(a):
+            known = shared.find(source, a.desc, wanted, a.repack)
+            if known is None:
+                missing.append(a)
+            else:
+                found[a.arg] = known
+        elif source is not None and name in constants:
+            found[a.arg] = Constant.of(source, a.desc, wanted, None, constants[name])
+    return found, missing
+
+
+def _constant(node: TypedNode, argument: Argument) -> tuple[str, TensorType | None]:
+    """The value that an argument reads: its name and its type."""
+    if argument.place == "input":
+        return node.node.inputs[argument.index], node.inputs[argument.index]
+    return (node.node.operands[argument.index], node.operands[argument.index]) if argument.place == "operand" else ("", None)
+
+
+def wanted_layout(argument: Argument) -> MemoryDesc:
+    """The layout in which the primitive takes a constant."""
+    return argument.wanted or argument.desc
+
+
+def is_moved(a: Argument) -> bool:
+    """Whether it is a constant that is copied into the layout that the primitive takes."""
+    return a.content is not None or a.repack is not None or (a.wanted is not None and not library().equal(a.desc, a.wanted))
+
+
+def brought(node: TypedNode, argument: Argument, memory: ConstantMemory, shared: SharedConstants) -> Constant:
+    """A constant in the layout that the primitive takes."""
+    layout, content = wanted_layout(argument), argument.content
+    source = value_of(given(node, argument.index).value) if content is None else content()
+    packed = source if argument.repack is None else argument.repack(source)
+    copy = moved(memory.contiguous(packed), argument.desc, layout, memory.take(library().nbytes(layout)))
+    constant = Constant.of(source, argument.desc, layout, argument.repack, copy)
+    if content is None:
+        shared.add(constant)
+    return constant
+
+
+def _whole(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
