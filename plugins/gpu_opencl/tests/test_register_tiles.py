@@ -133,7 +133,7 @@ def test_the_default_is_the_widest_tile_that_the_registers_hold(registers: int, 
         dataclasses.replace(device.caps, vector_registers=registers, vector_width=8, compute_units=2)
     )
     assert kernel.default(Problem("packed", 1, 128, 384, 1536, 4)) == first
-    assert kernel.default(Problem("packed", 1, 1, 1000, 2048, 4)).rows == 1
+    assert kernel.default(Problem("packed", 1, 1, 1000, 2048, 4)) == first  # a tile of one row computes only that
     assert kernel.default(Problem("", 1, 128, 8, 64, 4)) == RegisterTiling(8, 1)
     assert first in kernel.candidates(Problem("packed", 1, 128, 384, 1536, 4))
 

@@ -75,6 +75,9 @@ class Expression(CLKernel):
             return Refusal(Reason.SHAPE, f"{len(node.inputs)} inputs; accepted: at most {len(_LETTERS)}")
         return None
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         text = self.text(node)
         assert text is not None

@@ -127,6 +127,10 @@ class GemmRows(RegisterTiled, GemmKernel):
             return Refusal(Reason.LAYOUT, "the second factor is not constant, and transposed or narrow")
         return None
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        second = node.given(1)
+        return second.value is not None and second.rank <= 2
+
     def problem(self, node: TypedNode) -> Problem | None:
         """The problem for which a tiling is chosen; None when nothing is computed."""
         product = self.product(node)

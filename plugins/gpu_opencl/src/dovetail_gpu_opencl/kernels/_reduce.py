@@ -58,6 +58,9 @@ class Reduce(CLKernel):
         unknown = axes is not None and axes.value is None and axes.size > 0
         return Refusal(Reason.DYNAMIC, "axes are not constant") if unknown else None
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def axes(self, node: TypedNode) -> Sequence[int]:
         """The axes that are reduced."""
         assert isinstance(node.op, _Reduction)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 
 from dovetail.dataclass import dataclass
@@ -38,7 +39,8 @@ class RegisterTiling:
 
 SHAPES = ((4, 4), (4, 3), (6, 4), (8, 3), (6, 2), (2, 4), (2, 8), (1, 8), (1, 4), (8, 1), (4, 1))
 """Rows and vectors. Sums of 16 vectors and more need 32 registers."""
-_DEFAULTS = ((1, 8), (1, 4), (8, 1), (4, 1))
+_WIDEST = max(vectors for _, vectors in SHAPES)
+_DEFAULTS = ((8, 1), (4, 1))
 """Defaults besides the widest tile for the registers: few, because each is a program that drivers take long to build."""
 _BETTER = 0.8
 """A default besides the first must be estimated to take so much of its time."""
@@ -79,21 +81,47 @@ _SCATTER = 1.5  # a result that is stored alone
 
 def estimate(problem: Problem, tiling: RegisterTiling, caps: Capabilities, scatters: bool = False) -> float:
     """Cycles of the busiest core. `scatters`: results are stored one by one."""
-    lanes, sums = lanes_of(problem, caps), tiling.rows * tiling.vectors
-    tiles = problem.z * ceil_div(problem.m, tiling.rows) * ceil_div(problem.n, tiling.vectors * lanes)
-    step = max(sums, _LATENCY, 2 * tiling.vectors) / 2 + 0.06 * (tiling.rows + tiling.vectors)
-    item = _ITEM + sums * (_STORE + (_SCATTER * lanes if scatters else 0.0)) + problem.k * step
-    return ceil_div(tiles, max(1, caps.compute_units)) * item
+    return _cycles(tiling, problem.z, problem.m, problem.n, problem.k, lanes_of(problem, caps), caps.compute_units, scatters)
+
+
+def _cycles(tiling: RegisterTiling, z: int, m: int, n: int, k: int, lanes: int, units: int, scatters: bool) -> float:
+    rows, vectors, cores = tiling.rows, tiling.vectors, max(1, units)
+    store = _STORE + (_SCATTER * lanes if scatters else 0.0)
+    blocks = z * ceil_div(n, vectors * lanes)
+    whole, rest = divmod(m, rows)
+    if rest != 1:
+        return ceil_div(blocks * (whole + (rest > 0)), cores) * _item(rows, vectors, k, store)
+    single = ceil_div(blocks, cores) * _item(1, vectors, k, store)
+    return single + ceil_div(blocks * whole, cores) * _item(rows, vectors, k, store)
+
+
+def _item(rows: int, vectors: int, k: int, store: float) -> float:
+    """Cycles of a work item that computes so many rows."""
+    sums = rows * vectors
+    return _ITEM + sums * store + k * (max(sums, _LATENCY, 2 * vectors) / 2 + 0.06 * (rows + vectors))
+
+
+def first_tiling(caps: Capabilities, widest: int = _WIDEST) -> RegisterTiling:
+    """The first shape of up to `widest` vectors that the registers hold."""
+    return _candidates(caps.vector_registers, widest)[0]
+
+
+@functools.lru_cache(4096)
+def _default(
+    z: int, m: int, n: int, k: int, lanes: int, registers: int, units: int, widest: int, scatters: bool
+) -> RegisterTiling:
+    first, special = _candidates(registers, widest)
+    costs = [_cycles(t, z, m, n, k, lanes, units, scatters) for t in special]
+    least = min(costs, default=math.inf)
+    worth = least < _BETTER * _cycles(first, z, m, n, k, lanes, units, scatters)
+    return special[costs.index(least)] if worth else first
 
 
 @functools.cache
-def default_tiling(problem: Problem, caps: Capabilities, least_columns: int, scatters: bool) -> RegisterTiling:
-    """The first shape that the registers hold, unless the cost model finds a special one much faster."""
-    first, *others = (t for t in register_tilings(problem, caps, least_columns) if t.down)
-    special = [t for t in (first, *others) if (t.rows, t.vectors) in _DEFAULTS]
-    costs = {t: estimate(problem, t, caps, scatters) for t in (first, *special)}
-    best = min(special, key=costs.__getitem__, default=first)
-    return best if costs[best] < _BETTER * costs[first] else first
+def _candidates(registers: int, widest: int) -> tuple[RegisterTiling, tuple[RegisterTiling, ...]]:
+    """The first shape of up to `widest` vectors that so many registers hold, and the special ones."""
+    found = [t for t in _fitting(registers) if t.down and t.vectors <= widest]
+    return found[0], tuple([t for t in found if (t.rows, t.vectors) in _DEFAULTS])
 
 
 class RegisterTiled(Tuned[RegisterTiling]):
@@ -105,6 +133,11 @@ class RegisterTiled(Tuned[RegisterTiling]):
         """No tiling may be wider; 0 when any may."""
         return 0
 
+    def widest(self, problem: Problem) -> int:
+        """The vectors of the widest tilings that may run the problem."""
+        least = self.least_columns(problem)
+        return least // lanes_of(problem, self.caps) if least else _WIDEST
+
     def possible(self, problem: Problem) -> Sequence[RegisterTiling]:
         """Those whose sums stay in registers."""
         return register_tilings(problem, self.caps, self.least_columns(problem))
@@ -115,7 +148,9 @@ class RegisterTiled(Tuned[RegisterTiling]):
 
     def default(self, problem: Problem) -> RegisterTiling:
         """The first shape that the registers hold, unless the cost model finds a special one much faster."""
-        return default_tiling(problem, self.caps, self.least_columns(problem), self.scatters)
+        lanes, caps = lanes_of(problem, self.caps), self.caps
+        sizes = (problem.z, problem.m, problem.n, problem.k, lanes, caps.vector_registers, caps.compute_units)
+        return _default(*sizes, self.widest(problem), self.scatters)
 
     def tiling(self, problem: Problem) -> RegisterTiling:
         """The choice of `Tuned`, but nothing from the package that should be much slower on as many cores as here are."""

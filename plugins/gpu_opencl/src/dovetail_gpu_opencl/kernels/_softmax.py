@@ -23,6 +23,9 @@ class SoftmaxRows(CLKernel):
     def __init__(self, *, logarithm: bool = False) -> None:
         self._logarithm = logarithm
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         op, dst = node.op, node.outputs[0]
         assert isinstance(op, LogSoftmax | LogSoftmax_1 | Softmax | Softmax_1)

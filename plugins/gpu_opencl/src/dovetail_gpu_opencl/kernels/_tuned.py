@@ -112,6 +112,13 @@ class Tuned(CLKernel, Generic[P]):
         built_with.append(best)
         return best
 
+    def favour(self, node: TypedNode, other: str) -> float:
+        """By how much another kernel must be faster than this one to be taken: not at all, unless the node was built with just
+        one of them for another shape.
+        """
+        own, others = (bool(self.packed.built_with.get((name, node.name))) for name in (self.name, other))
+        return 1.0 if own == others else 1 / _ALMOST if own else _ALMOST
+
     def using(self, parameters: P) -> Self:
         """This kernel with the same parameters for all problems."""
         bound = copy.copy(self)

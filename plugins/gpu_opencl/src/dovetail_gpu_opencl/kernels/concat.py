@@ -13,6 +13,9 @@ __all__ = ["KERNELS"]
 class ConcatCopy(MoveKernel):
     """One copy for each input."""
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def moves(self, node: TypedNode) -> Sequence[Move]:
         assert isinstance(node.op, Concat)
         dst = node.outputs[0]

@@ -1,6 +1,7 @@
 """Conv: as a matrix product, by rows, depthwise or by Winograd's algorithm on CPUs; tiled on GPUs; directly where none fits."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,13 @@ from dovetail_gpu_opencl.kernels._conv_pipelined import ConvPipelined
 from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
 from dovetail_gpu_opencl.kernels._conv_winograd import ConvWinograd
 from dovetail_gpu_opencl.kernels._gemm import GemmRows, Matrix, Product
-from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, lanes_of
+from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, RegisterTiling, first_tiling, lanes_of
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, WINDOW, interior, named
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch
 from dovetail_gpu_opencl.memory import aligned_empty
 from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble, storage
+from dovetail_ops_onnx.conv import Conv
 
 __all__ = ["KERNELS"]
 
@@ -37,6 +39,9 @@ class ConvRows(RegisterTiled, ConvKernel):
         if node.given(1).value is None:
             return Refusal(Reason.ATTRIBUTE, "the weights are not constant")
         return super().check(node)
+
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
 
     def problem(self, node: TypedNode) -> Problem | None:
         """The problem for which a tiling is chosen; None when nothing is computed."""
@@ -101,6 +106,9 @@ class ConvDepthwise(ConvKernel):
             return refusal
         return None if self._rows(node) else Refusal(Reason.ATTRIBUTE, "the window covers too many elements")
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def _rows(self, node: TypedNode) -> int:
         """The rows that a work item computes: up to 8, so that it may copy their input; 0 where it may not for a single one."""
         numbers, acc = self.sizes(node), accumulator(node.outputs[0].dtype)
@@ -149,6 +157,9 @@ class ConvColumns(ConvKernel):
             return Refusal(Reason.ATTRIBUTE, "the weights are not constant")
         return super().check(node)
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         batch, _, maps, groups = sizes(node)
         acc = accumulator(node.outputs[0].dtype)
@@ -184,31 +195,49 @@ class ConvDirect(ConvKernel):
 
 def _pointwise(node: TypedNode) -> Product | Refusal:
     """dst[n] [M, pixels] = wei [M, C] x src[n] [C, pixels]: the planes are the columns."""
-    g = geometry(node)
-    batch, channels, maps, groups = sizes(node)
-    if g.kernel_size > 1 or groups > 1 or not g.is_pointwise:
-        return Refusal(Reason.ATTRIBUTE, "no pointwise convolution")
-    pixels = math.prod(g.output)
+    if (refusal := _spread(node)) is not None:
+        return refusal
+    batch, channels, maps, _ = sizes(node)
+    pixels = math.prod(node.outputs[0].dims[2:])
     left = Matrix(node.node.inputs[1], node.given(1), channels, 1)
     right = Matrix(node.node.inputs[0], node.given(0), pixels, 1, channels * pixels)
     bias = node.node.inputs[2] if has_bias(node) else ""
-    return Product(maps, pixels, channels, batch, left, right, bias=bias, plane_axes=g.rank)
+    return Product(maps, pixels, channels, batch, left, right, bias=bias, plane_axes=node.outputs[0].rank - 2)
+
+
+def _spread(node: TypedNode) -> Refusal | None:
+    """Refuses convolutions that are no products of weights and pixels, in whatever sizes."""
+    assert isinstance(node.op, Conv)
+    op, pads = node.op, node.op.pads if node.op.auto_pad == "NOTSET" else None
+    if op.group > 1 or {*node.given(1).dims[2:], *(op.strides or ())} - {1} or any(pads or ()):
+        return Refusal(Reason.ATTRIBUTE, "no pointwise convolution")
+    return None
 
 
 class PointwiseRows(GemmRows):
     """For CPUs: gemm_rows.cl with the planes as columns, where conv_rows.cl would not be faster."""
 
+    def applies(self, node: TypedNode) -> Refusal | None:
+        return _spread(node)
+
+    def any_sizes(self, node: TypedNode) -> bool:
+        return False
+
     def check(self, node: TypedNode) -> Refusal | None:
         refusal = super().check(node)
-        if refusal is not None:
+        if refusal is not None or node.given(1).value is None or not node.outputs[0].size:
             return refusal
-        other = _CONV_ROWS.on(self.caps, self.packed)
-        problem, turned = self.problem(node), other.problem(node)
-        if problem is None or turned is None:
-            return None
-        if other.least(turned) < self.least(problem) and other.supports(node):
+        problem, other = self.problem(node), _CONV_ROWS.on(self.caps, self.packed)
+        assert problem is not None
+        turned = replace(problem, key="", m=problem.n, n=problem.m)
+        narrow = problem.n < first_tiling(self.caps).vectors * lanes_of(problem, self.caps)
+        if narrow or other.least(turned) < self.least(problem) * self.favour(node, other.name):
             return Refusal(Reason.SHAPE, f"planes of {problem.n} pixels; vectors along the channels are faster")
         return None
+
+    def default(self, problem: Problem) -> RegisterTiling:
+        """The widest, because conv_rows.cl runs what is narrow: two programs serve all sizes."""
+        return first_tiling(self.caps, self.widest(problem))
 
 
 _CONV_ROWS = ConvRows()

@@ -12,6 +12,9 @@ __all__ = ["KERNELS"]
 class Expand(MoveKernel):
     """A copy with stride 0 along the axes that are repeated."""
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def moves(self, node: TypedNode) -> Sequence[Move]:
         src, dst = node.given(0), node.outputs[0]
         own = (1,) * (dst.rank - src.rank) + src.dims

@@ -17,6 +17,9 @@ class Slice(MoveKernel):
             return Refusal(Reason.DYNAMIC, "starts, ends, axes or steps are not constant")
         return None
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def moves(self, node: TypedNode) -> Sequence[Move]:
         src, dst = node.given(0), node.outputs[0]
         steps = list(strides_of(src.dims))

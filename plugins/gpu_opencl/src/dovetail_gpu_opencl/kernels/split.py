@@ -13,6 +13,9 @@ __all__ = ["KERNELS"]
 class SplitCopy(MoveKernel):
     """One copy for each output."""
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def moves(self, node: TypedNode) -> Sequence[Move]:
         assert isinstance(node.op, Split)
         src = node.given(0)

@@ -13,6 +13,9 @@ __all__ = ["KERNELS"]
 class TransposeCopy(MoveKernel):
     """A copy with permuted strides."""
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def moves(self, node: TypedNode) -> Sequence[Move]:
         assert isinstance(node.op, Transpose)
         src, dst = node.given(0), node.outputs[0]
