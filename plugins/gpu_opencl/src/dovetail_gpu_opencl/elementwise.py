@@ -164,7 +164,7 @@ def _with_chain(node: TypedNode, chain: Sequence[PostOp], types: dict[str, Tenso
 
 def vector_width(result: TensorType, caps: Capabilities) -> int:
     """How many elements one work item computes."""
-    return caps.lanes(accumulator(result.dtype)) if caps.kind == "CPU" and result.size >= 64 else 1
+    return caps.lanes(accumulator(result.dtype)) if caps.kind == "CPU" else 1
 
 
 def elementwise_launch(

@@ -17,6 +17,7 @@ from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, lanes_of
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
 from dovetail_gpu_opencl.memory import aligned_empty
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES, accumulator, accumulator_bytes, assemble, storage
 
 __all__ = ["GemmDirect", "GemmKernel", "GemmRows", "Matrix", "Product", "ProductOf"]
@@ -204,10 +205,14 @@ class GemmDirect(GemmKernel):
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
         chain = post_ops.epilogue(node)
-        source = assemble("gemm_direct.cl", {**_defines(product, node), **storage(node.outputs[0].dtype)}, chain.source)
+        defines, sizes = by_value({**_defines(product, node), **storage(node.outputs[0].dtype)}, _SIZES, ("M", "N"))
+        source = assemble("gemm_direct.cl", defines, chain.source)
         work, local = spread(math.prod((product.m, product.n, product.batch)), self.caps)
-        arguments = (*product.values(), Write(node.node.outputs[0]), *chain.arguments)
+        arguments = (*product.values(), Write(node.node.outputs[0]), *sizes, *chain.arguments)
         return (Launch("gemm_direct.cl", source, "gemm_direct", arguments, work, local),)
+
+
+_SIZES = ("BATCH", "K", "A_M", "A_K", "A_Z", "B_K", "B_N", "B_Z")
 
 
 def _defines(product: Product, node: TypedNode) -> dict[str, object]:
@@ -219,10 +224,12 @@ def _defines(product: Product, node: TypedNode) -> dict[str, object]:
         "K": product.k,
         "A_M": a.row,
         "A_K": a.column,
-        "A_BATCH(z)": f"({a.batch or f'(z) * {a.matrix}'})",
+        "A_Z": a.matrix,
+        "A_BATCH(z)": f"({a.batch or '(z) * A_Z'})",
         "B_K": b.row,
         "B_N": b.column,
-        "B_BATCH(z)": f"({b.batch or f'(z) * {b.matrix}'})",
+        "B_Z": b.matrix,
+        "B_BATCH(z)": f"({b.batch or '(z) * B_Z'})",
     }
 
 

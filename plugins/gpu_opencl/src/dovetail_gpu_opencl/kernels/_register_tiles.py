@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Sequence
 
 from dovetail.dataclass import dataclass
@@ -10,7 +9,7 @@ from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 
-__all__ = ["RegisterTiled", "RegisterTiling", "estimate", "lanes_of", "register_tilings"]
+__all__ = ["NARROW", "RegisterTiled", "RegisterTiling", "estimate", "first_tiling", "lanes_of", "register_tilings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +38,15 @@ class RegisterTiling:
 
 SHAPES = ((4, 4), (4, 3), (6, 4), (8, 3), (6, 2), (2, 4), (2, 8), (1, 8), (1, 4), (8, 1), (4, 1))
 """Rows and vectors. Sums of 16 vectors and more need 32 registers."""
-_WIDEST = max(vectors for _, vectors in SHAPES)
-_DEFAULTS = ((8, 1), (4, 1))
-"""Defaults besides the widest tile for the registers: few, because each is a program that drivers take long to build."""
+NARROW = RegisterTiling(8, 1)
+"""The default for few columns."""
+_SINGLE = RegisterTiling(1, 4)
+"""The default for few rows on `_CORES` cores and more, which larger tiles leave idle."""
 _BETTER = 0.8
-"""A default besides the first must be estimated to take so much of its time."""
+"""These must be estimated to take so much of the time of the widest tile for the registers: each is a program to build."""
+_CORES = 8
+_MANY = 64
+"""Rows for which the narrow tile is compared with the widest: it is chosen by the columns, which weights have for all sizes."""
 _WORSE = 1.4
 """An entry of a table is ignored where the cost model finds it slower than the default by this factor."""
 _LATENCY = 8
@@ -101,27 +104,23 @@ def _item(rows: int, vectors: int, k: int, store: float) -> float:
     return _ITEM + sums * store + k * (max(sums, _LATENCY, 2 * vectors) / 2 + 0.06 * (rows + vectors))
 
 
-def first_tiling(caps: Capabilities, widest: int = _WIDEST) -> RegisterTiling:
-    """The first shape of up to `widest` vectors that the registers hold."""
-    return _candidates(caps.vector_registers, widest)[0]
+@functools.cache
+def first_tiling(registers: int) -> RegisterTiling:
+    """The first shape that so many registers hold."""
+    return _fitting(registers)[0]
 
 
 @functools.lru_cache(4096)
-def _default(
-    z: int, m: int, n: int, k: int, lanes: int, registers: int, units: int, widest: int, scatters: bool
-) -> RegisterTiling:
-    first, special = _candidates(registers, widest)
-    costs = [_cycles(t, z, m, n, k, lanes, units, scatters) for t in special]
-    least = min(costs, default=math.inf)
-    worth = least < _BETTER * _cycles(first, z, m, n, k, lanes, units, scatters)
-    return special[costs.index(least)] if worth else first
+def _default(z: int, m: int, n: int, k: int, lanes: int, registers: int, units: int, scatters: bool) -> RegisterTiling:
+    first = first_tiling(registers)
 
+    def is_better(tiling: RegisterTiling, rows: int) -> bool:
+        cycles, others = (_cycles(t, z, rows, n, k, lanes, units, scatters) for t in (tiling, first))
+        return cycles < _BETTER * others
 
-@functools.cache
-def _candidates(registers: int, widest: int) -> tuple[RegisterTiling, tuple[RegisterTiling, ...]]:
-    """The first shape of up to `widest` vectors that so many registers hold, and the special ones."""
-    found = [t for t in _fitting(registers) if t.down and t.vectors <= widest]
-    return found[0], tuple([t for t in found if (t.rows, t.vectors) in _DEFAULTS])
+    if is_better(NARROW, max(m, _MANY)):
+        return NARROW
+    return _SINGLE if units >= _CORES and is_better(_SINGLE, m) else first
 
 
 class RegisterTiled(Tuned[RegisterTiling]):
@@ -133,11 +132,6 @@ class RegisterTiled(Tuned[RegisterTiling]):
         """No tiling may be wider; 0 when any may."""
         return 0
 
-    def widest(self, problem: Problem) -> int:
-        """The vectors of the widest tilings that may run the problem."""
-        least = self.least_columns(problem)
-        return least // lanes_of(problem, self.caps) if least else _WIDEST
-
     def possible(self, problem: Problem) -> Sequence[RegisterTiling]:
         """Those whose sums stay in registers."""
         return register_tilings(problem, self.caps, self.least_columns(problem))
@@ -147,10 +141,12 @@ class RegisterTiled(Tuned[RegisterTiling]):
         return estimate(problem, parameters, self.caps, self.scatters) * (1 if parameters.down else 1.05)
 
     def default(self, problem: Problem) -> RegisterTiling:
-        """The first shape that the registers hold, unless the cost model finds a special one much faster."""
-        lanes, caps = lanes_of(problem, self.caps), self.caps
-        sizes = (problem.z, problem.m, problem.n, problem.k, lanes, caps.vector_registers, caps.compute_units)
-        return _default(*sizes, self.widest(problem), self.scatters)
+        """The first shape that the registers hold, unless the cost model finds a narrow one much faster; that for few columns."""
+        caps, lanes = self.caps, lanes_of(problem, self.caps)
+        if 0 < self.least_columns(problem) < first_tiling(caps.vector_registers).vectors * lanes:
+            return NARROW
+        sizes = (problem.z, problem.m, problem.n, problem.k)
+        return _default(*sizes, lanes, caps.vector_registers, caps.compute_units, self.scatters)
 
     def tiling(self, problem: Problem) -> RegisterTiling:
         """The choice of `Tuned`, but nothing from the package that should be much slower on as many cores as here are."""
@@ -159,6 +155,10 @@ class RegisterTiled(Tuned[RegisterTiling]):
             return chosen
         default = self.default(problem)
         return chosen if chosen is default or self.cost(problem, chosen) < _WORSE * self.cost(problem, default) else default
+
+    def insists(self, problem: Problem) -> bool:
+        """On what was found on this machine, not on the table of the package."""
+        return self._forced is not None or self.tunings.found_here(problem.key)
 
     def read(self, numbers: Sequence[int]) -> RegisterTiling | None:
         """The fields of a tiling, in order."""

@@ -97,20 +97,24 @@ class Tuned(CLKernel, Generic[P]):
         return tuned if tuned is not None and tuned in self.possible(problem) else None
 
     def settled(self, problem: Problem, node: TypedNode) -> P:
-        """The parameters for a launch: those of `tiling`, or for a problem that nobody has tuned others that the node was built
-        with for another shape, where the cost model finds them almost as fast. A program takes a driver 0.1 to 1 s.
+        """The parameters for a launch: those of `tiling`, or unless the kernel insists others that the node was built with for
+        another shape, where the cost model finds them almost as fast. A program takes a driver 0.1 to 1 s.
         """
         best = self.tiling(problem)
         built_with: list[P] = self.packed.built_with.setdefault((self.name, node.name), [])
         if best in built_with:
             return best
-        if built_with and self._prescribed(problem) is None:
+        if built_with and not self.insists(problem):
             possible = tuple(self.possible(problem))
             near = min((p for p in built_with if p in possible), key=lambda p: self.cost(problem, p), default=None)
             if near is not None and self.cost(problem, near) <= _ALMOST * self.cost(problem, best):
                 return near
         built_with.append(best)
         return best
+
+    def insists(self, problem: Problem) -> bool:
+        """Whether no other parameters will do, however fast."""
+        return self._prescribed(problem) is not None
 
     def favour(self, node: TypedNode, other: str) -> float:
         """By how much another kernel must be faster than this one to be taken: not at all, unless the node was built with just

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
-from dovetail_gpu_opencl.broadcast import flat_index, strides_of
+from dovetail_gpu_opencl.broadcast import flat_index, operand_strides
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels._heads import (
@@ -367,9 +367,7 @@ def mask_of(node: TypedNode) -> TensorType | None:
 
 
 def _mask_index(mask: TensorType, s: Sizes, sizes: RuntimeSizes) -> str:
-    dims = (1,) * (4 - mask.rank) + mask.dims
-    strides = [0 if d == 1 else step for d, step in zip(dims, strides_of(dims), strict=True)]
-    return flat_index(s.scores, strides, "(o)", sizes)
+    return flat_index(s.scores, operand_strides(mask, s.scores), "(o)", sizes)
 
 
 KERNELS = (AttentionToken(), HalvesAttention(), FloatsAttention(), AttentionBlocks(), AttentionRows())

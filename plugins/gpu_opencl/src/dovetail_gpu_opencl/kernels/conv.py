@@ -16,7 +16,7 @@ from dovetail_gpu_opencl.kernels._conv_pipelined import ConvPipelined
 from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
 from dovetail_gpu_opencl.kernels._conv_winograd import ConvWinograd
 from dovetail_gpu_opencl.kernels._gemm import GemmRows, Matrix, Product
-from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, RegisterTiling, first_tiling, lanes_of
+from dovetail_gpu_opencl.kernels._register_tiles import NARROW, RegisterTiled, RegisterTiling, first_tiling, lanes_of
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, WINDOW, interior, named
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch
@@ -230,14 +230,14 @@ class PointwiseRows(GemmRows):
         problem, other = self.problem(node), _CONV_ROWS.on(self.caps, self.packed)
         assert problem is not None
         turned = replace(problem, key="", m=problem.n, n=problem.m)
-        narrow = problem.n < first_tiling(self.caps).vectors * lanes_of(problem, self.caps)
-        if narrow or other.least(turned) < self.least(problem) * self.favour(node, other.name):
+        if self.default(problem) is NARROW or other.least(turned) < self.least(problem) * self.favour(node, other.name):
             return Refusal(Reason.SHAPE, f"planes of {problem.n} pixels; vectors along the channels are faster")
         return None
 
     def default(self, problem: Problem) -> RegisterTiling:
-        """The widest, because conv_rows.cl runs what is narrow: two programs serve all sizes."""
-        return first_tiling(self.caps, self.widest(problem))
+        """The widest, because conv_rows.cl is faster for few pixels: two programs serve all sizes."""
+        widest = first_tiling(self.caps.vector_registers)
+        return widest if problem.n >= widest.vectors * lanes_of(problem, self.caps) else NARROW
 
 
 _CONV_ROWS = ConvRows()

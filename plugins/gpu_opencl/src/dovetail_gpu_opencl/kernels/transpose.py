@@ -20,8 +20,9 @@ class TransposeCopy(MoveKernel):
         assert isinstance(node.op, Transpose)
         src, dst = node.given(0), node.outputs[0]
         steps = strides_of(src.dims)
-        strides = tuple(steps[axis] for axis in node.op.order(src.rank))
-        return [Move(node.node.inputs[0], node.node.outputs[0], dst.dims, strides, strides_of(dst.dims))]
+        order = tuple(node.op.order(src.rank))
+        strides = tuple(steps[axis] for axis in order)
+        return [Move(node.node.inputs[0], node.node.outputs[0], dst.dims, strides, strides_of(dst.dims), order=order)]
 
 
 KERNELS = (TransposeCopy(),)
