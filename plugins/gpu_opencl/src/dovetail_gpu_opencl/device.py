@@ -279,19 +279,30 @@ class OpenCLDevice(Device):
         return choose(self.kernels(node), node)
 
     def _chosen_again(self, node: TypedNode) -> Choice[CLKernel]:
-        """The choice; that for the same node in other sizes, where none of the kernels that were asked decides by them."""
+        """The choice. Of a node that was compiled in other sizes only the kernels that decide by sizes are asked again."""
         types = tuple([_apart_from_sizes(t) for t in node.inputs])
-        earlier = self._packed.choices.get(node.name)
-        if earlier is not None and earlier[0] is node.node and earlier[1] == types and self._holds(earlier[2], node):
-            return earlier[2]
-        choice = self._chosen(node)
-        self._packed.choices[node.name] = node.node, types, choice
-        return choice
+        earlier, found = self._packed.choices.get(node.name), None
+        if earlier is not None and earlier[0] is node.node and earlier[1] == types:
+            found = self._confirmed(earlier[2], node)
+        if found is None:
+            found = self._chosen(node)
+            self._packed.choices[node.name] = node.node, types, found
+        return found
 
-    def _holds(self, choice: Choice[CLKernel], node: TypedNode) -> bool:
-        asked = zip(self.kernels(node), choice.refusals, strict=False)
-        refused = all([kernel.any_sizes(node) or kernel.applies(node) is not None for kernel, _ in asked])
-        return refused and choice.kernel.any_sizes(node)
+    def _confirmed(self, choice: Choice[CLKernel], node: TypedNode) -> Choice[CLKernel] | None:
+        """The choice with the reasons for these sizes; None where they have another kernel."""
+        refusals = []
+        for kernel, (name, refusal) in zip(self.kernels(node), choice.refusals, strict=False):
+            if not kernel.any_sizes(node) and kernel.applies(node) is None:
+                refused = kernel.check(node)
+                answer = kernel.supports(node) if refused is None else refused
+                if isinstance(answer, Accepted):
+                    return None
+                refusal = answer
+            refusals.append((name, refusal))
+        if not choice.kernel.any_sizes(node) and choice.kernel.check(node) is not None:
+            return None
+        return Choice(choice.kernel, tuple(refusals), choice.label)
 
     def _chosen(self, node: TypedNode) -> Choice[CLKernel]:
         choice = self._choose(node)

@@ -189,9 +189,9 @@ def elementwise_launch(
     output = written or Write(node.node.outputs[0])
     arguments = (*(load.source for load in loads), output, *sizes.arguments, *chain.arguments)
     work, local = spread(ceil_div(result.size, vec), caps)
-    source = assemble("", {"HALF_STORAGE": "half" in kernel + chain.source}, chain.source, kernel)
+    source = assemble("", {"HALF_STORAGE": "half" in kernel or "half" in chain.source}, chain.source, kernel)
     # A quotient is a result that others round: what the device can do best is right, and memory sets the time here.
-    options = caps.exact_options if "/" in kernel + chain.source else ()
+    options = caps.exact_options if "/" in kernel or "/" in chain.source else ()
     return Launch("elementwise (generated)", source, "elementwise", arguments, work, local, options)
 
 

@@ -152,7 +152,7 @@ def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1, *, aligned: bool 
     if not node.post_ops:
         return Epilogue()
     result, operands = node.outputs[0], node.operands
-    types = tuple([(operand.dtype, operand.dims) for operand in operands])
+    types = tuple([(operand.dtype, operand.dims, operand.value is None) for operand in operands])
     key = (_without_names(node.node.post_ops), types, result.dtype, result.dims, vec, run_axes, aligned)
     found = _EPILOGUES.get(key)
     if found is None:

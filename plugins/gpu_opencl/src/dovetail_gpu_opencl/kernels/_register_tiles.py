@@ -9,7 +9,7 @@ from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 
-__all__ = ["NARROW", "RegisterTiled", "RegisterTiling", "estimate", "first_tiling", "lanes_of", "register_tilings"]
+__all__ = ["NARROW", "RegisterTiled", "RegisterTiling", "estimate", "first_tiling", "lanes_of", "least_cycles", "register_tilings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,17 @@ def _default(z: int, m: int, n: int, k: int, lanes: int, registers: int, units: 
     if is_better(NARROW, max(m, _MANY)):
         return NARROW
     return _SINGLE if units >= _CORES and is_better(_SINGLE, m) else first
+
+
+@functools.lru_cache(4096)
+def _least(z: int, m: int, n: int, k: int, lanes: int, registers: int, units: int, scatters: bool) -> float:
+    tiling = _default(z, m, n, k, lanes, registers, units, scatters)
+    return _cycles(tiling, z, m, n, k, lanes, units, scatters)
+
+
+def least_cycles(z: int, m: int, n: int, k: int, lanes: int, caps: Capabilities, scatters: bool = False) -> float:
+    """Cycles of such a product in the default tiling for many columns."""
+    return _least(z, m, n, k, lanes, caps.vector_registers, caps.compute_units, scatters)
 
 
 class RegisterTiled(Tuned[RegisterTiling]):

@@ -79,9 +79,9 @@ class AttentionToken(AttentionKernel):
     name = "attention_token"
 
     def check(self, node: TypedNode) -> Refusal | None:
-        refusal = super().check(node)
-        if refusal is None and one_query(heads_of(node), self.caps) is None:
-            return Refusal(Reason.SHAPE, f"{sizes_of(node).queries} queries, heads of {sizes_of(node).head} elements")
+        refusal, sizes = super().check(node), sizes_of(node)
+        if refusal is None and (sizes.queries != 1 or one_query(heads_of(node), self.caps) is None):
+            return Refusal(Reason.SHAPE, f"{sizes.queries} queries, heads of {sizes.head} elements")
         return refusal
 
     def attend(self, heads: Heads) -> Launch:

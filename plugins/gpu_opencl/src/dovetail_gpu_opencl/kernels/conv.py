@@ -1,7 +1,6 @@
 """Conv: as a matrix product, by rows, depthwise or by Winograd's algorithm on CPUs; tiled on GPUs; directly where none fits."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +14,8 @@ from dovetail_gpu_opencl.kernels._conv_depthwise import ConvDepthwiseWindows
 from dovetail_gpu_opencl.kernels._conv_pipelined import ConvPipelined
 from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
 from dovetail_gpu_opencl.kernels._conv_winograd import ConvWinograd
-from dovetail_gpu_opencl.kernels._gemm import GemmRows, Matrix, Product
-from dovetail_gpu_opencl.kernels._register_tiles import NARROW, RegisterTiled, RegisterTiling, first_tiling, lanes_of
+from dovetail_gpu_opencl.kernels._gemm import GemmRows, Matrix, Product, problem_of
+from dovetail_gpu_opencl.kernels._register_tiles import NARROW, RegisterTiled, RegisterTiling, first_tiling, lanes_of, least_cycles
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, WINDOW, interior, named
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch
@@ -224,13 +223,15 @@ class PointwiseRows(GemmRows):
         return False
 
     def check(self, node: TypedNode) -> Refusal | None:
-        refusal = super().check(node)
-        if refusal is not None or node.given(1).value is None or not node.outputs[0].size:
-            return refusal
-        problem, other = self.problem(node), _CONV_ROWS.on(self.caps, self.packed)
-        assert problem is not None
-        turned = replace(problem, key="", m=problem.n, n=problem.m)
-        if self.default(problem) is NARROW or other.least(turned) < self.least(problem) * self.favour(node, other.name):
+        product = _pointwise(node)
+        if isinstance(product, Refusal) or (refusal := self.fits(product)) is not None:
+            return product if isinstance(product, Refusal) else refusal
+        if node.given(1).value is None or not node.outputs[0].size:
+            return None
+        problem = problem_of(product)
+        sizes, lanes = (problem.z, problem.n, problem.m, problem.k), lanes_of(problem, self.caps)
+        theirs = least_cycles(*sizes, lanes, self.caps, ConvRows.scatters)
+        if self.default(problem) is NARROW or theirs < self.least(problem) * self.favour(node, ConvRows.name):
             return Refusal(Reason.SHAPE, f"planes of {problem.n} pixels; vectors along the channels are faster")
         return None
 
