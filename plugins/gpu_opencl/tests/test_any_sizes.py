@@ -102,11 +102,11 @@ CASES: dict[str, tuple[str, dict[str, Any], Build]] = {
     "one_hot": ("OneHot", {}, lambda n, h, w: [numbers(0, 9, n, w), NINE, np.float32([0, 1])]),
     "quantize": ("QuantizeLinear", {}, images(np.float32(0.1), np.uint8(128))),
     "dequantize": ("DequantizeLinear", {}, lambda n, h, w: [numbers(0, 255, n, 6, h, w).astype(np.uint8), HALF]),
-    "attention": ("Attention", {}, lambda n, h, w: [floats(n, 4, w + 1, 8), floats(n, 4, w + 1, 8), floats(n, 4, w + 1, 8)]),
+    "attention": ("Attention", {}, lambda n, h, w: [floats(n, 4, w, 8) for _ in range(3)]),
     "masked_attention": (
         "Attention",
         {},
-        lambda n, h, w: [*(floats(n, 4, w + 1, 8) for _ in range(3)), floats(n, 1, w + 1, w + 1)],
+        lambda n, h, w: [*(floats(n, 4, w, 8) for _ in range(3)), floats(n, 1, w, w)],
     ),
     "products_of_two": ("MatMul", {}, lambda n, h, w: [floats(n, 4, w, 8), floats(n, 4, 8, h + 48)]),
 }

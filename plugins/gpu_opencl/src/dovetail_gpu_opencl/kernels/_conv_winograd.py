@@ -72,7 +72,7 @@ class ConvWinograd(RegisterTiled, ConvKernel):
         problem = self.problem(node)
         if problem is None:
             return ()
-        tiling, lanes, acc = self.tiling(problem), lanes_of(problem, self.caps), accumulator(node.outputs[0].dtype)
+        tiling, lanes, acc = self.settled(problem, node), lanes_of(problem, self.caps), accumulator(node.outputs[0].dtype)
         batch, channels, maps, _ = sizes(node)
         th, tw = _tiles(node)
         ph, pw = 2 * th + 2, max(2 * tw + 2, 2 * lanes + 2)

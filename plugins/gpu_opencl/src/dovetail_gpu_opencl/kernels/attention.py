@@ -80,6 +80,8 @@ class AttentionToken(AttentionKernel):
 
     def check(self, node: TypedNode) -> Refusal | None:
         refusal, sizes = super().check(node), sizes_of(node)
+        if refusal is None and self.caps.kind == "CPU" and sizes.total == 1:
+            return Refusal(Reason.SHAPE, f"one key; {AttentionRows.name} takes other lengths, too")
         if refusal is None and (sizes.queries != 1 or one_query(heads_of(node), self.caps) is None):
             return Refusal(Reason.SHAPE, f"{sizes.queries} queries, heads of {sizes.head} elements")
         return refusal

@@ -213,6 +213,11 @@ def _spread(node: TypedNode) -> Refusal | None:
     return None
 
 
+_FEW, _AS_FAST = 256, 1.1
+"""Of so few pixels a smaller image may leave less than a tile has columns: conv_rows.cl, which takes any number, is chosen for
+them unless it is so much slower."""
+
+
 class PointwiseRows(GemmRows):
     """For CPUs: gemm_rows.cl with the planes as columns, where conv_rows.cl would not be faster."""
 
@@ -231,7 +236,8 @@ class PointwiseRows(GemmRows):
         problem = problem_of(product)
         sizes, lanes = (problem.z, problem.n, problem.m, problem.k), lanes_of(problem, self.caps)
         theirs = least_cycles(*sizes, lanes, self.caps, ConvRows.scatters)
-        if self.default(problem) is NARROW or theirs < self.least(problem) * self.favour(node, ConvRows.name):
+        own = self.least(problem) * (_AS_FAST if problem.n < _FEW else 1)
+        if self.default(problem) is NARROW or self.gives_way(node, own, ConvRows.name, theirs):
             return Refusal(Reason.SHAPE, f"planes of {problem.n} pixels; vectors along the channels are faster")
         return None
 
