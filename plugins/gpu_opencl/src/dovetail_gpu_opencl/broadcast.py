@@ -145,8 +145,8 @@ def flat_index(
 
     With `sizes` its numbers are arguments: those of `dims` are shared by all indices of the same `name`, strides by those of
     the same `key`. Then the text is the same for other sizes, 1 included, if axes of stride 0 stay those. `order` says which axes
-    of a dense tensor these are, where it is not all in order; `count`, how many axes there are, where these are some; `cuts`, before
-    which axes others may lie in between, although these sizes leave no room.
+    of a dense tensor these are, where it is not all in order; `count` how many axes there are, where these are some; `cuts` the
+    axes of which other sizes may have only a part.
     """
     if sizes is None:
         groups = _merged(dims, strides)

@@ -45,7 +45,7 @@ class KernelObject:
         self._own, self._handle = function("clSetKernelArg"), ctypes.c_void_p(kernel.int_ptr)
 
     def set_number(self, position: int, number: Scalar) -> None:
-        """Sets an argument, in 0.3 us unless it is the same already. `kernel.set_arg` takes 5: it tries buffers and images first."""
+        """Sets an argument in 0.3 us, unless it is the same. `kernel.set_arg` takes 5: it tries buffers and images first."""
         if self._numbers.get(position) is number:
             return
         content = number.value.tobytes()

@@ -25,8 +25,8 @@ _CHUNK = 4096
 class Move:
     """dst[dst_offset + sum(i * dst_stride)] = src[src_offset + sum(i * src_stride)] for all i in `dims`; in elements.
 
-    Sizes do not tell which axes are neighbours in all sizes: those of size 1 are to all. `order` are the places of the axes in src,
-    where this is a dense tensor with its axes permuted; `cuts` the axes of which only a part is moved.
+    Sizes do not tell which axes are neighbours in all sizes: those of size 1 are to all. `order` are the places of the axes in
+    src, where this is a dense tensor with its axes permuted; `cuts` the axes of which only a part is moved.
     """
 
     src: str | Constant

@@ -9,7 +9,16 @@ from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 
-__all__ = ["NARROW", "RegisterTiled", "RegisterTiling", "estimate", "first_tiling", "lanes_of", "least_cycles", "register_tilings"]
+__all__ = [
+    "NARROW",
+    "RegisterTiled",
+    "RegisterTiling",
+    "estimate",
+    "first_tiling",
+    "lanes_of",
+    "least_cycles",
+    "register_tilings",
+]
 
 
 @dataclass(frozen=True, slots=True)

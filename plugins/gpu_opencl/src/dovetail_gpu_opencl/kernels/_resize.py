@@ -13,7 +13,7 @@ from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL
-from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scalar, Write, ints
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Scalar, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, MOVABLE, assemble, storage
 from dovetail_ops_onnx.resize import Resize, Resize_10
 from dovetail_ops_onnx.upsample import Upsample
@@ -89,7 +89,7 @@ class Nearest(_Resize):
         lines, sizes = self.lines(node)
         fill = Constant(np.array([_op(node).sampling.extrapolation]).astype(dst.dtype.numpy))
         index = _joined([line.index for line in lines])
-        arguments = (Read(node.node.inputs[0]), index, fill, Write(node.node.outputs[0]), *sizes)
+        arguments: tuple[Argument, ...] = (Read(node.node.inputs[0]), index, fill, Write(node.node.outputs[0]), *sizes)
         entry, (work, local) = self.name, spread(dst.size, self.caps)
         if self.caps.kind == "CPU":
             _, y, z = (len(line.index) for line in lines[::-1])

@@ -123,7 +123,7 @@ class Tuned(CLKernel, Generic[P]):
         return cost <= max(_ALMOST * best, best + self.little)
 
     def gives_way(self, node: TypedNode, cost: float, other: str, others_cost: float) -> bool:
-        """Whether a node of this cost is left to another kernel. One that it was built with, unlike the other, stays almost as fast."""
+        """Whether a node of this cost is left to another kernel: for one of the two that it was built with, if almost as fast."""
         own, others = (bool(self.packed.built_with.get((name, node.name))) for name in (self.name, other))
         if own == others:
             return others_cost < cost

@@ -1,6 +1,7 @@
 """Conv: as a matrix product, by rows, depthwise or by Winograd's algorithm on CPUs; tiled on GPUs; directly where none fits."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,14 @@ from dovetail_gpu_opencl.kernels._conv_pipelined import ConvPipelined
 from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
 from dovetail_gpu_opencl.kernels._conv_winograd import ConvWinograd
 from dovetail_gpu_opencl.kernels._gemm import GemmRows, Matrix, Product, problem_of
-from dovetail_gpu_opencl.kernels._register_tiles import NARROW, RegisterTiled, RegisterTiling, first_tiling, lanes_of, least_cycles
+from dovetail_gpu_opencl.kernels._register_tiles import (
+    NARROW,
+    RegisterTiled,
+    RegisterTiling,
+    first_tiling,
+    lanes_of,
+    least_cycles,
+)
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, WINDOW, interior, named
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch
@@ -103,14 +111,14 @@ class ConvDepthwise(ConvKernel):
             return Refusal(Reason.SHAPE, "one channel to many; vectors along these are faster")
         if (refusal := super().check(node)) is not None:
             return refusal
-        return None if self._rows(node) else Refusal(Reason.ATTRIBUTE, "the window covers too many elements")
+        return None if self._rows(node, self.sizes(node)) else Refusal(Reason.ATTRIBUTE, "the window covers too many elements")
 
     def any_sizes(self, node: TypedNode) -> bool:
         return True
 
-    def _rows(self, node: TypedNode) -> int:
+    def _rows(self, node: TypedNode, numbers: Mapping[str, int]) -> int:
         """The rows that a work item computes: up to 8, so that it may copy their input; 0 where it may not for a single one."""
-        numbers, acc = self.sizes(node), accumulator(node.outputs[0].dtype)
+        acc = accumulator(node.outputs[0].dtype)
         kh, kw, stride_y, stride_x, dilation_y, dilation_x = (numbers[name] for name in WINDOW)
         span = (self.caps.lanes(acc) - 1) * stride_x + (kw - 1) * dilation_x + 1
         most = _COPIED // (span * accumulator_bytes(node.outputs[0].dtype)) - (kh - 1) * dilation_y - 1
@@ -121,8 +129,9 @@ class ConvDepthwise(ConvKernel):
         vec = self.caps.lanes(accumulator(node.outputs[0].dtype))
         chain = post_ops.epilogue(node, vec)
         numbers = self.sizes(node) | {"C": groups} | interior(geometry(node))
-        defines = {**self.types(node), **{name: numbers[name] for name in WINDOW}, "VEC": vec, "ROWS": self._rows(node)}
-        rows = ceil_div(numbers["OH"], self._rows(node))
+        each = self._rows(node, numbers)
+        defines = {**self.types(node), **{name: numbers[name] for name in WINDOW}, "VEC": vec, "ROWS": each}
+        rows = ceil_div(numbers["OH"], each)
         passed = named(numbers, "C M IH IW OH OW PAD_Y PAD_X FIRST LAST")
         arguments = (*self.arguments(node), *passed, *chain.arguments)
         source = assemble("conv_depthwise.cl", defines, chain.source)
@@ -163,15 +172,22 @@ class ConvColumns(ConvKernel):
         batch, _, maps, groups = sizes(node)
         acc = accumulator(node.outputs[0].dtype)
         vec, own = self.caps.lanes(acc), maps // groups
-        weights = constant_weights(node).reshape(groups, own, -1).transpose(0, 2, 1).astype(wide(acc))
+        weights = constant_weights(node)
+        packed = self.packed.get(weights, ("columns", groups, acc), lambda: _innermost(weights, groups, acc))
         numbers = self.sizes(node) | interior(geometry(node))
         defines = {**self.types(node), **{name: numbers[name] for name in WINDOW}, "VEC": vec, "MAPS": own}
         rows = geometry(node).output[-2] if geometry(node).rank > 1 else 1
         chain = post_ops.epilogue(node, vec)
         passed = named(numbers, "GROUPS C M IH IW OH OW PAD_Y PAD_X FIRST LAST")
-        arguments = (*self.arguments(node, Constant(np.ascontiguousarray(weights))), *passed, *chain.arguments)
+        arguments = (*self.arguments(node, Constant(packed)), *passed, *chain.arguments)
         source = assemble("conv_columns.cl", defines, chain.source)
         return (Launch("conv_columns.cl", source, "conv_columns", arguments, (rows, groups, batch), (1, 1, 1)),)
+
+
+def _innermost(weights: NDArray[np.generic], groups: int, c_type: str) -> NDArray[np.generic]:
+    """[M, C, *K] as [groups, C * K, M / groups], in float or double."""
+    maps = weights.shape[0] // groups
+    return np.ascontiguousarray(weights.reshape(groups, maps, -1).transpose(0, 2, 1).astype(wide(c_type)))
 
 
 class ConvDirect(ConvKernel):
