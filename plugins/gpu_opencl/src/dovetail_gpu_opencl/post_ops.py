@@ -175,7 +175,7 @@ def _text_for(node: TypedNode, accesses: Sequence[Access | None], sizes: Runtime
 
 
 def _without_names(chain: tuple[PostOp, ...]) -> tuple[str, ...]:
-    """What a chain computes, as a key: text tells 0 from -0, which are equal. Equal for chains that only read other values."""
+    """A key for chains that compute the same of other values, as text, which tells 0 from -0: these are equal."""
     found = _CHAINS.get(id(chain))
     if found is None or found[0] is not chain:
         texts = tuple([repr(p if isinstance(p, Eltwise) else dataclasses.replace(p, operand="")) for p in chain])

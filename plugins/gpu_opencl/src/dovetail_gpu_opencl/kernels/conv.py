@@ -221,7 +221,7 @@ def _pointwise(node: TypedNode) -> Product | Refusal:
 
 
 def _spread(node: TypedNode) -> Refusal | None:
-    """Refuses convolutions that are no products of weights and pixels, in whatever sizes."""
+    """Refuses convolutions other than products of weights and pixels, whatever the sizes."""
     assert isinstance(node.op, Conv)
     op, pads = node.op, node.op.pads if node.op.auto_pad == "NOTSET" else None
     if op.group > 1 or {*node.given(1).dims[2:], *(op.strides or ())} - {1} or any(pads or ()):
