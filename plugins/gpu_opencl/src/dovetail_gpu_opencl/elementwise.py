@@ -65,7 +65,7 @@ class Expression(CLKernel):
 
     def check(self, node: TypedNode) -> Refusal | None:
         if self.text(node) is None:
-            return Refusal(Reason.DTYPE, f"{node.inputs[0]}")
+            return Refusal(Reason.DTYPE, f"{node.given(0).dtype}")
         if len(node.outputs) != 1:
             return Refusal(Reason.ATTRIBUTE, f"{len(node.outputs)} outputs")
         for tensor in node.inputs:
