@@ -1,4 +1,4 @@
-"""CPUs compile nothing where only sizes change, to 1 and from 1 too: many operators, each in many sizes, with right results."""
+"""Nothing is compiled where only sizes change, to 1 and from 1 too: many operators, each in many sizes, with right results."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -110,7 +110,13 @@ CASES: dict[str, tuple[str, dict[str, Any], Build]] = {
     ),
     "products_of_two": ("MatMul", {}, lambda n, h, w: [floats(n, 4, w, 8), floats(n, 4, 8, h + 48)]),
 }
-CHAINED = ("Conv", "Gemm", "MatMul", "Relu", "LayerNormalization", "GlobalAveragePool", "Transpose")
+ON_GPUS = sorted(
+    CASES.keys()
+    - {"convolution", "strided", "depthwise", "few_maps", "gemm", "mat_mul", "products_of_two", "attention", "masked_attention"}
+    - {"global_average_pool", "global_max_pool", "reduce_max_of_images", "softmax_of_lengths", "softmax_of_channels"}
+    - {"log_softmax", "instance_normalization", "group_normalization", "concat", "slice", "transpose_heads", "expand", "quantize"}
+)
+"""Tiles, work items of a group and words that are moved are chosen by sizes there."""
 
 
 def constants(inputs: Sequence[Any], others: Sequence[Any]) -> list[int]:
@@ -119,12 +125,12 @@ def constants(inputs: Sequence[Any], others: Sequence[Any]) -> list[int]:
 
 
 @pytest.mark.parametrize("first", [0, 4])
-@pytest.mark.parametrize("case", CASES)
-def test_cpus_compile_nothing_where_only_sizes_change(
-    case: str, first: int, without_matrix_units: Callable[[str], Any], bench: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("kind", "case"), [*(("CPU", case) for case in CASES), *(("GPU", case) for case in ON_GPUS)])
+def test_nothing_is_compiled_where_only_sizes_change(
+    kind: str, case: str, first: int, without_matrix_units: Callable[[str], Any], bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever sizes come first; kernels that compute run with a chain of post-ops."""
-    device, known = without_matrix_units("CPU"), set[tuple[str, str]]()
+    """Whichever sizes come first; products run with a chain of post-ops."""
+    device, known = without_matrix_units(kind), set[tuple[str, str]]()
     inner = Programs.get
 
     def get(self: Programs, launch: Any, node: str) -> Any:
