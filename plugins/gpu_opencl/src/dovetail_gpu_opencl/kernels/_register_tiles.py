@@ -171,11 +171,13 @@ class RegisterTiled(Tuned[RegisterTiling]):
 
     def tiling(self, problem: Problem) -> RegisterTiling:
         """The choice of `Tuned`, but nothing from the package that should be much slower on as many cores as here are."""
-        chosen = super().tiling(problem)
-        if self._forced is not None or self.tunings.found_here(problem.key):
+        chosen = self._prescribed(problem)
+        if chosen is not None and self.insists(problem):
             return chosen
         default = self.default(problem)
-        return chosen if chosen is default or self.cost(problem, chosen) < _WORSE * self.cost(problem, default) else default
+        if chosen is None or self.cost(problem, chosen) >= _WORSE * self.cost(problem, default):
+            return default
+        return chosen
 
     def insists(self, problem: Problem) -> bool:
         """On what was found on this machine, not on the table of the package."""
