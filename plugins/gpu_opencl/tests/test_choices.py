@@ -1,4 +1,4 @@
-"""What plans for other sizes keep: kernels that no size decides about, and what was made of constants."""
+"""Plans for other sizes keep the kernels that no size decides about, and what was made of constants."""
 
 import copy
 import dataclasses
