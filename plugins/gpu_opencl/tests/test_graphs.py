@@ -18,7 +18,8 @@ from dovetail.op import FLOATS, Operator
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.discovery import find_device
-from dovetail_gpu_opencl.enqueue import calls, number_setter
+from dovetail_gpu_opencl.enqueue import KernelObject, calls
+from dovetail_gpu_opencl.launch import Scalar
 
 SAMPLED = pytest.mark.exhaustive(0.25)  # each compiles programs
 
@@ -369,14 +370,23 @@ def test_numbers_as_arguments(is_found: bool, info: DeviceInfo, monkeypatch: pyt
     buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, result.nbytes)
     kernel.set_arg(0, buffer)
     numbers = (np.int8(-7), np.int16(-300), np.int32(-70_000), np.int64(-(2**40)), np.float32(-1.5))
-    set_number = number_setter(kernel)
+    bound = KernelObject(kernel)
     for position, number in enumerate(numbers, 1):
-        set_number(position, number)
+        bound.set_number(position, Scalar(number))
     cl.enqueue_nd_range_kernel(queue, kernel, (1,), None)
     cl.enqueue_copy(queue, result, buffer)
     assert result.tolist() == [*map(int, numbers[:4]), int(np.float32(-1.5).view(np.int32))]
-    with pytest.raises(cl.Error, match="INVALID_ARG_SIZE"):
-        set_number(3, np.int64(1))
+    wrong, first = Scalar(np.int64(1)), Scalar(np.int8(5))
+    for _ in range(2):
+        with pytest.raises(cl.Error, match="INVALID_ARG_SIZE"):
+            bound.set_number(3, wrong)
+    bound.set_number(1, first)
+    kernel.set_arg(1, np.int8(9))
+    bound.set_number(1, first)  # it has the same number already
+    bound.set_number(2, Scalar(np.int16(6)))
+    cl.enqueue_nd_range_kernel(queue, kernel, (1,), None)
+    cl.enqueue_copy(queue, result, buffer)
+    assert result.tolist()[:3] == [9, 6, -70_000]
 
 
 @pytest.mark.parametrize("algorithm", ["div", "rdiv", "mul"])

@@ -1,6 +1,5 @@
 """Products and convolutions of CPUs in every tiling, against float64, at sizes around the tiles; and which tiling is chosen."""
 
-import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 from importlib import resources
@@ -15,6 +14,7 @@ from dovetail.device import DeviceInfo, Eltwise, Sum, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities, family_of, target_of
 from dovetail_gpu_opencl.kernels._register_tiles import SHAPES, RegisterTiled, RegisterTiling, register_tilings
 from dovetail_gpu_opencl.kernels._tuned import Problem
+from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_gpu_opencl.tuning import tunings_of
 
 SAMPLED = pytest.mark.exhaustive(0.2)  # each compiles programs
@@ -133,7 +133,7 @@ def test_the_default_is_the_widest_tile_that_the_registers_hold(registers: int, 
         dataclasses.replace(device.caps, vector_registers=registers, vector_width=8, compute_units=2)
     )
     assert kernel.default(Problem("packed", 1, 128, 384, 1536, 4)) == first
-    assert kernel.default(Problem("packed", 1, 1, 1000, 2048, 4)).rows == 1
+    assert kernel.default(Problem("packed", 1, 1, 1000, 2048, 4)) == first  # a tile of one row computes only that
     assert kernel.default(Problem("", 1, 128, 8, 64, 4)) == RegisterTiling(8, 1)
     assert first in kernel.candidates(Problem("packed", 1, 128, 384, 1536, 4))
 
@@ -165,7 +165,7 @@ def _kernels(device: Any) -> list[Any]:
 def test_pointwise_convolutions_of_small_planes_go_along_the_channels(
     side: int, kernel: str, device: Any, bench: Any, rng: Any
 ) -> None:
-    device = copy.copy(device)  # The choice is that of a small CPU, also where the tests run on a GPU
+    device = device.configured({})  # The choice is that of a small CPU, also where the tests run on a GPU
     device._bound, device.caps = {}, dataclasses.replace(device.caps, vector_width=8, compute_units=2)
     x, w = rng.standard_normal((1, 512, side, side)).astype(np.float32), rng.standard_normal((64, 512, 1, 1)).astype(np.float32)
     graph, feeds = bench.single(bench.op("Conv"), [x, w], (1,))
@@ -218,3 +218,27 @@ def test_nvidias_gpus_of_one_architecture_and_size_share_a_table() -> None:
 def test_registers_are_those_of_the_target(device: Any) -> None:
     caps: Capabilities = device.caps
     assert caps.vector_registers == (32 if "avx512" in target_of(device._device) else 16) or "gnu" not in device._device.version
+
+
+def test_a_node_stays_with_a_kernel_and_a_tiling_that_are_almost_as_fast(
+    device: Any, bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Unless another is faster by more than a program is worth, or was found on this machine; the package's table gives way."""
+    monkeypatch.setenv("DOVETAIL_CACHE_DIR", str(tmp_path))
+    caps = dataclasses.replace(device.caps, vector_registers=32, vector_width=8, compute_units=2, identity="almost")
+    kernel = next(k for k in _kernels(device) if k.name == "gemm_rows").on(caps, PackedConstants())
+    graph, _ = bench.single(bench.op("Conv"), [np.ones((1, 8, 4, 4), np.float32), np.ones((8, 8, 1, 1), np.float32)], (1,))
+    node = TypedNode.of(graph.nodes[0], graph)
+    first, other = Problem("first", 1, 64, 3200, 256, 4), Problem("other", 1, 66, 3200, 256, 4)
+    monkeypatch.setattr("dovetail_gpu_opencl.tuning._shipped", lambda family: {"other": RegisterTiling(6, 4).numbers()})
+    assert kernel.tiling(other) == RegisterTiling(6, 4)
+    assert kernel.settled(first, node) == kernel.settled(other, node) == RegisterTiling(4, 4)
+    kernel.tunings.put("other", RegisterTiling(6, 4).numbers())
+    assert kernel.settled(other, node) == RegisterTiling(6, 4)
+    much = 1e6
+    assert not kernel.gives_way(node, much, "conv_rows", much / 1.1)  # this one was built with it
+    assert kernel.gives_way(node, much, "conv_rows", much / 1.2)
+    assert not kernel.gives_way(node, 30_000, "conv_rows", 10_000)
+    kernel.packed.built_with["conv_rows", node.name] = [RegisterTiling(4, 4)]
+    assert kernel.gives_way(node, much, "conv_rows", much - 1)
+    assert not kernel.gives_way(node, much, "conv_rows", much + 1)

@@ -140,22 +140,21 @@ def plan_regions(blocks: Iterable[Lifetime], alignment: int = ALIGNMENT) -> tupl
     size: each block takes the smallest region that is free all its life.
     """
     ordered = sorted(blocks, key=lambda b: (-b.nbytes, b.first, b.name))
-    placed = _Placed(len(ordered))
-    regions = np.empty((2, len(ordered)), np.int64)  # size and offset
-    count = end = 0
+    first, last, home = np.empty((3, len(ordered)), np.int64)
+    sizes, end = np.empty(len(ordered)), 0
+    places: list[int] = []
     offsets: dict[str, int] = {}
-    for block in ordered:
-        size = _aligned(block.nbytes, alignment)
-        taken, _ = placed.rivals(block)
-        free = np.delete(np.arange(count), taken)
-        if free.size:
-            region = int(free[regions[0, free].argmin()])
-        else:
-            region, count = count, count + 1
-            regions[:, region] = size, end
+    for index, block in enumerate(ordered):
+        free = sizes[: len(places)].copy()
+        free[home[:index][(first[:index] <= block.last) & (last[:index] >= block.first)]] = np.inf
+        region = int(free.argmin()) if places else 0
+        if not places or free[region] == np.inf:
+            region, size = len(places), _aligned(block.nbytes, alignment)
+            sizes[region] = size
+            places.append(end)
             end += size
-        placed.add(block, region, region)
-        offsets[block.name] = int(regions[1, region])
+        first[index], last[index], home[index] = block.first, block.last, region
+        offsets[block.name] = places[region]
     return MappingProxyType(offsets), end
 
 

@@ -2,14 +2,14 @@
 
 import math
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 from dovetail.dataclass import dataclass
 from dovetail.device import TensorType
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import loaded, vector_at
 
-__all__ = ["Access", "access_to", "broadcasts", "flat_index", "strides_of"]
+__all__ = ["Access", "access_to", "broadcasts", "flat_index", "operand_strides", "strides_of"]
 
 _ALIGNED = {
     "half": "load_half{vec}({at})",
@@ -73,21 +73,53 @@ def access_to(
     """How to read `operand` for an element of `result`; None when it does not broadcast to it.
 
     Vectors do not leave the last `run_axes` axes, taken as one; with 0 they may. `sizes` collects the numbers of the index, as
-    in `flat_index`; `key` names the operand there.
+    in `flat_index`; `key` names the operand there. Then other sizes have the same access, see `followed`.
     """
     if not broadcasts(operand, result):
         return None
-    dims, target = operand.dims, result.dims
+    if sizes is None:
+        return _fixed_access(operand.dims, result.dims, run_axes)
+    axes = followed(operand, result.dims)
+    if all(axes) or not any(axes):
+        return Access("o", "next") if any(axes) else Access("0", "same")
+    strides = operand_strides(operand, result.dims)
+    index = flat_index(result.dims, strides, "o", sizes, key)
+    if run_axes:
+        run = axes[-run_axes:]
+        return Access(index, "next" if all(run) else "any" if any(run) else "same")
+    last = _joined(result.dims, strides)[-1]
+    length = sizes.number(last.size, ("o", "length", last.first, last.last))
+    return Access(index, "next" if last.stride else "same", length)
+
+
+def _fixed_access(dims: tuple[int, ...], target: tuple[int, ...], run_axes: int) -> Access:
     if dims == target:
         return Access("o" if any(d > 1 for d in dims) else "0", _run(dims[-run_axes:], target[-run_axes:]))
     aligned = (1,) * (len(target) - len(dims)) + dims[max(0, len(dims) - len(target)) :]
     strides = [0 if d == 1 else s for d, s in zip(aligned, strides_of(aligned), strict=True)]
-    index = flat_index(target, strides, "o", sizes, key)
-    if run_axes or sizes is None or aligned == target or all(d == 1 for d in aligned):
-        return Access(index, _run(aligned[-run_axes:], target[-run_axes:]))
-    last = _merged(target, strides)[-1]
-    length = sizes.number(last.size, ("o", "length", last.first, last.last))
-    return Access(index, {0: "same", 1: "next"}.get(last.stride, "any"), length)
+    return Access(flat_index(target, strides), _run(aligned[-run_axes:], target[-run_axes:]))
+
+
+def followed(operand: TensorType, target: Sequence[int]) -> tuple[bool, ...]:
+    """For each axis of `target` whether the operand has an element for each of its own there, or one for all.
+
+    Where both have one element, a constant goes on having one in other sizes, and any other operand is taken to do as along the
+    axis before, and to grow with the target along the first: so the answer is mostly that for other sizes, and programs are.
+    """
+    dims = operand.dims[max(0, len(operand.dims) - len(target)) :]
+    found, latest = [], operand.value is None
+    for own, size in zip(dims, target[len(target) - len(dims) :], strict=True):
+        latest = own == size if max(own, size) > 1 or not own or not size else latest and operand.value is None
+        found.append(latest)
+    return (*(False,) * (len(target) - len(dims)), *found)
+
+
+def operand_strides(operand: TensorType, target: Sequence[int]) -> tuple[int, ...]:
+    """The strides of an operand along the axes of `target`, 0 along those where it has one element for all."""
+    axes = followed(operand, target)
+    steps = strides_of(operand.dims)[max(0, len(operand.dims) - len(target)) :]
+    steps = (*(0,) * (len(target) - len(steps)), *steps)
+    return tuple([step if moves else 0 for step, moves in zip(steps, axes, strict=True)])
 
 
 def strides_of(dims: Sequence[int]) -> tuple[int, ...]:
@@ -100,15 +132,38 @@ def strides_of(dims: Sequence[int]) -> tuple[int, ...]:
 
 
 def flat_index(
-    dims: Sequence[int], strides: Sequence[int], name: str = "o", sizes: RuntimeSizes | None = None, key: Hashable = None
+    dims: Sequence[int],
+    strides: Sequence[int],
+    name: str = "o",
+    sizes: RuntimeSizes | None = None,
+    key: Hashable = None,
+    order: Sequence[int] | None = None,
+    count: int = 0,
+    cuts: Collection[int] = (),
 ) -> str:
     """The C expression for sum(coordinate * stride), with the coordinates of the flat row-major index `name` in `dims`.
 
     With `sizes` its numbers are arguments: those of `dims` are shared by all indices of the same `name`, strides by those of
-    the same `key`.
+    the same `key`. Then the text is the same for other sizes, 1 included, if axes of stride 0 stay those. `order` says which axes
+    of a dense tensor these are, where it is not all in order; `count` how many axes there are, where these are some; `cuts` the
+    axes of which other sizes may have only a part.
     """
-    groups = _merged(dims, strides)
-    parts = [_term(dims, group, name, sizes, key, outermost=group is groups[0]) for group in groups if group.stride]
+    if sizes is None:
+        groups = _merged(dims, strides)
+        parts = [_fixed_term(dims, group, name, outermost=group is groups[0]) for group in groups if group.stride]
+        return " + ".join(parts) or "0"
+    innermost = count - 1 if count else max((i for i, stride in enumerate(strides) if stride), default=0)
+    parts = []
+    for group in _joined(dims, strides, order, cuts):
+        if not group.stride and order is None:
+            continue
+        place = name
+        if group.last < len(dims) - 1:
+            place = f"QUOTIENT({name}, {sizes.divisor(math.prod(dims[group.last + 1 :]), (name, group.last))})"
+        if group.first:
+            place = f"REMAINDER({place}, {sizes.divisor(group.size, (name, group.first, group.last))})"
+        is_next = group.stride == 1 and (group.last if order is None else order[group.last]) == innermost
+        parts.append(place if is_next else f"{place} * {sizes.number(group.stride, (name, key, group.first))}")
     return " + ".join(parts) or "0"
 
 
@@ -135,16 +190,25 @@ def _merged(dims: Sequence[int], strides: Sequence[int]) -> list[_Group]:
     return joined
 
 
-def _term(dims: Sequence[int], group: _Group, name: str, sizes: RuntimeSizes | None, key: Hashable, *, outermost: bool) -> str:
+def _joined(
+    dims: Sequence[int], strides: Sequence[int], order: Sequence[int] | None = None, cuts: Collection[int] = ()
+) -> list[_Group]:
+    """All axes, with those joined that are contiguous in all sizes."""
+    joined: list[_Group] = []
+    for axis, (size, stride) in enumerate(zip(dims, strides, strict=True)):
+        before = None if not joined or axis in cuts else joined[-1]
+        if before is not None and (before.stride == stride * size if order is None else order[axis] == order[axis - 1] + 1):
+            joined[-1] = _Group(before.first, axis, before.size * size, stride)
+        else:
+            joined.append(_Group(axis, axis, size, stride))
+    return joined
+
+
+def _fixed_term(dims: Sequence[int], group: _Group, name: str, *, outermost: bool) -> str:
     step = math.prod(dims[group.last + 1 :])
-    if sizes is None:
-        coordinate = name if step == 1 else f"({name} / {step})"
-        coordinate = coordinate if outermost else f"({coordinate} % {group.size})"
-        return coordinate if group.stride == 1 else f"{coordinate} * {group.stride}"
-    coordinate = name if step == 1 else f"QUOTIENT({name}, {sizes.divisor(step, (name, group.last))})"
-    if not outermost:
-        coordinate = f"REMAINDER({coordinate}, {sizes.divisor(group.size, (name, group.first, group.last))})"
-    return coordinate if group.stride == 1 else f"{coordinate} * {sizes.number(group.stride, (name, key, group.first))}"
+    coordinate = name if step == 1 else f"({name} / {step})"
+    coordinate = coordinate if outermost else f"({coordinate} % {group.size})"
+    return coordinate if group.stride == 1 else f"{coordinate} * {group.stride}"
 
 
 def _run(operand: Sequence[int], target: Sequence[int]) -> str:

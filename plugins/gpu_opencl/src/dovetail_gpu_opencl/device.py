@@ -28,6 +28,7 @@ from dovetail.device import (
     NodeReport,
     Reason,
     Refusal,
+    TensorType,
     TypedNode,
     choose,
     let_go,
@@ -43,7 +44,7 @@ from dovetail_gpu_opencl.elementwise import Chain
 from dovetail_gpu_opencl.executable import CLExecutable, Command
 from dovetail_gpu_opencl.failures import as_dovetail, translated
 from dovetail_gpu_opencl.hosting import OwnKernel
-from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.kernel import CLKernel, refuse_large
 from dovetail_gpu_opencl.kernels._tiles import Tuned
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scratch
 from dovetail_gpu_opencl.lifetime import IN_USE
@@ -183,7 +184,8 @@ class OpenCLDevice(Device):
                 raise UsageError(f"{name} is given to compile() alone", hint="device.configured(options).compile(graph, options)")
         dump = KernelDump(chosen_options.DUMP_KERNELS, self._device) if chosen_options.DUMP_KERNELS else None
         typed = {node.name: TypedNode.of(node, graph) for node in graph.nodes}
-        chosen = {name: self._chosen(node) for name, node in typed.items()}
+        large = any(refuse_large(t, self.caps) is not None for t in {id(t): t for t in graph.types.values()}.values())
+        chosen = {name: self._chosen(node) if large else self._chosen_again(node) for name, node in typed.items()}
         for name, node in typed.items():
             self._check_layouts(chosen[name].kernel, node)
         if chosen_options.TUNE:
@@ -204,8 +206,11 @@ class OpenCLDevice(Device):
         )
         needed = {name: [x for x in found if not _is_done(x, memory)] for name, found in launches.items()}
         commands = [self._command(n, launch, chosen[name].kernel, dump) for name, n in typed.items() for launch in needed[name]]
-        reports = [_report(typed[name], choice) for name, choice in chosen.items()]
-        reports = [dataclasses.replace(r, kernel="stub", from_operator=False) if r.name in stubs else r for r in reports]
+
+        def reports() -> Sequence[NodeReport]:
+            found = [_report(typed[name], choice) for name, choice in chosen.items()]
+            return [dataclasses.replace(r, kernel="stub", from_operator=False) if r.name in stubs else r for r in found]
+
         executable = CLExecutable(
             self._context,
             self._device,
@@ -273,11 +278,42 @@ class OpenCLDevice(Device):
     def _choose(self, node: TypedNode) -> Choice[CLKernel] | Refusal:
         return choose(self.kernels(node), node)
 
+    def _chosen_again(self, node: TypedNode) -> Choice[CLKernel]:
+        """The choice. Of a node that was compiled in other sizes only the kernels that decide by sizes are asked again."""
+        types = tuple([_apart_from_sizes(t) for t in node.inputs])
+        earlier, found = self._packed.choices.get(node.name), None
+        if earlier is not None and earlier[0] is node.node and earlier[1] == types:
+            found = self._confirmed(earlier[2], node)
+        if found is None:
+            found = self._chosen(node)
+            self._packed.choices[node.name] = node.node, types, found
+        return found
+
+    def _confirmed(self, choice: Choice[CLKernel], node: TypedNode) -> Choice[CLKernel] | None:
+        """The choice with the reasons for these sizes; None where they have another kernel."""
+        refusals = []
+        for kernel, (name, refusal) in zip(self.kernels(node), choice.refusals, strict=False):
+            if not kernel.any_sizes(node) and kernel.applies(node) is None:
+                refused = kernel.check(node)
+                answer = kernel.supports(node) if refused is None else refused
+                if isinstance(answer, Accepted):
+                    return None
+                refusal = answer
+            refusals.append((name, refusal))
+        if not choice.kernel.any_sizes(node) and choice.kernel.check(node) is not None:
+            return None
+        return Choice(choice.kernel, tuple(refusals), choice.label)
+
     def _chosen(self, node: TypedNode) -> Choice[CLKernel]:
         choice = self._choose(node)
         if isinstance(choice, Refusal):
             raise UsageError(f"node {node.node} was not accepted by {self.info.name}: {choice}")
         return choice
+
+
+def _apart_from_sizes(tensor: TensorType | None) -> object:
+    """A type with its rank in place of the sizes where it is not constant. Without the content, which would stay in memory."""
+    return tensor and (tensor.dtype, len(tensor.dims) if tensor.value is None else tensor.dims)
 
 
 def _giving_back(graph: Graph, launches: Mapping[str, Sequence[Launch]]) -> Iterator[str]:
@@ -286,7 +322,7 @@ def _giving_back(graph: Graph, launches: Mapping[str, Sequence[Launch]]) -> Iter
     left = Counter(owners[name] for reads in (*(n.reads for n in graph.nodes), graph.outputs) for name in reads if name in owners)
     for node in graph.nodes:
         yield node.name
-        arguments = [a for launch in launches[node.name] for a in launch.arguments]
+        arguments = [a for launch in launches[node.name] for a in launch.places]
         in_place = {a.value for a in arguments if isinstance(a, Read)}
         copies = [a.array for a in arguments if isinstance(a, Constant)]
         for name in node.reads if arguments else ():  # a view has none, and is read in place
@@ -316,7 +352,7 @@ def _is_done(launch: Launch, memory: MemoryPlan) -> bool:
 
 def _numbered(launches: Sequence[Launch], node: str) -> list[Launch]:
     """The launches with the node's work buffers named as the memory plan does, in the order in which they are first used."""
-    used = dict.fromkeys(a.value for launch in launches for a in launch.arguments if isinstance(a, Scratch))
+    used = dict.fromkeys(a.value for launch in launches for a in launch.places if isinstance(a, Scratch))
     names = {value: f"scratch:{node}:{number}" for number, value in enumerate(used)}
 
     def renamed(launch: Launch) -> Launch:
@@ -328,7 +364,7 @@ def _numbered(launches: Sequence[Launch], node: str) -> list[Launch]:
 
 def _scratch(launches: Sequence[Launch]) -> list[int]:
     """The bytes of the node's work buffers, each once: launches share them by name."""
-    return list({a.value: a.nbytes for launch in launches for a in launch.arguments if isinstance(a, Scratch)}.values())
+    return list({a.value: a.nbytes for launch in launches for a in launch.places if isinstance(a, Scratch)}.values())
 
 
 def _with_images(caps: Capabilities, context: Any) -> Capabilities:

@@ -65,7 +65,7 @@ class Expression(CLKernel):
 
     def check(self, node: TypedNode) -> Refusal | None:
         if self.text(node) is None:
-            return Refusal(Reason.DTYPE, f"{node.inputs[0]}")
+            return Refusal(Reason.DTYPE, f"{node.given(0).dtype}")
         if len(node.outputs) != 1:
             return Refusal(Reason.ATTRIBUTE, f"{len(node.outputs)} outputs")
         for tensor in node.inputs:
@@ -75,6 +75,9 @@ class Expression(CLKernel):
             return Refusal(Reason.SHAPE, f"{len(node.inputs)} inputs; accepted: at most {len(_LETTERS)}")
         return None
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         text = self.text(node)
         assert text is not None
@@ -82,10 +85,10 @@ class Expression(CLKernel):
         is_float = node.outputs[0].dtype.is_float and all(t.dtype.is_float for t in types)
         vec = vector_width(node.outputs[0], self.caps) if self._vectorizable and is_float else 1
         loads = [Load(Read(name), tensor) for name, tensor in zip(node.node.inputs, types, strict=True)]
-        partial = _partial(node, types[0])
-        buffer = Scratch(f"scratch:{node.name}:0", partial.nbytes)
         launches = []
         while len(loads) > _AT_ONCE:
+            partial = _partial(node, types[0])
+            buffer = Scratch(f"scratch:{node.name}:0", partial.nbytes)
             taken, loads = loads[:_AT_ONCE], [Load(buffer, partial), *loads[_AT_ONCE:]]
             inner = dataclasses.replace(node, node=dataclasses.replace(node.node, post_ops=()), outputs=(partial,), operands=())
             launches.append(elementwise_launch(self.caps, inner, taken, self._statements(text, len(taken)), vec, buffer))
@@ -161,7 +164,7 @@ def _with_chain(node: TypedNode, chain: Sequence[PostOp], types: dict[str, Tenso
 
 def vector_width(result: TensorType, caps: Capabilities) -> int:
     """How many elements one work item computes."""
-    return caps.lanes(accumulator(result.dtype)) if caps.kind == "CPU" and result.size >= 64 else 1
+    return caps.lanes(accumulator(result.dtype)) if caps.kind == "CPU" else 1
 
 
 def elementwise_launch(
@@ -186,10 +189,16 @@ def elementwise_launch(
     output = written or Write(node.node.outputs[0])
     arguments = (*(load.source for load in loads), output, *sizes.arguments, *chain.arguments)
     work, local = spread(ceil_div(result.size, vec), caps)
-    source = assemble("", {"HALF_STORAGE": "half" in kernel + chain.source}, chain.source, kernel)
+    source, divides = _source(kernel, chain.source)
     # A quotient is a result that others round: what the device can do best is right, and memory sets the time here.
-    options = caps.exact_options if "/" in kernel + chain.source else ()
+    options = caps.exact_options if divides else ()
     return Launch("elementwise (generated)", source, "elementwise", arguments, work, local, options)
+
+
+@functools.lru_cache(512)
+def _source(kernel: str, chain: str) -> tuple[str, bool]:
+    """The program, and whether it divides."""
+    return assemble("", {"HALF_STORAGE": "half" in kernel + chain}, chain, kernel), "/" in kernel + chain
 
 
 @functools.lru_cache(512)

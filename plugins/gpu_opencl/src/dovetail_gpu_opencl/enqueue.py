@@ -2,13 +2,14 @@
 
 import ctypes
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 from pyopencl import _cl
 
-__all__ = ["Call", "calls", "function", "number_setter"]
+from dovetail_gpu_opencl.launch import Scalar
+
+__all__ = ["Call", "KernelObject", "calls", "function"]
 
 Call = tuple[Any, ...]
 """The arguments of clEnqueueNDRangeKernel."""
@@ -35,16 +36,22 @@ _BYTES = {size: ctypes.c_size_t(size) for size in (1, 2, 4, 8)}
 """Sizes of numbers."""
 
 
-def number_setter(kernel: Any) -> Callable[[int, np.generic], object]:
-    """Sets numbers as arguments, by position, in 0.3 us each. `kernel.set_arg` takes 5: it tries buffers and images first."""
-    own, handle = function("clSetKernelArg"), ctypes.c_void_p(kernel.int_ptr)
+class KernelObject:
+    """A kernel object that remembers its numbers: one that is bound again for the same node in other sizes has most of them."""
 
-    def set_number(position: int, value: np.generic) -> None:
-        content = value.tobytes()
-        if own(handle, position, _BYTES[len(content)], content):
-            kernel.set_arg(position, value)  # which raises the error with its reason
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+        self._numbers: dict[int, Scalar] = {}
+        self._own, self._handle = function("clSetKernelArg"), ctypes.c_void_p(kernel.int_ptr)
 
-    return kernel.set_arg if own is None else set_number
+    def set_number(self, position: int, number: Scalar) -> None:
+        """Sets an argument in 0.3 us, unless it is the same. `kernel.set_arg` takes 5: it tries buffers and images first."""
+        if self._numbers.get(position) is number:
+            return
+        content = number.value.tobytes()
+        if self._own is None or self._own(self._handle, position, _BYTES[len(content)], content):
+            self.kernel.set_arg(position, number.value)  # which raises the error with its reason
+        self._numbers[position] = number
 
 
 def calls(queue: Any, launches: Iterable[tuple[Any, tuple[int, ...], tuple[int, ...] | None]]) -> tuple[Call, ...]:

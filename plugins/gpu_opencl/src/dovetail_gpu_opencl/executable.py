@@ -2,7 +2,8 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from dovetail.device import Arenas, DType, Executable, ExecutableRequest, Graph,
 from dovetail.errors import UsageError
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.dependencies import Schedule, Span, Step, dependencies, in_lanes
-from dovetail_gpu_opencl.enqueue import number_setter
+from dovetail_gpu_opencl.enqueue import KernelObject
 from dovetail_gpu_opencl.failures import translated
-from dovetail_gpu_opencl.launch import Constant, Counters, Fault, Image, Launch, Local, Null, Read, Scalar, Scratch, Write
+from dovetail_gpu_opencl.launch import Constant, Counters, Fault, Image, Launch, Local, Null, Read, Scalar, Scratch, Write, ints
 from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.memory import Buffers, GuardedBuffers, pinned
 from dovetail_gpu_opencl.options import Options
@@ -56,20 +57,20 @@ class CLExecutable(Executable):
         caps: Capabilities,
         graph: Graph,
         commands: Sequence[Command],
-        reports: Sequence[NodeReport],
+        reports: Callable[[], Sequence[NodeReport]],
         memory: MemoryPlan,
         options: Options,
         programs: Programs,
         packed: PackedConstants,
     ) -> None:
         self.context, self.device, self.caps, self.graph = context, device, caps, graph
-        self.commands, self.reports = tuple(commands), tuple(reports)
-        arguments = [a for c in self.commands for a in c.launch.arguments]
+        self.commands, self._make_reports = tuple(commands), reports
+        arguments = [a for c in self.commands for a in c.launch.places]
         self._scratch = {a.value: a.nbytes for a in arguments if isinstance(a, Scratch)}
         self._images = {a.value: a for a in arguments if isinstance(a, Image)}
         self.memory = dataclasses.replace(memory, peak=memory.peak + sum(i.nbytes for i in self._images.values()))
         self.arrays = {name: in_layout(array, graph.types[name]) for name, array in graph.constants.items()}
-        self.faults = tuple((c.node, a.message) for c in self.commands for a in c.launch.arguments if isinstance(a, Fault))
+        self.faults = tuple((c.node, a.message) for c in self.commands for a in c.launch.places if isinstance(a, Fault))
         self.counters = sum(a.count for a in arguments if isinstance(a, Counters))
         self.downloads = tuple(self._downloaded(index) for index in range(len(graph.outputs)))
         pairs = [(name, self.root(graph.outputs[index])) for name, index in graph.states.items()]
@@ -82,6 +83,11 @@ class CLExecutable(Executable):
         self._closed = False
         with translated("uploading constants"):
             self._upload()
+
+    @cached_property
+    def reports(self) -> tuple[NodeReport, ...]:  # type: ignore[override]  # made when it is read
+        """The kernel of each node, and why others were not taken."""
+        return tuple(self._make_reports())
 
     def create_request(self) -> ExecutableRequest:
         """A new request with separate queues, buffers and kernel objects."""
@@ -222,7 +228,7 @@ class CLExecutable(Executable):
     def touched(self, command: Command, buffers: Mapping[str, Any]) -> list[tuple[str, Any]]:
         """The buffers that a command reads or writes, each with what errors call it."""
         found = []
-        for argument in command.launch.arguments:
+        for argument in command.launch.places:
             if isinstance(argument, Read | Write | Scratch | Constant):
                 buffer = _value(self, argument, buffers)
                 nbytes = argument.array.nbytes if isinstance(argument, Constant) else self.nbytes(argument.value)
@@ -258,7 +264,7 @@ class CLExecutable(Executable):
 
     def _upload(self) -> None:
         for command in self.commands:
-            for argument in command.launch.arguments:
+            for argument in command.launch.places:
                 if isinstance(argument, Constant):
                     self._upload_array(argument.array, command.node)
                 elif isinstance(argument, Read) and self.root(argument.value) in self.arrays:
@@ -294,50 +300,51 @@ class Flags:
     fault: int = 0
     counter: int = 0
 
-    def take(self, argument: Fault | Counters) -> tuple[Any, np.int32]:
+    def take(self, argument: Fault | Counters) -> tuple[Any, Scalar]:
         """The two arguments of the next one."""
         if isinstance(argument, Fault):
             self.fault += 1
-            return self.faults, np.int32(self.fault - 1)
+            return self.faults, ints(self.fault - 1)[0]
         self.counter += argument.count
-        return self.counters, np.int32(self.counter - argument.count)
+        return self.counters, ints(self.counter - argument.count)[0]
 
 
-def bind(executable: CLExecutable, command: Command, buffers: Mapping[str, Any], flags: Flags, readers: Readers) -> Any:
+def bind(executable: CLExecutable, command: Command, buffers: Mapping[str, Any], flags: Flags, readers: Readers) -> KernelObject:
     """A kernel object with its arguments set; those that are values go into `readers`."""
-    kernel = executable.programs.kernel(command.program, command.launch.entry)
-    set_number, position = number_setter(kernel), 0
+    found = executable.programs.kernel(command.program, command.launch.entry)
+    kernel, set_number, position = found.kernel, found.set_number, 0
     for argument in command.launch.arguments:
-        if isinstance(argument, Scalar):
-            set_number(position, argument.value)
+        if type(argument) is Scalar:
+            set_number(position, argument)
             position += 1
             continue
-        root = executable.root(argument.value) if isinstance(argument, Read | Write) else ""
+        root = executable.root(argument.value) if isinstance(argument, (Read, Write)) else ""
         if isinstance(argument, Read) or root in executable.graph.states:
             readers.setdefault(root, []).append((kernel, position))
-        if isinstance(argument, Fault | Counters):
+        if isinstance(argument, (Fault, Counters)):
             buffer, number = flags.take(argument)
+            kernel.set_arg(position, buffer)
             set_number(position + 1, number)
+            position += 2
         else:
-            buffer = _value(executable, argument, buffers)
-        kernel.set_arg(position, buffer)
-        position += 2 if isinstance(argument, Fault | Counters) else 1
-    return kernel
+            kernel.set_arg(position, _value(executable, argument, buffers))
+            position += 1
+    return found
 
 
 def _value(executable: CLExecutable, argument: Any, buffers: Mapping[str, Any]) -> Any:
+    if isinstance(argument, (Read, Write)):
+        root = executable.root(argument.value)
+        if root in executable.graph.states:
+            return buffers.get(root)  # requests are given them
+        return buffers[root] if root in buffers else executable.constant(executable.arrays[root])
+    if isinstance(argument, Constant):
+        return executable.constant(argument.array)
     match argument:
-        case Read(value) | Write(value):
-            root = executable.root(value)
-            if root in executable.graph.states:
-                return buffers.get(root)  # requests are given them
-            return buffers[root] if root in buffers else executable.constant(executable.arrays[root])
         case Scratch(value) | Image(value):
             return buffers[value]
         case Null():
             return None
-        case Constant(array):
-            return executable.constant(array)
         case Local(nbytes):
             return cl.LocalMemory(nbytes)
         case _:

@@ -26,7 +26,7 @@ from dovetail_gpu_opencl.launch import Launch
 from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_gpu_opencl.source import STORED_TYPES, missing_capability
 
-__all__ = ["FLOATS", "CLKernel", "ceil_div", "check_types", "group_size", "round_up", "spread"]
+__all__ = ["FLOATS", "CLKernel", "ceil_div", "check_types", "group_size", "refuse_large", "round_up", "spread"]
 
 FLOATS = frozenset({DType.FLOAT32, DType.FLOAT16, DType.FLOAT64})
 _INT_MAX = 2**31 - 1
@@ -82,8 +82,12 @@ class CLKernel(Kernel):
         return self.dtypes | {DType.BFLOAT16} if self.bfloat16_by_load and DType.FLOAT16 in self.dtypes else self.dtypes
 
     def applies(self, node: TypedNode) -> Refusal | None:
-        """For kernels that are asked for every operator: why this one is not theirs."""
+        """Why this kernel is not for the node in any sizes: for kernels that are asked for every operator, and for few nodes."""
         return None
+
+    def any_sizes(self, node: TypedNode) -> bool:
+        """Whether `supports` answers the same for other sizes of what is not constant, but for those that are too large."""
+        return False
 
     def check(self, node: TypedNode) -> Refusal | None:
         """The requirements of this kernel besides data types and post-ops."""
@@ -131,20 +135,27 @@ def check_types(
     """Refuses types that are dynamic, not in `dtypes`, too large for int indices, or beyond the device's extensions."""
     if not node.is_static:
         return Refusal(Reason.DYNAMIC, ", ".join(str(t) for t in (*node.inputs, *node.outputs) if t and not t.is_static))
-    largest = caps.max_allocation
     for tensor in (*node.inputs, *node.outputs, *node.operands):
         if tensor is None:
             continue
-        dtype, size = tensor.dtype, tensor.size
+        dtype = tensor.dtype
         if dtype not in dtypes or (computes and dtype not in STORED_TYPES):
             return Refusal(Reason.DTYPE, f"{dtype}")
         needs_none = not computes or (half_by_load and dtype is DType.FLOAT16)
         if not needs_none and (extension := missing_capability(dtype, caps)):
             return Refusal(Reason.CAPABILITY, f"{dtype} needs {extension}")
-        if size > _INT_MAX:
-            return Refusal(Reason.MEMORY, f"{tensor} has more than {_INT_MAX} elements")
-        if size * dtype.itemsize > largest:
-            return Refusal(Reason.MEMORY, f"{tensor} is larger than the device's largest buffer, {caps.max_allocation} bytes")
+        if (refusal := refuse_large(tensor, caps)) is not None:
+            return refusal
+    return None
+
+
+def refuse_large(tensor: TensorType, caps: Capabilities) -> Refusal | None:
+    """Refuses a value that is too large for int indices or for a buffer of the device."""
+    size = tensor.size
+    if size > _INT_MAX:
+        return Refusal(Reason.MEMORY, f"{tensor} has more than {_INT_MAX} elements")
+    if size * tensor.dtype.itemsize > caps.max_allocation:
+        return Refusal(Reason.MEMORY, f"{tensor} is larger than the device's largest buffer, {caps.max_allocation} bytes")
     return None
 
 

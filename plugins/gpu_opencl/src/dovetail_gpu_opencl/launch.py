@@ -1,5 +1,6 @@
 """One kernel launch as data: what a kernel of this package hands to the executable, before anything is built or allocated."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ __all__ = [
     "Scratch",
     "Write",
     "ints",
+    "uint",
 ]
 
 
@@ -151,6 +153,8 @@ class Launch:
     local_size: tuple[int, ...] | None = None
     options: tuple[str, ...] = field(default=())
     copies: tuple[str, str] | None = None
+    # Asked several times for each plan, and most arguments are numbers.
+    _places: tuple[Argument, ...] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def is_empty(self) -> bool:
@@ -158,16 +162,37 @@ class Launch:
         return 0 in self.global_size
 
     @property
+    def places(self) -> tuple[Argument, ...]:
+        """The arguments that are not numbers."""
+        found = self._places
+        if found is None:
+            found = tuple([a for a in self.arguments if type(a) is not Scalar])
+            object.__setattr__(self, "_places", found)
+        return found
+
+    @property
     def reads(self) -> tuple[str, ...]:
         """The values and images that are read."""
-        return tuple(a.value for a in self.arguments if isinstance(a, Read) or (isinstance(a, Image) and not a.written))
+        return tuple(a.value for a in self.places if isinstance(a, Read) or (isinstance(a, Image) and not a.written))
 
     @property
     def writes(self) -> tuple[str, ...]:
         """The values, images and scratch buffers that are written."""
-        return tuple(a.value for a in self.arguments if isinstance(a, Write | Scratch) or (isinstance(a, Image) and a.written))
+        return tuple(a.value for a in self.places if isinstance(a, (Write, Scratch)) or (isinstance(a, Image) and a.written))
 
 
 def ints(*values: int) -> tuple[Scalar, ...]:
     """Numbers passed as `int`."""
-    return tuple(Scalar(np.int32(value)) for value in values)
+    return tuple([_int(value) for value in values])
+
+
+@functools.lru_cache(4096)
+def _int(value: int) -> Scalar:
+    """Kept, because requests look for equal arguments by identity, and most numbers come again."""
+    return Scalar(np.int32(value))
+
+
+@functools.lru_cache(1024)
+def uint(value: int) -> Scalar:
+    """A number passed as `uint`."""
+    return Scalar(np.uint32(value))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import Arenas
+from dovetail.device import Arenas, Choice, Node
 from dovetail_gpu_opencl.tuning import Tunings
 
 __all__ = ["PackedConstants", "Uploaded", "owner"]
@@ -39,6 +39,8 @@ class PackedConstants:
         """The constants on the device, by the ids of their arrays."""
         self.built_with: dict[tuple[str, str], list[Any]] = {}
         """For a kernel and a node, by their names, the parameters that their programs were built with so far."""
+        self.choices: dict[str, tuple[Node, Hashable, Choice[Any]]] = {}
+        """The kernels that were last chosen for nodes, by their names, and all that they decided by apart from sizes."""
         self.tunings: Tunings | None = None
         """The tuned parameters of the device, once a kernel has asked for them."""
         self._known: dict[Hashable, tuple[list[weakref.ref[Array]], weakref.ref[Array]]] = {}

@@ -13,7 +13,7 @@ from dovetail.dataclass import dataclass
 from dovetail.device import PLAIN, Binary, DType, Eltwise, PostOp, Prelu, Reason, Refusal, Sum, TensorType, TypedNode
 from dovetail.lru import LruCache
 from dovetail_gpu_opencl.broadcast import Access, access_to, broadcasts
-from dovetail_gpu_opencl.launch import Argument, Read
+from dovetail_gpu_opencl.launch import Argument, Read, Scalar
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator, literal
 
@@ -89,6 +89,10 @@ _KEPT = {DType.FLOAT16: "floats_of", DType.BFLOAT16: "floats_of_bfloats"}
 """The functions of halves.cl."""
 _TEXTS: LruCache[Hashable, str] = LruCache(512)
 """The sources of chains, which nodes share with themselves in other sizes."""
+_EPILOGUES: LruCache[Hashable, tuple[str, tuple[Scalar, ...]]] = LruCache(512)
+"""Sources and numbers, which alike layers share."""
+_CHAINS: LruCache[int, tuple[tuple[PostOp, ...], tuple[str, ...]]] = LruCache(512)
+"""By their ids chains, and the keys made of them."""
 _MOST_OPERANDS = 64
 """512 of the 1024 bytes of arguments that a kernel may have on every device of the full profile."""
 
@@ -147,16 +151,37 @@ def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1, *, aligned: bool 
     """
     if not node.post_ops:
         return Epilogue()
-    sizes = RuntimeSizes("post_n")
-    accesses = tuple([access_to(operand, node.outputs[0], run_axes, sizes, i) for i, operand in enumerate(node.operands)])
+    result, operands = node.outputs[0], node.operands
+    types = tuple([(operand.dtype, operand.dims, operand.value is None) for operand in operands])
+    key = (_without_names(node.node.post_ops), types, result.dtype, result.dims, vec, run_axes, aligned)
+    found = _EPILOGUES.get(key)
+    if found is None:
+        sizes = RuntimeSizes("post_n")
+        accesses = tuple([access_to(operand, result, run_axes, sizes, i) for i, operand in enumerate(operands)])
+        found = _text_for(node, accesses, sizes, vec, aligned=aligned), sizes.arguments
+        _EPILOGUES.put(key, found)
+    source, numbers = found
+    return Epilogue(source, (*[Read(name) for name in node.node.operands], *numbers))
+
+
+def _text_for(node: TypedNode, accesses: Sequence[Access | None], sizes: RuntimeSizes, vec: int, *, aligned: bool) -> str:
     types = tuple([operand.dtype for operand in node.operands])
-    # The text of a chain tells 0 from -0, which are equal.
-    key = (repr(node.post_ops), accesses, types, node.outputs[0].dtype, vec, _as_large(node) if aligned else None)
+    key = (_without_names(node.node.post_ops), accesses, types, node.outputs[0].dtype, vec, _as_large(node) if aligned else None)
     source = _TEXTS.get(key)
     if source is None:
         source = _text(node, accesses, sizes, vec, aligned=aligned)
         _TEXTS.put(key, source)
-    return Epilogue(source, (*(Read(name) for name in node.node.operands), *sizes.arguments))
+    return source
+
+
+def _without_names(chain: tuple[PostOp, ...]) -> tuple[str, ...]:
+    """A key for chains that compute the same of other values, as text, which tells 0 from -0: these are equal."""
+    found = _CHAINS.get(id(chain))
+    if found is None or found[0] is not chain:
+        texts = tuple([repr(p if isinstance(p, Eltwise) else dataclasses.replace(p, operand="")) for p in chain])
+        found = chain, texts
+        _CHAINS.put(id(chain), found)
+    return found[1]
 
 
 def _text(node: TypedNode, accesses: Sequence[Access | None], sizes: RuntimeSizes, vec: int, *, aligned: bool) -> str:

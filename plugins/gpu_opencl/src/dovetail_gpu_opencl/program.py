@@ -15,6 +15,7 @@ from dovetail.cache import FileCache, cache_key
 from dovetail.device import phase
 from dovetail.errors import CompileError
 from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.enqueue import KernelObject
 from dovetail_gpu_opencl.failures import as_dovetail, out_of_memory
 from dovetail_gpu_opencl.launch import Argument, Image, Launch, Scalar
 from dovetail_gpu_opencl.linker import HINT, lacks
@@ -48,7 +49,7 @@ class Programs:
     def __init__(self, context: Any, device: Any, caps: Capabilities, cache: FileCache) -> None:
         self._context, self._device, self._caps, self._cache = context, device, caps, cache
         self._built: dict[tuple[str, tuple[str, ...]], Any] = {}
-        self._spare: dict[tuple[int, str], deque[Any]] = {}
+        self._spare: dict[tuple[int, str], deque[KernelObject]] = {}
         self._lock = threading.Lock()
         self.builds = 0
         self.hits = 0
@@ -66,14 +67,17 @@ class Programs:
                 self._built[key] = found or self._from_source(on_disk, launch, options, node)
             return self._built[key]
 
-    def kernel(self, program: Any, entry: str) -> Any:
-        """A kernel object of one of these programs, whose arguments may be set: pyopencl takes 0.1 ms to make a new one."""
-        try:
-            return self._spare[id(program), entry].pop()
-        except (KeyError, IndexError):
-            return cl.Kernel(program, entry)
+    def kernel(self, program: Any, entry: str) -> KernelObject:
+        """A kernel object of one of these programs, whose arguments may be set: pyopencl takes 0.1 ms to make a new one.
 
-    def lend(self, owner: object, kernels: Iterable[tuple[Any, str, Any]]) -> None:
+        The first that was given back is the first to be taken, so that nodes of one graph get theirs again.
+        """
+        try:
+            return self._spare[id(program), entry].popleft()
+        except (KeyError, IndexError):
+            return KernelObject(cl.Kernel(program, entry))
+
+    def lend(self, owner: object, kernels: Iterable[tuple[Any, str, KernelObject]]) -> None:
         """Take these kernel objects, each after its program and entry, back when `owner`, which alone launches them, is gone."""
         places = [
             (self._spare.setdefault((id(program), entry), deque(maxlen=SPARE)), kernel) for program, entry, kernel in kernels
@@ -115,7 +119,7 @@ class Programs:
         return program
 
 
-def _give_back(places: Iterable[tuple[deque[Any], Any]]) -> None:
+def _give_back(places: Iterable[tuple[deque[KernelObject], KernelObject]]) -> None:
     for spare, kernel in places:
         spare.append(kernel)
 

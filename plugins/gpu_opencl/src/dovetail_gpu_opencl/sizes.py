@@ -6,9 +6,7 @@ x / d is the upper half of 2x * ceil(2^(31 + l) / d), shifted right by l = ceil(
 
 from collections.abc import Collection, Hashable, Mapping
 
-import numpy as np
-
-from dovetail_gpu_opencl.launch import Scalar
+from dovetail_gpu_opencl.launch import Scalar, ints, uint
 
 __all__ = ["RuntimeSizes", "by_value"]
 
@@ -23,7 +21,7 @@ class RuntimeSizes:
     def __init__(self, prefix: str = "n") -> None:
         self._prefix = prefix
         self._names: dict[Hashable, str] = {}
-        self._scalars: dict[str, np.int32 | np.uint32] = {}
+        self._scalars: dict[str, Scalar] = {}
 
     def number(self, value: int, key: Hashable) -> str:
         """The name of a number, an int."""
@@ -35,12 +33,12 @@ class RuntimeSizes:
 
     def keep(self, name: str, value: int, *, divides: bool) -> None:
         """Adds a number by its own name; a divisor with the two beside it."""
-        self._scalars[name] = np.int32(value)
+        self._scalars[name] = ints(value)[0]
         if divides:
             divisor = max(1, value)  # 0 where nothing is launched
             shift = (divisor - 1).bit_length()
-            self._scalars[f"{name}_factor"] = np.uint32(-(-(1 << 31 + shift) // divisor))
-            self._scalars[f"{name}_shift"] = np.int32(shift)
+            self._scalars[f"{name}_factor"] = uint(-(-(1 << 31 + shift) // divisor))
+            self._scalars[f"{name}_shift"] = ints(shift)[0]
 
     def _add(self, value: int, key: Hashable, *, divides: bool) -> str:
         name = self._names.get(key)
@@ -52,18 +50,17 @@ class RuntimeSizes:
     @property
     def parameters(self) -> str:
         """The declarations of the numbers, each with a comma before it."""
-        kinds = {name: "uint" if isinstance(value, np.uint32) else "int" for name, value in self._scalars.items()}
-        return "".join(f", const {kind} {name}" for name, kind in kinds.items())
+        return "".join([f", const {'uint' if name.endswith('_factor') else 'int'} {name}" for name in self._scalars])
 
     @property
     def passed(self) -> str:
         """The names of the numbers, each with a comma before it."""
-        return "".join(f", {name}" for name in self._scalars)
+        return "".join([f", {name}" for name in self._scalars])
 
     @property
     def arguments(self) -> tuple[Scalar, ...]:
         """The numbers, in the order of `parameters`."""
-        return tuple(map(Scalar, self._scalars.values()))
+        return tuple(self._scalars.values())
 
 
 def by_value(

@@ -22,5 +22,8 @@ class View(CLKernel):
         # Only output 0 is the input's memory: the mask of Dropout would have to be written.
         return None if len(node.outputs) == 1 else Refusal(Reason.ATTRIBUTE, f"{len(node.outputs)} outputs")
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         return ()

@@ -8,6 +8,8 @@
 // Layout: src and dst dense NCHW; wei packed as [GROUPS][ceil(M / GROUPS / COLS)][KH][KW][C][COLS] of ACC, padded with zeros,
 // where C is the number of input channels of a group; bia [M] of T.
 //
+// A tile of a single pixel computes only that one: images of one pixel are common behind global pooling.
+//
 // Sizes are arguments, so that convolutions of all sizes share a program: drivers for CPUs take long to build one.
 //
 // Tunables: ROWS, VECTORS (their product in vector registers), DOWN. VEC is at most 8, see capabilities.py; COLS = VECTORS * VEC.
@@ -61,6 +63,16 @@ __kernel void conv_rows(__global const T* restrict src, __global const ACC* rest
         at[r] = inside[r] ? plane + y * IW + x : plane;
         all &= inside[r];
       }
+#if ROWS > 1
+      if (pixel == OH * OW - 1) {
+        for (int c = 0; c < C; ++c) {
+          const ACC x = inside[0] ? (ACC)src[at[0] + c * (IH * IW)] : (ACC)0;
+#pragma unroll
+          for (int v = 0; v < VECTORS; ++v) acc[0][v] += x * VLOAD_ACC(w + v * VEC);
+          w += COLS;
+        }
+      } else
+#endif
       if (all) {
         for (int c = 0; c < C; ++c) {
           VACC wv[VECTORS];

@@ -3,7 +3,7 @@
 // NDRange: (BATCH * M * N, rounded up to the local size).
 //
 // Layout: a is addressed by A_M, A_K; b by B_K, B_N (elements from one m, k or n to the next); dst is dense [batch][M][N]; bia [M].
-// A_BATCH(z) and B_BATCH(z) give the first element of matrix z.
+// A_BATCH(z) and B_BATCH(z) give the first element of matrix z. The sizes, and A_Z and B_Z for these, are the arguments SIZES.
 //
 // Tunables: the local size.
 #ifndef T
@@ -11,18 +11,13 @@
 #define LOAD_T(p, i) ((p)[i])
 #define STORE_T(p, i, v) ((p)[i] = (v))
 #define ACC float
-#define BATCH 1
-#define M 1
-#define N 1
-#define K 1
-#define A_M K
-#define A_K 1
-#define A_BATCH(z) 0
-#define B_K N
-#define B_N 1
-#define B_BATCH(z) 0
+#define A_BATCH(z) ((z) * A_Z)
+#define B_BATCH(z) ((z) * B_Z)
+#define SIZES , const int BATCH, const int K, const int A_M, const int A_K, const int A_Z, const int B_K, const int B_N, \
+  const int B_Z, const int M, const uint M_factor, const int M_shift, const int N, const uint N_factor, const int N_shift
 #endif
 #include "post.cl"
+#include "quotients.cl"
 
 #ifdef HAS_BIAS
 #define BIAS(row) ((ACC)LOAD_T(bia, row))
@@ -30,10 +25,10 @@
 #define BIAS(row) 0
 #endif
 
-__kernel void gemm_direct(__global const T* restrict a, __global const T* restrict b BIAS_ARG, __global T* dst POST_ARGS) {
+__kernel void gemm_direct(__global const T* restrict a, __global const T* restrict b BIAS_ARG, __global T* dst SIZES POST_ARGS) {
   const int o = get_global_id(0);
   if (o >= BATCH * M * N) return;
-  const int n = o % N, m = o / N % M, z = o / (M * N);
+  const int row = QUOTIENT(o, N), z = QUOTIENT(row, M), n = o - row * N, m = row - z * M;
   a += A_BATCH(z) + m * A_M;
   b += B_BATCH(z) + n * B_N;
   ACC acc = BIAS(m);

@@ -8,6 +8,8 @@
 // A_BATCH(z) and B_BATCH(z) give the first element of matrix z, by default z * a_z and z * b_z. Sizes are arguments, so that
 // products of all sizes share a program: drivers for CPUs take long to build one.
 //
+// A tile of a single row computes only that one: products of one row, whose second factor has to come from memory, are common.
+//
 // Without B_PACKED the last columns are computed in a block that starts COLS before the end and overlaps its neighbour; only
 // the columns that are its own are stored. N must be at least COLS then.
 //
@@ -71,6 +73,16 @@ __kernel void gemm_rows(__global const T* restrict a, __global const B_TYPE* res
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) acc[r][v] = (VACC)(BIAS(min(row + r, M - 1)));
   }
+#if ROWS > 1
+  if (row == M - 1) {
+    for (int k = 0; k < K; ++k) {
+      const ACC x = ak[0][k * a_k];
+#pragma unroll
+      for (int v = 0; v < VECTORS; ++v) acc[0][v] += x * LOAD_B(bk + v * VEC);
+      bk += step;
+    }
+  } else
+#endif
   for (int k = 0; k < K; ++k) {
     VACC bv[VECTORS];
 #pragma unroll

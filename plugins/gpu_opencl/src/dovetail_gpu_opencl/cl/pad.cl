@@ -2,12 +2,15 @@
 //
 // NDRange: (SIZE, rounded up to the local size).
 //
+// PLACE(o) and INSIDE(o) are expressions of the flat index o and of the arguments SIZES, of which SIZE is one.
+//
 // Tunables: the local size.
 #ifndef T
 #define T uint
 #define SIZE 1
 #define PLACE(o) (o)
 #define INSIDE(o) 1
+#define SIZES
 #endif
 #ifdef HAS_FILL
 #define FILL_ARG , __global const T* restrict fill
@@ -17,7 +20,7 @@
 #define FILL ((T)(0))
 #endif
 
-__kernel void pad(__global const T* restrict src FILL_ARG, __global T* restrict dst) {
+__kernel void pad(__global const T* restrict src FILL_ARG, __global T* restrict dst SIZES) {
   const int o = get_global_id(0);
   if (o >= SIZE) return;
   T value = FILL;

@@ -1,6 +1,7 @@
 // dst = post(exp(src - largest) / sum of exp(src - largest)) along rows; LOGARITHM: its logarithm.
 //
 // A work group of GROUP items computes a row of SIZE elements at a stride of INNER; VEC > 1 (only with INNER 1) takes vectors.
+// SIZE and INNER are defines, or among the arguments SIZES.
 // NDRange: (rows * GROUP), local size GROUP, a power of two.
 //
 // Tunables: GROUP; VEC (at most 8, see capabilities.py).
@@ -11,6 +12,7 @@
 #define ACC float
 #define SIZE 1
 #define INNER 1
+#define SIZES
 #endif
 #ifndef GROUP
 #define GROUP 1
@@ -23,7 +25,7 @@
 #include "joins.cl"
 #define WHOLE (VEC > 1 ? SIZE / VEC * VEC : 0)
 
-__kernel void softmax(__global const T* restrict src, __global T* dst POST_ARGS) {
+__kernel void softmax(__global const T* restrict src, __global T* dst SIZES POST_ARGS) {
 #if GROUP > 1
   __local ACC part[GROUP];
 #endif

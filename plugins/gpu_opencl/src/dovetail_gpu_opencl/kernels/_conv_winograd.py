@@ -34,7 +34,7 @@ class ConvWinograd(RegisterTiled, ConvKernel):
     def __init__(self, direct: RegisterTiled) -> None:
         self._direct = direct
 
-    def check(self, node: TypedNode) -> Refusal | None:
+    def applies(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "CPU":
             return Refusal(Reason.CAPABILITY, "made for CPUs")
         if node.given(1).value is None:
@@ -44,10 +44,9 @@ class ConvWinograd(RegisterTiled, ConvKernel):
             return Refusal(Reason.ATTRIBUTE, "no windows of 3 x 3 in steps of 1 in one group")
         if maps < self.caps.lanes(accumulator(node.outputs[0].dtype)):
             return Refusal(Reason.SHAPE, f"{maps} output channels; they are taken as vectors")
-        refusal = super().check(node)
-        return self._too_costly(node) if refusal is None else refusal
+        return super().check(node)
 
-    def _too_costly(self, node: TypedNode) -> Refusal | None:
+    def check(self, node: TypedNode) -> Refusal | None:
         direct = self._direct.on(self.caps, self.packed)
         problem, other = self.problem(node), direct.problem(node)
         if problem is None or other is None:
@@ -73,7 +72,7 @@ class ConvWinograd(RegisterTiled, ConvKernel):
         problem = self.problem(node)
         if problem is None:
             return ()
-        tiling, lanes, acc = self.tiling(problem), lanes_of(problem, self.caps), accumulator(node.outputs[0].dtype)
+        tiling, lanes, acc = self.settled(problem, node), lanes_of(problem, self.caps), accumulator(node.outputs[0].dtype)
         batch, channels, maps, _ = sizes(node)
         th, tw = _tiles(node)
         ph, pw = 2 * th + 2, max(2 * tw + 2, 2 * lanes + 2)

@@ -23,7 +23,11 @@ _CHUNK = 4096
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """dst[dst_offset + sum(i * dst_stride)] = src[src_offset + sum(i * src_stride)] for all i in `dims`; in elements."""
+    """dst[dst_offset + sum(i * dst_stride)] = src[src_offset + sum(i * src_stride)] for all i in `dims`; in elements.
+
+    Sizes do not tell which axes are neighbours in all sizes: those of size 1 are to all. `order` are the places of the axes in
+    src, where this is a dense tensor with its axes permuted; `cuts` the axes of which only a part is moved.
+    """
 
     src: str | Constant
     dst: str
@@ -32,6 +36,8 @@ class Move:
     dst_strides: tuple[int, ...]
     src_offset: int = 0
     dst_offset: int = 0
+    order: tuple[int, ...] | None = None
+    cuts: tuple[int, ...] = ()
 
     def launch(self, itemsize: int, caps: Capabilities) -> Launch:
         """The launch. Elements that are contiguous on both sides are moved as wider words, on CPUs as runs of any length: there
@@ -57,10 +63,13 @@ class Move:
     def _places(
         self, dims: Sequence[int], src: Sequence[int], dst: Sequence[int], sizes: RuntimeSizes, width: int = 1
     ) -> dict[str, object]:
+        order, count = None if self.order is None else self.order[: len(dims)], len(self.dims)
+        src_at = flat_index(dims, src, "(o)", sizes, "src", order, count, self.cuts)
+        dst_at = flat_index(dims, dst, "(o)", sizes, "dst", None, count, self.cuts)
         return {
             "SIZE": sizes.number(math.prod(dims), "size"),
-            "SRC(o)": _place(self.src_offset // width, dims, src, sizes, "src"),
-            "DST(o)": _place(self.dst_offset // width, dims, dst, sizes, "dst"),
+            "SRC(o)": f"({sizes.number(self.src_offset // width, ('src', 'offset'))} + {src_at})",
+            "DST(o)": f"({sizes.number(self.dst_offset // width, ('dst', 'offset'))} + {dst_at})",
         }
 
     def _launched(
@@ -72,12 +81,15 @@ class Move:
         return Launch(f"{entry}.cl", text, entry, arguments, work, local)
 
     def _run(self) -> int:
-        """How many of the last dimensions are contiguous on both sides."""
+        """How many of the last dimensions are contiguous on both sides, in all sizes."""
         found, step = 0, 1
-        for size, src, dst in zip(self.dims[::-1], self.src_strides[::-1], self.dst_strides[::-1], strict=True):
-            if size > 1 and not src == dst == step:
+        for axis in range(len(self.dims) - 1, -1, -1):
+            moves = self.order is not None and self.order[axis] != axis
+            if moves or not self.src_strides[axis] == self.dst_strides[axis] == step:
                 break
-            found, step = found + 1, step * size
+            found, step = found + 1, step * self.dims[axis]
+            if axis in self.cuts:
+                break
         return found
 
     def _word(self, itemsize: int) -> int:
@@ -87,11 +99,6 @@ class Move:
         steps = (*self.src_strides[:-1], *self.dst_strides[:-1], self.src_offset, self.dst_offset, self.dims[-1])
         common = math.gcd(*steps)
         return max(w for w in (1, 2, 4, 8, 16) if common % w == 0 and itemsize * w <= max(WORDS))
-
-
-def _place(offset: int, dims: Sequence[int], strides: Sequence[int], sizes: RuntimeSizes, key: str) -> str:
-    index = flat_index(dims, strides, "(o)", sizes, key)
-    return f"({sizes.number(offset, (key, 'offset'))} + {index})"
 
 
 def _divided(

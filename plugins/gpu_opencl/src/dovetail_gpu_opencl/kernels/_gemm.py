@@ -17,9 +17,10 @@ from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, lanes_of
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
 from dovetail_gpu_opencl.memory import aligned_empty
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES, accumulator, accumulator_bytes, assemble, storage
 
-__all__ = ["GemmDirect", "GemmKernel", "GemmRows", "Matrix", "Product", "ProductOf"]
+__all__ = ["GemmDirect", "GemmKernel", "GemmRows", "Matrix", "Product", "ProductOf", "problem_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,21 +124,25 @@ class GemmRows(RegisterTiled, GemmKernel):
     def fits(self, product: Product) -> Refusal | None:
         if self.caps.kind != "CPU":
             return Refusal(Reason.CAPABILITY, "made for CPUs")
-        if not packs(product) and (product.b.column != 1 or not any(self.possible(_problem(product)))):
+        if not packs(product) and (product.b.column != 1 or not any(self.possible(problem_of(product)))):
             return Refusal(Reason.LAYOUT, "the second factor is not constant, and transposed or narrow")
         return None
+
+    def any_sizes(self, node: TypedNode) -> bool:
+        second = node.given(1)
+        return second.value is not None and second.rank <= 2
 
     def problem(self, node: TypedNode) -> Problem | None:
         """The problem for which a tiling is chosen; None when nothing is computed."""
         product = self.product(node)
-        return None if 0 in (product.m, product.n, product.batch) else _problem(product)
+        return None if 0 in (product.m, product.n, product.batch) else problem_of(product)
 
     def least_columns(self, problem: Problem) -> int:
         """Columns that are not packed are loaded from their places: a tile must not be wider than a line."""
         return 0 if problem.key.endswith(PACKED) else problem.n
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
-        problem, dtype = _problem(product), node.outputs[0].dtype
+        problem, dtype = problem_of(product), node.outputs[0].dtype
         tiling, lanes = self.settled(problem, node), lanes_of(problem, self.caps)
         columns = tiling.vectors * lanes
         chain = post_ops.epilogue(node, lanes, product.plane_axes)
@@ -171,7 +176,8 @@ def packs(product: Product) -> bool:
     return value is not None and value.size in (product.k * product.n, product.batch * product.k * product.n)
 
 
-def _problem(product: Product) -> Problem:
+def problem_of(product: Product) -> Problem:
+    """The problem for which a tiling of gemm_rows.cl is chosen."""
     dtype, batch = product.a.type.dtype, product.batch
     key = f"gemm_rows {dtype} {batch}x{product.m}x{product.n}x{product.k} {'k' if product.a.column == 1 else 'm'}"
     key += PACKED if packs(product) else ""
@@ -200,10 +206,14 @@ class GemmDirect(GemmKernel):
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
         chain = post_ops.epilogue(node)
-        source = assemble("gemm_direct.cl", {**_defines(product, node), **storage(node.outputs[0].dtype)}, chain.source)
+        defines, sizes = by_value({**_defines(product, node), **storage(node.outputs[0].dtype)}, _SIZES, ("M", "N"))
+        source = assemble("gemm_direct.cl", defines, chain.source)
         work, local = spread(math.prod((product.m, product.n, product.batch)), self.caps)
-        arguments = (*product.values(), Write(node.node.outputs[0]), *chain.arguments)
+        arguments = (*product.values(), Write(node.node.outputs[0]), *sizes, *chain.arguments)
         return (Launch("gemm_direct.cl", source, "gemm_direct", arguments, work, local),)
+
+
+_SIZES = ("BATCH", "K", "A_M", "A_K", "A_Z", "B_K", "B_N", "B_Z")
 
 
 def _defines(product: Product, node: TypedNode) -> dict[str, object]:
@@ -215,10 +225,12 @@ def _defines(product: Product, node: TypedNode) -> dict[str, object]:
         "K": product.k,
         "A_M": a.row,
         "A_K": a.column,
-        "A_BATCH(z)": f"({a.batch or f'(z) * {a.matrix}'})",
+        "A_Z": a.matrix,
+        "A_BATCH(z)": f"({a.batch or '(z) * A_Z'})",
         "B_K": b.row,
         "B_N": b.column,
-        "B_BATCH(z)": f"({b.batch or f'(z) * {b.matrix}'})",
+        "B_Z": b.matrix,
+        "B_BATCH(z)": f"({b.batch or '(z) * B_Z'})",
     }
 
 

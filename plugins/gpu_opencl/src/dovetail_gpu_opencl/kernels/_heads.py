@@ -50,7 +50,8 @@ class Mask:
     def defines(self) -> dict[str, object]:
         dims = (1,) * (4 - self.given.rank) + self.given.dims
         pitches = [0 if d == 1 else step for d, step in zip(dims, strides_of(dims), strict=True)]
-        found: dict[str, object] = dict(zip(("M_B", "M_H", "M_S", "M_K"), pitches, strict=True))
+        # The step between keys is that of one of a single key, too, which M_LAST bounds.
+        found: dict[str, object] = dict(zip(("M_B", "M_H", "M_S", "M_K"), (*pitches[:3], 1), strict=True))
         is_bool = self.given.dtype is DType.BOOL
         return found | storage(self.given.dtype, "MASK_T") | {"HAS_MASK": True, "MASK_BOOL": is_bool, "M_LAST": dims[3] - 1}
 

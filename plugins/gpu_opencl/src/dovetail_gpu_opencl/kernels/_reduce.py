@@ -58,6 +58,9 @@ class Reduce(CLKernel):
         unknown = axes is not None and axes.value is None and axes.size > 0
         return Refusal(Reason.DYNAMIC, "axes are not constant") if unknown else None
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def axes(self, node: TypedNode) -> Sequence[int]:
         """The axes that are reduced."""
         assert isinstance(node.op, _Reduction)
@@ -68,9 +71,14 @@ class Reduce(CLKernel):
         src, dst = node.given(0), node.outputs[0]
         reduced = set(self.axes(node))
         steps = strides_of(src.dims)
-        kept = [(d, s) for axis, (d, s) in enumerate(zip(src.dims, steps, strict=True)) if axis not in reduced]
-        gone = [(d, s) for axis, (d, s) in enumerate(zip(src.dims, steps, strict=True)) if axis in reduced]
-        count = math.prod(d for d, _ in gone)
+        kept = [axis for axis in range(src.rank) if axis not in reduced]
+        gone = [axis for axis in range(src.rank) if axis in reduced]
+        count = math.prod(src.dims[axis] for axis in gone)
+
+        def index(axes: Sequence[int], name: str) -> str:
+            dims, strides = [src.dims[axis] for axis in axes], [steps[axis] for axis in axes]
+            return f"({flat_index(dims, strides, name, sizes, None, axes, src.rank)})"
+
         group = group_size(self.caps, 128) if self.caps.kind == "GPU" and count >= 64 else 1
         sizes = RuntimeSizes()
         defines = {
@@ -79,8 +87,8 @@ class Reduce(CLKernel):
             "SIZE": sizes.number(dst.size, "size"),
             "COUNT": sizes.number(count, "count"),
             "GROUP": group,
-            "BASE(o)": f"({flat_index(*_columns(kept), '(o)', sizes)})",
-            "AT(r)": f"({flat_index(*_columns(gone), '(r)', sizes)})",
+            "BASE(o)": index(kept, "(o)"),
+            "AT(r)": index(gone, "(r)"),
             "SIZES": sizes.parameters,
             "ELEMENT(x)": f"({self._element})",
             "JOIN(a, b)": f"({self._join})",
@@ -116,10 +124,6 @@ class Reduce(CLKernel):
         if not dtype.is_signed:
             return "0" if sign else f"{2**bits - 1}UL"
         return f"(-{2 ** (bits - 1) - 1}L - 1)" if sign else f"{2 ** (bits - 1) - 1}L"
-
-
-def _columns(pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    return [d for d, _ in pairs], [s for _, s in pairs]
 
 
 class GlobalPool(Reduce):

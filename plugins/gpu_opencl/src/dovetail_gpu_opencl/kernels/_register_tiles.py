@@ -9,7 +9,16 @@ from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 
-__all__ = ["RegisterTiled", "RegisterTiling", "estimate", "lanes_of", "register_tilings"]
+__all__ = [
+    "NARROW",
+    "RegisterTiled",
+    "RegisterTiling",
+    "estimate",
+    "first_tiling",
+    "lanes_of",
+    "least_cycles",
+    "register_tilings",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +47,15 @@ class RegisterTiling:
 
 SHAPES = ((4, 4), (4, 3), (6, 4), (8, 3), (6, 2), (2, 4), (2, 8), (1, 8), (1, 4), (8, 1), (4, 1))
 """Rows and vectors. Sums of 16 vectors and more need 32 registers."""
-_DEFAULTS = ((1, 8), (1, 4), (8, 1), (4, 1))
-"""Defaults besides the widest tile for the registers: few, because each is a program that drivers take long to build."""
+NARROW = RegisterTiling(8, 1)
+"""The default for few columns."""
+_SINGLE = RegisterTiling(1, 4)
+"""The default for few rows on `_CORES` cores and more, which larger tiles leave idle."""
 _BETTER = 0.8
-"""A default besides the first must be estimated to take so much of its time."""
+"""These must be estimated to take so much of the time of the widest tile for the registers: each is a program to build."""
+_CORES = 8
+_MANY = 64
+"""Rows for which the narrow tile is compared with the widest: it is chosen by the columns, which weights have for all sizes."""
 _WORSE = 1.4
 """An entry of a table is ignored where the cost model finds it slower than the default by this factor."""
 _LATENCY = 8
@@ -79,27 +93,61 @@ _SCATTER = 1.5  # a result that is stored alone
 
 def estimate(problem: Problem, tiling: RegisterTiling, caps: Capabilities, scatters: bool = False) -> float:
     """Cycles of the busiest core. `scatters`: results are stored one by one."""
-    lanes, sums = lanes_of(problem, caps), tiling.rows * tiling.vectors
-    tiles = problem.z * ceil_div(problem.m, tiling.rows) * ceil_div(problem.n, tiling.vectors * lanes)
-    step = max(sums, _LATENCY, 2 * tiling.vectors) / 2 + 0.06 * (tiling.rows + tiling.vectors)
-    item = _ITEM + sums * (_STORE + (_SCATTER * lanes if scatters else 0.0)) + problem.k * step
-    return ceil_div(tiles, max(1, caps.compute_units)) * item
+    return _cycles(tiling, problem.z, problem.m, problem.n, problem.k, lanes_of(problem, caps), caps.compute_units, scatters)
+
+
+def _cycles(tiling: RegisterTiling, z: int, m: int, n: int, k: int, lanes: int, units: int, scatters: bool) -> float:
+    rows, vectors, cores = tiling.rows, tiling.vectors, max(1, units)
+    store = _STORE + (_SCATTER * lanes if scatters else 0.0)
+    blocks = z * ceil_div(n, vectors * lanes)
+    whole, rest = divmod(m, rows)
+    if rest != 1:
+        return ceil_div(blocks * (whole + (rest > 0)), cores) * _item(rows, vectors, k, store)
+    single = ceil_div(blocks, cores) * _item(1, vectors, k, store)
+    return single + ceil_div(blocks * whole, cores) * _item(rows, vectors, k, store)
+
+
+def _item(rows: int, vectors: int, k: int, store: float) -> float:
+    """Cycles of a work item that computes so many rows."""
+    sums = rows * vectors
+    return _ITEM + sums * store + k * (max(sums, _LATENCY, 2 * vectors) / 2 + 0.06 * (rows + vectors))
 
 
 @functools.cache
-def default_tiling(problem: Problem, caps: Capabilities, least_columns: int, scatters: bool) -> RegisterTiling:
-    """The first shape that the registers hold, unless the cost model finds a special one much faster."""
-    first, *others = (t for t in register_tilings(problem, caps, least_columns) if t.down)
-    special = [t for t in (first, *others) if (t.rows, t.vectors) in _DEFAULTS]
-    costs = {t: estimate(problem, t, caps, scatters) for t in (first, *special)}
-    best = min(special, key=costs.__getitem__, default=first)
-    return best if costs[best] < _BETTER * costs[first] else first
+def first_tiling(registers: int) -> RegisterTiling:
+    """The first shape that so many registers hold."""
+    return _fitting(registers)[0]
+
+
+@functools.lru_cache(4096)
+def _default(z: int, m: int, n: int, k: int, lanes: int, registers: int, units: int, scatters: bool) -> RegisterTiling:
+    first = first_tiling(registers)
+
+    def is_better(tiling: RegisterTiling, rows: int) -> bool:
+        cycles, others = (_cycles(t, z, rows, n, k, lanes, units, scatters) for t in (tiling, first))
+        return cycles < _BETTER * others
+
+    if is_better(NARROW, max(m, _MANY)):
+        return NARROW
+    return _SINGLE if units >= _CORES and is_better(_SINGLE, m) else first
+
+
+@functools.lru_cache(4096)
+def _least(z: int, m: int, n: int, k: int, lanes: int, registers: int, units: int, scatters: bool) -> float:
+    tiling = _default(z, m, n, k, lanes, registers, units, scatters)
+    return _cycles(tiling, z, m, n, k, lanes, units, scatters)
+
+
+def least_cycles(z: int, m: int, n: int, k: int, lanes: int, caps: Capabilities, scatters: bool = False) -> float:
+    """Cycles of such a product in the default tiling for many columns."""
+    return _least(z, m, n, k, lanes, caps.vector_registers, caps.compute_units, scatters)
 
 
 class RegisterTiled(Tuned[RegisterTiling]):
     """The base of tiled kernels: chooses a tiling."""
 
     scatters = False
+    little = 30_000.0  # cycles, some 10 us: a program of 0.2 s costs as much as in 20,000 runs
 
     def least_columns(self, problem: Problem) -> int:
         """No tiling may be wider; 0 when any may."""
@@ -114,16 +162,26 @@ class RegisterTiled(Tuned[RegisterTiling]):
         return estimate(problem, parameters, self.caps, self.scatters) * (1 if parameters.down else 1.05)
 
     def default(self, problem: Problem) -> RegisterTiling:
-        """The first shape that the registers hold, unless the cost model finds a special one much faster."""
-        return default_tiling(problem, self.caps, self.least_columns(problem), self.scatters)
+        """The first shape that the registers hold, unless the cost model finds a narrow one much faster; that for few columns."""
+        caps, lanes = self.caps, lanes_of(problem, self.caps)
+        if 0 < self.least_columns(problem) < first_tiling(caps.vector_registers).vectors * lanes:
+            return NARROW
+        sizes = (problem.z, problem.m, problem.n, problem.k)
+        return _default(*sizes, lanes, caps.vector_registers, caps.compute_units, self.scatters)
 
     def tiling(self, problem: Problem) -> RegisterTiling:
         """The choice of `Tuned`, but nothing from the package that should be much slower on as many cores as here are."""
-        chosen = super().tiling(problem)
-        if self._forced is not None or self.tunings.found_here(problem.key):
+        chosen = self._prescribed(problem)
+        if chosen is not None and self.insists(problem):
             return chosen
         default = self.default(problem)
-        return chosen if chosen is default or self.cost(problem, chosen) < _WORSE * self.cost(problem, default) else default
+        if chosen is None or self.cost(problem, chosen) >= _WORSE * self.cost(problem, default):
+            return default
+        return chosen
+
+    def insists(self, problem: Problem) -> bool:
+        """On what was found on this machine, not on the table of the package."""
+        return self._forced is not None or self.tunings.found_here(problem.key)
 
     def read(self, numbers: Sequence[int]) -> RegisterTiling | None:
         """The fields of a tiling, in order."""

@@ -13,7 +13,7 @@ from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL
-from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Scalar, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, MOVABLE, assemble, storage
 from dovetail_ops_onnx.resize import Resize, Resize_10
 from dovetail_ops_onnx.upsample import Upsample
@@ -40,7 +40,8 @@ class _Line:
         sampling = _op(node).sampling
         index, weights = sampling.taps(axis)
         places = index.astype(np.int32)
-        places[sampling.outside(axis), 0] = -1
+        if sampling.coordinate == "tf_crop_and_resize":  # no other has places outside
+            places[sampling.outside(axis), 0] = -1
         return _Line(axis.size, places, weights)
 
 
@@ -59,11 +60,10 @@ class _Resize(CLKernel):
     def suits(self, node: TypedNode) -> Refusal | None:
         """Whether the mode is this kernel's."""
 
-    def lines(self, node: TypedNode) -> tuple[list[_Line], tuple[Argument, ...]]:
+    def lines(self, node: TypedNode) -> tuple[list[_Line], tuple[Scalar, ...]]:
         """The three axes, and the arguments outer, iz, iy, ix, oz, oy, ox, inner, tz, ty, tx."""
-        src = node.given(0)
-        first, last = _span(node)
-        axes = {a.axis: a for a in _plan(node)}
+        src, axes = node.given(0), {a.axis: a for a in _plan(node)}
+        first, last = (min(axes), max(axes) + 1) if axes else (0, 0)
         lines = [_Line.kept(1)] * (MAX_SPATIAL - (last - first))
         lines += [_Line.of(node, axes[i]) if i in axes else _Line.kept(src.dims[i]) for i in range(first, last)]
         shapes = [line.index.shape for line in lines]
@@ -89,11 +89,11 @@ class Nearest(_Resize):
         lines, sizes = self.lines(node)
         fill = Constant(np.array([_op(node).sampling.extrapolation]).astype(dst.dtype.numpy))
         index = _joined([line.index for line in lines])
-        arguments = (Read(node.node.inputs[0]), index, fill, Write(node.node.outputs[0]), *sizes)
+        arguments: tuple[Argument, ...] = (Read(node.node.inputs[0]), index, fill, Write(node.node.outputs[0]), *sizes)
         entry, (work, local) = self.name, spread(dst.size, self.caps)
         if self.caps.kind == "CPU":
             _, y, z = (len(line.index) for line in lines[::-1])
-            entry, work, local = "resize_nearest_rows", (y, z, math.prod(dst.dims[: _span(node)[0]])), (1, 1, 1)
+            entry, work, local = "resize_nearest_rows", (y, z, int(sizes[0].value)), (1, 1, 1)
         source = assemble(f"{entry}.cl", {"T": WORDS[dst.dtype.itemsize]})
         return (Launch(f"{entry}.cl", source, entry, arguments, work, local),) if dst.size else ()
 

@@ -1,5 +1,6 @@
 """Shared by convolution and pooling: the geometry as defines."""
 
+import functools
 from collections.abc import Mapping
 
 from dovetail_gpu_opencl.kernel import ceil_div
@@ -39,7 +40,12 @@ def spatial_arguments(g: ConvGeometry) -> tuple[Scalar, ...]:
 
 def named(numbers: Mapping[str, int], names: str) -> tuple[Scalar, ...]:
     """The numbers of these names as arguments."""
-    return ints(*(numbers[name] for name in names.split()))
+    return ints(*map(numbers.__getitem__, _split(names)))
+
+
+@functools.cache
+def _split(names: str) -> list[str]:
+    return names.split()
 
 
 def interior(g: ConvGeometry) -> dict[str, int]:

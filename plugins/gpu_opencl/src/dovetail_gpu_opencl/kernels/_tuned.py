@@ -3,7 +3,7 @@
 import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Generic, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 from dovetail.dataclass import dataclass
 from dovetail.device import TypedNode
@@ -46,6 +46,8 @@ _ALMOST = 1.15
 class Tuned(CLKernel, Generic[P]):
     """A kernel with tunables P."""
 
+    little: ClassVar[float] = 0.0
+    """A difference in cost that is not worth another program, however large in proportion."""
     _forced: P | None = None
 
     @property
@@ -97,20 +99,35 @@ class Tuned(CLKernel, Generic[P]):
         return tuned if tuned is not None and tuned in self.possible(problem) else None
 
     def settled(self, problem: Problem, node: TypedNode) -> P:
-        """The parameters for a launch: those of `tiling`, or for a problem that nobody has tuned others that the node was built
-        with for another shape, where the cost model finds them almost as fast. A program takes a driver 0.1 to 1 s.
+        """The parameters for a launch: those of `tiling`, or unless the kernel insists others that the node was built with for
+        another shape, where the cost model finds them almost as fast. A program takes a driver 0.1 to 1 s.
         """
         best = self.tiling(problem)
         built_with: list[P] = self.packed.built_with.setdefault((self.name, node.name), [])
         if best in built_with:
             return best
-        if built_with and self._prescribed(problem) is None:
+        if built_with and not self.insists(problem):
             possible = tuple(self.possible(problem))
             near = min((p for p in built_with if p in possible), key=lambda p: self.cost(problem, p), default=None)
-            if near is not None and self.cost(problem, near) <= _ALMOST * self.cost(problem, best):
+            if near is not None and self.is_almost(self.cost(problem, near), self.cost(problem, best)):
                 return near
         built_with.append(best)
         return best
+
+    def insists(self, problem: Problem) -> bool:
+        """Whether no other parameters will do, however fast."""
+        return self._prescribed(problem) is not None
+
+    def is_almost(self, cost: float, best: float) -> bool:
+        """Whether what costs so much is almost as fast as what costs `best`."""
+        return cost <= max(_ALMOST * best, best + self.little)
+
+    def gives_way(self, node: TypedNode, cost: float, other: str, others_cost: float) -> bool:
+        """Whether a node of this cost is left to another kernel: for one of the two that it was built with, if almost as fast."""
+        own, others = (bool(self.packed.built_with.get((name, node.name))) for name in (self.name, other))
+        if own == others:
+            return others_cost < cost
+        return not self.is_almost(cost, others_cost) if own else self.is_almost(others_cost, cost)
 
     def using(self, parameters: P) -> Self:
         """This kernel with the same parameters for all problems."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
-from dovetail_gpu_opencl.broadcast import flat_index, strides_of
+from dovetail_gpu_opencl.broadcast import flat_index, operand_strides
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels._heads import (
@@ -79,9 +79,11 @@ class AttentionToken(AttentionKernel):
     name = "attention_token"
 
     def check(self, node: TypedNode) -> Refusal | None:
-        refusal = super().check(node)
-        if refusal is None and one_query(heads_of(node), self.caps) is None:
-            return Refusal(Reason.SHAPE, f"{sizes_of(node).queries} queries, heads of {sizes_of(node).head} elements")
+        refusal, sizes = super().check(node), sizes_of(node)
+        if refusal is None and self.caps.kind == "CPU" and sizes.total == 1:
+            return Refusal(Reason.SHAPE, f"one key; {AttentionRows.name} takes other lengths, too")
+        if refusal is None and (sizes.queries != 1 or one_query(heads_of(node), self.caps) is None):
+            return Refusal(Reason.SHAPE, f"{sizes.queries} queries, heads of {sizes.head} elements")
         return refusal
 
     def attend(self, heads: Heads) -> Launch:
@@ -367,9 +369,7 @@ def mask_of(node: TypedNode) -> TensorType | None:
 
 
 def _mask_index(mask: TensorType, s: Sizes, sizes: RuntimeSizes) -> str:
-    dims = (1,) * (4 - mask.rank) + mask.dims
-    strides = [0 if d == 1 else step for d, step in zip(dims, strides_of(dims), strict=True)]
-    return flat_index(s.scores, strides, "(o)", sizes)
+    return flat_index(s.scores, operand_strides(mask, s.scores), "(o)", sizes)
 
 
 KERNELS = (AttentionToken(), HalvesAttention(), FloatsAttention(), AttentionBlocks(), AttentionRows())

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dovetail.device import NHWC, PLAIN, LayerConfig, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
@@ -54,7 +55,7 @@ def _placed(given: TensorType, node: TypedNode) -> TensorType:
     rank = node.outputs[0].rank
     each_element = isinstance(node.op, BatchNormalization_7) and not node.op.spatial
     if given.rank == 1 and rank > 1 and not each_element:
-        return given.with_shape((*given.dims, *(1,) * (rank - 2)))
+        return replace(given, shape=(*given.dims, *(1,) * (rank - 2)))
     return given
 
 

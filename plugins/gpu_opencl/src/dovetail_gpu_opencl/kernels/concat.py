@@ -13,6 +13,9 @@ __all__ = ["KERNELS"]
 class ConcatCopy(MoveKernel):
     """One copy for each input."""
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def moves(self, node: TypedNode) -> Sequence[Move]:
         assert isinstance(node.op, Concat)
         dst = node.outputs[0]
@@ -21,7 +24,8 @@ class ConcatCopy(MoveKernel):
         for name, part in zip(node.node.inputs, node.inputs, strict=True):
             assert part is not None
             own = strides_of(part.dims)
-            found.append(Move(name, node.node.outputs[0], part.dims, own, strides, dst_offset=offset * strides[axis]))
+            at = offset * strides[axis]
+            found.append(Move(name, node.node.outputs[0], part.dims, own, strides, dst_offset=at, cuts=(axis,)))
             offset += part.dims[axis]
         return found
 

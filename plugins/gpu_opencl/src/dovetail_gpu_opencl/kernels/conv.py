@@ -1,6 +1,7 @@
 """Conv: as a matrix product, by rows, depthwise or by Winograd's algorithm on CPUs; tiled on GPUs; directly where none fits."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,21 @@ from dovetail_gpu_opencl.kernels._conv_depthwise import ConvDepthwiseWindows
 from dovetail_gpu_opencl.kernels._conv_pipelined import ConvPipelined
 from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
 from dovetail_gpu_opencl.kernels._conv_winograd import ConvWinograd
-from dovetail_gpu_opencl.kernels._gemm import GemmRows, Matrix, Product
-from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, lanes_of
+from dovetail_gpu_opencl.kernels._gemm import GemmRows, Matrix, Product, problem_of
+from dovetail_gpu_opencl.kernels._register_tiles import (
+    NARROW,
+    RegisterTiled,
+    RegisterTiling,
+    first_tiling,
+    lanes_of,
+    least_cycles,
+)
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, WINDOW, interior, named
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch
 from dovetail_gpu_opencl.memory import aligned_empty
 from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble, storage
+from dovetail_ops_onnx.conv import Conv
 
 __all__ = ["KERNELS"]
 
@@ -37,6 +46,9 @@ class ConvRows(RegisterTiled, ConvKernel):
         if node.given(1).value is None:
             return Refusal(Reason.ATTRIBUTE, "the weights are not constant")
         return super().check(node)
+
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
 
     def problem(self, node: TypedNode) -> Problem | None:
         """The problem for which a tiling is chosen; None when nothing is computed."""
@@ -99,11 +111,14 @@ class ConvDepthwise(ConvKernel):
             return Refusal(Reason.SHAPE, "one channel to many; vectors along these are faster")
         if (refusal := super().check(node)) is not None:
             return refusal
-        return None if self._rows(node) else Refusal(Reason.ATTRIBUTE, "the window covers too many elements")
+        return None if self._rows(node, self.sizes(node)) else Refusal(Reason.ATTRIBUTE, "the window covers too many elements")
 
-    def _rows(self, node: TypedNode) -> int:
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
+    def _rows(self, node: TypedNode, numbers: Mapping[str, int]) -> int:
         """The rows that a work item computes: up to 8, so that it may copy their input; 0 where it may not for a single one."""
-        numbers, acc = self.sizes(node), accumulator(node.outputs[0].dtype)
+        acc = accumulator(node.outputs[0].dtype)
         kh, kw, stride_y, stride_x, dilation_y, dilation_x = (numbers[name] for name in WINDOW)
         span = (self.caps.lanes(acc) - 1) * stride_x + (kw - 1) * dilation_x + 1
         most = _COPIED // (span * accumulator_bytes(node.outputs[0].dtype)) - (kh - 1) * dilation_y - 1
@@ -114,8 +129,9 @@ class ConvDepthwise(ConvKernel):
         vec = self.caps.lanes(accumulator(node.outputs[0].dtype))
         chain = post_ops.epilogue(node, vec)
         numbers = self.sizes(node) | {"C": groups} | interior(geometry(node))
-        defines = {**self.types(node), **{name: numbers[name] for name in WINDOW}, "VEC": vec, "ROWS": self._rows(node)}
-        rows = ceil_div(numbers["OH"], self._rows(node))
+        each = self._rows(node, numbers)
+        defines = {**self.types(node), **{name: numbers[name] for name in WINDOW}, "VEC": vec, "ROWS": each}
+        rows = ceil_div(numbers["OH"], each)
         passed = named(numbers, "C M IH IW OH OW PAD_Y PAD_X FIRST LAST")
         arguments = (*self.arguments(node), *passed, *chain.arguments)
         source = assemble("conv_depthwise.cl", defines, chain.source)
@@ -149,19 +165,29 @@ class ConvColumns(ConvKernel):
             return Refusal(Reason.ATTRIBUTE, "the weights are not constant")
         return super().check(node)
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         batch, _, maps, groups = sizes(node)
         acc = accumulator(node.outputs[0].dtype)
         vec, own = self.caps.lanes(acc), maps // groups
-        weights = constant_weights(node).reshape(groups, own, -1).transpose(0, 2, 1).astype(wide(acc))
+        weights = constant_weights(node)
+        packed = self.packed.get(weights, ("columns", groups, acc), lambda: _innermost(weights, groups, acc))
         numbers = self.sizes(node) | interior(geometry(node))
         defines = {**self.types(node), **{name: numbers[name] for name in WINDOW}, "VEC": vec, "MAPS": own}
         rows = geometry(node).output[-2] if geometry(node).rank > 1 else 1
         chain = post_ops.epilogue(node, vec)
         passed = named(numbers, "GROUPS C M IH IW OH OW PAD_Y PAD_X FIRST LAST")
-        arguments = (*self.arguments(node, Constant(np.ascontiguousarray(weights))), *passed, *chain.arguments)
+        arguments = (*self.arguments(node, Constant(packed)), *passed, *chain.arguments)
         source = assemble("conv_columns.cl", defines, chain.source)
         return (Launch("conv_columns.cl", source, "conv_columns", arguments, (rows, groups, batch), (1, 1, 1)),)
+
+
+def _innermost(weights: NDArray[np.generic], groups: int, c_type: str) -> NDArray[np.generic]:
+    """[M, C, *K] as [groups, C * K, M / groups], in float or double."""
+    maps = weights.shape[0] // groups
+    return np.ascontiguousarray(weights.reshape(groups, maps, -1).transpose(0, 2, 1).astype(wide(c_type)))
 
 
 class ConvDirect(ConvKernel):
@@ -184,31 +210,57 @@ class ConvDirect(ConvKernel):
 
 def _pointwise(node: TypedNode) -> Product | Refusal:
     """dst[n] [M, pixels] = wei [M, C] x src[n] [C, pixels]: the planes are the columns."""
-    g = geometry(node)
-    batch, channels, maps, groups = sizes(node)
-    if g.kernel_size > 1 or groups > 1 or not g.is_pointwise:
-        return Refusal(Reason.ATTRIBUTE, "no pointwise convolution")
-    pixels = math.prod(g.output)
+    if (refusal := _spread(node)) is not None:
+        return refusal
+    batch, channels, maps, _ = sizes(node)
+    pixels = math.prod(node.outputs[0].dims[2:])
     left = Matrix(node.node.inputs[1], node.given(1), channels, 1)
     right = Matrix(node.node.inputs[0], node.given(0), pixels, 1, channels * pixels)
     bias = node.node.inputs[2] if has_bias(node) else ""
-    return Product(maps, pixels, channels, batch, left, right, bias=bias, plane_axes=g.rank)
+    return Product(maps, pixels, channels, batch, left, right, bias=bias, plane_axes=node.outputs[0].rank - 2)
+
+
+def _spread(node: TypedNode) -> Refusal | None:
+    """Refuses convolutions other than products of weights and pixels, whatever the sizes."""
+    assert isinstance(node.op, Conv)
+    op, pads = node.op, node.op.pads if node.op.auto_pad == "NOTSET" else None
+    if op.group > 1 or {*node.given(1).dims[2:], *(op.strides or ())} - {1} or any(pads or ()):
+        return Refusal(Reason.ATTRIBUTE, "no pointwise convolution")
+    return None
+
+
+_FEW, _AS_FAST = 256, 1.1
+"""Of so few pixels a smaller image may leave less than a tile has columns: conv_rows.cl, which takes any number, is chosen for
+them unless it is so much slower."""
 
 
 class PointwiseRows(GemmRows):
     """For CPUs: gemm_rows.cl with the planes as columns, where conv_rows.cl would not be faster."""
 
+    def applies(self, node: TypedNode) -> Refusal | None:
+        return _spread(node)
+
+    def any_sizes(self, node: TypedNode) -> bool:
+        return False
+
     def check(self, node: TypedNode) -> Refusal | None:
-        refusal = super().check(node)
-        if refusal is not None:
-            return refusal
-        other = _CONV_ROWS.on(self.caps, self.packed)
-        problem, turned = self.problem(node), other.problem(node)
-        if problem is None or turned is None:
+        product = _pointwise(node)
+        if isinstance(product, Refusal) or (refusal := self.fits(product)) is not None:
+            return product if isinstance(product, Refusal) else refusal
+        if node.given(1).value is None or not node.outputs[0].size:
             return None
-        if other.least(turned) < self.least(problem) and other.supports(node):
+        problem = problem_of(product)
+        sizes, lanes = (problem.z, problem.n, problem.m, problem.k), lanes_of(problem, self.caps)
+        theirs = least_cycles(*sizes, lanes, self.caps, ConvRows.scatters)
+        own = self.least(problem) * (_AS_FAST if problem.n < _FEW else 1)
+        if self.default(problem) is NARROW or self.gives_way(node, own, ConvRows.name, theirs):
             return Refusal(Reason.SHAPE, f"planes of {problem.n} pixels; vectors along the channels are faster")
         return None
+
+    def default(self, problem: Problem) -> RegisterTiling:
+        """The widest, because conv_rows.cl is faster for few pixels: two programs serve all sizes."""
+        widest = first_tiling(self.caps.vector_registers)
+        return widest if problem.n >= widest.vectors * lanes_of(problem, self.caps) else NARROW
 
 
 _CONV_ROWS = ConvRows()

@@ -29,6 +29,10 @@ class NormalizeRows(CLKernel):
     def check(self, node: TypedNode) -> Refusal | None:
         return _uneven(node)
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        scale = node.given(1)
+        return scale.value is not None and scale.size > 1  # rows of one element may grow
+
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         assert isinstance(node.op, LayerNormalization)
         dtype, rows = node.outputs[0].dtype, _rows(node)

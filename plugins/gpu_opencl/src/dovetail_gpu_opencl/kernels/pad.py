@@ -9,12 +9,13 @@ from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
+from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import MOVABLE, assemble
 from dovetail_ops_onnx.pad import Pad, Pad_2
 
 __all__ = ["KERNELS"]
 
-# The source coordinate for a coordinate `c` that may be outside 0 to {n} - 1; {p} is 2 * ({n} - 1).
+# The source coordinate for a coordinate `c` that may be outside 0 to {n} - 1; {p} is 2 * ({n} - 1), and 1 where that is 0.
 _FOLDED = {
     "constant": "c",
     "edge": "clamp(c, 0, {n} - 1)",
@@ -42,18 +43,21 @@ class PadKernel(CLKernel):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         assert isinstance(node.op, Pad | Pad_2)
         src, dst = node.given(0), node.outputs[0]
-        place, inside = _expressions(node.op.mode, src.dims, dst.dims, _begins(node))
+        sizes = RuntimeSizes()
+        place, inside = _expressions(node.op.mode, src.dims, dst.dims, _begins(node), sizes)
         fill = _fill(node)
         defines = {
             "T": WORDS[dst.dtype.itemsize],
-            "SIZE": dst.size,
+            "SIZE": sizes.number(dst.size, "size"),
             "PLACE(o)": place,
             "INSIDE(o)": inside,
             "HAS_FILL": fill is not None,
+            "SIZES": sizes.parameters,
         }
-        arguments: list[Argument] = [Read(node.node.inputs[0]), *([] if fill is None else [fill]), Write(node.node.outputs[0])]
+        given = (Read(node.node.inputs[0]), *(() if fill is None else (fill,)))
         work, local = spread(dst.size, self.caps)
-        return (Launch("pad.cl", assemble("pad.cl", defines), "pad", tuple(arguments), work, local),)
+        arguments = (*given, Write(node.node.outputs[0]), *sizes.arguments)
+        return (Launch("pad.cl", assemble("pad.cl", defines), "pad", arguments, work, local),)
 
 
 def _pads(node: TypedNode) -> list[int]:
@@ -84,15 +88,22 @@ def _fill(node: TypedNode) -> Argument | None:
     return Constant(np.array([value], node.outputs[0].dtype.numpy)) if value else None
 
 
-def _expressions(mode: str, src: tuple[int, ...], dst: tuple[int, ...], begins: list[int]) -> tuple[str, str]:
+def _expressions(
+    mode: str, src: tuple[int, ...], dst: tuple[int, ...], begins: list[int], sizes: RuntimeSizes
+) -> tuple[str, str]:
     """The source element of output element `o`, and whether there is one, as C expressions."""
-    terms, tests = ["0"], ["1"]
-    for size, whole, begin, step, inner in zip(src, dst, begins, strides_of(src), strides_of(dst), strict=True):
-        at = f"((o) / {inner} % {whole} - {begin})" if begin >= 0 else f"((o) / {inner} % {whole} + {-begin})"
-        folded = _FOLDED[mode if size > 1 or mode != "reflect" else "edge"].format(n=size, p=2 * (size - 1))
-        terms.append(re.sub(r"\bc\b", at, folded) + f" * {step}")
+    terms, tests, last = ["0"], ["1"], len(dst) - 1
+    for axis, (size, whole, begin, step, inner) in enumerate(
+        zip(src, dst, begins, strides_of(src), strides_of(dst), strict=True)
+    ):
+        place = "(o)" if axis == last else f"QUOTIENT((o), {sizes.divisor(inner, ('inner', axis))})"
+        place = f"REMAINDER({place}, {sizes.divisor(whole, ('whole', axis))})" if axis else place
+        at, count = f"({place} - ({begin}))", sizes.number(size, ("size", axis))
+        period = sizes.number(max(1, 2 * (size - 1)), ("period", axis)) if mode == "reflect" else ""
+        folded = re.sub(r"\bc\b", at, _FOLDED[mode].format(n=count, p=period))
+        terms.append(f"{folded} * {sizes.number(step, ('step', axis))}")
         if mode == "constant":
-            tests.append(f"{at} >= 0 && {at} < {size}")
+            tests.append(f"{at} >= 0 && {at} < {count}")
     return " + ".join(terms), " && ".join(tests)
 
 

@@ -40,7 +40,8 @@ class ReorderKernel(CLKernel):
         matrices = _as_matrices(dst.memory_dims, strides)
         if self.caps.kind == "GPU" and matrices is not None:
             return (_tiled(node, *matrices),)
-        move = Move(node.node.inputs[0], node.node.outputs[0], dst.memory_dims, strides, strides_of(dst.memory_dims))
+        order, dims = tuple(src.order.index(d) for d in dst.order), dst.memory_dims
+        move = Move(node.node.inputs[0], node.node.outputs[0], dims, strides, strides_of(dims), order=order)
         return (move.launch(dst.dtype.itemsize, self.caps),)
 
 

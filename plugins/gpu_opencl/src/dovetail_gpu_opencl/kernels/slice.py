@@ -17,14 +17,17 @@ class Slice(MoveKernel):
             return Refusal(Reason.DYNAMIC, "starts, ends, axes or steps are not constant")
         return None
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def moves(self, node: TypedNode) -> Sequence[Move]:
         src, dst = node.given(0), node.outputs[0]
-        steps = list(strides_of(src.dims))
-        offset = 0
-        for axis, (start, step) in _starts(node).items():
+        steps, starts, offset = list(strides_of(src.dims)), _starts(node), 0
+        for axis, (start, step) in starts.items():
             offset += start * steps[axis]
             steps[axis] *= step
-        return [Move(node.node.inputs[0], node.node.outputs[0], dst.dims, tuple(steps), strides_of(dst.dims), offset)]
+        strides, names = strides_of(dst.dims), (node.node.inputs[0], node.node.outputs[0])
+        return [Move(*names, dst.dims, tuple(steps), strides, offset, cuts=tuple(starts))]
 
 
 def _starts(node: TypedNode) -> dict[int, tuple[int, int]]:

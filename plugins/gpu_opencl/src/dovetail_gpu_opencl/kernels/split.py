@@ -13,6 +13,9 @@ __all__ = ["KERNELS"]
 class SplitCopy(MoveKernel):
     """One copy for each output."""
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def moves(self, node: TypedNode) -> Sequence[Move]:
         assert isinstance(node.op, Split)
         src = node.given(0)
@@ -23,7 +26,8 @@ class SplitCopy(MoveKernel):
         for name, part in zip(node.node.outputs, sizes, strict=True):
             if name:
                 own = strides_of(next(written).dims)
-                found.append(Move(node.node.inputs[0], name, part.dims, strides, own, src_offset=offset * strides[axis]))
+                at = offset * strides[axis]
+                found.append(Move(node.node.inputs[0], name, part.dims, strides, own, src_offset=at, cuts=(axis,)))
             offset += part.dims[axis]
         return found
 

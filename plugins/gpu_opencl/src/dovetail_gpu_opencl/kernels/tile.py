@@ -17,8 +17,9 @@ class Tile(MoveKernel):
         dims: list[int] = []
         strides: list[int] = []
         for size, whole, step in zip(src.dims, dst.dims, strides_of(src.dims), strict=True):
-            dims += [whole // size if size else 0, size]
-            strides += [0, step]
+            repeats = whole // size if size else 0
+            dims += [size] if repeats == 1 else [repeats, size]
+            strides += [step] if repeats == 1 else [0, step]
         return [Move(node.node.inputs[0], node.node.outputs[0], tuple(dims), tuple(strides), strides_of(dims))]
 
 

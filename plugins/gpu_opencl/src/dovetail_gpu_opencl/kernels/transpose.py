@@ -13,12 +13,16 @@ __all__ = ["KERNELS"]
 class TransposeCopy(MoveKernel):
     """A copy with permuted strides."""
 
+    def any_sizes(self, node: TypedNode) -> bool:
+        return True
+
     def moves(self, node: TypedNode) -> Sequence[Move]:
         assert isinstance(node.op, Transpose)
         src, dst = node.given(0), node.outputs[0]
         steps = strides_of(src.dims)
-        strides = tuple(steps[axis] for axis in node.op.order(src.rank))
-        return [Move(node.node.inputs[0], node.node.outputs[0], dst.dims, strides, strides_of(dst.dims))]
+        order = tuple(node.op.order(src.rank))
+        strides = tuple(steps[axis] for axis in order)
+        return [Move(node.node.inputs[0], node.node.outputs[0], dst.dims, strides, strides_of(dst.dims), order=order)]
 
 
 KERNELS = (TransposeCopy(),)
