@@ -70,8 +70,10 @@ def test_other_sizes_have_the_kernel_and_the_reasons_that_a_first_plan_has(
             assert kept == fresh
 
 
-def test_kernels_that_no_size_decides_about_are_asked_once(device: Any, bench: Any, asked: list[str]) -> None:
-    device, first = device.configured({}), None
+def test_kernels_that_no_size_decides_about_are_asked_once(
+    without_matrix_units: Callable[[str], Any], bench: Any, asked: list[str]
+) -> None:
+    device, first = without_matrix_units("CPU"), None
     for rows in (3, 5, 1):
         asked.clear()
         graph, feeds = single(bench, "MatMul", [np.ones((rows, 24), np.float32), W.reshape(24, 40)], (1,), first)
