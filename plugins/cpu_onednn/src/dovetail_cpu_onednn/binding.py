@@ -135,7 +135,7 @@ class Attr(_Handle):
 
 
 class _Thread(threading.local):
-    """What a thread set last: how many threads it asks for, and of how many its team is; 0 before. And where its signals go."""
+    """How many threads a thread asks for, and of how many its team is, 0 before it sets them; and where its signals go."""
 
     def __init__(self) -> None:
         self.threads = self.team = 0
