@@ -87,10 +87,14 @@ def test_memory_that_is_not_there_is_no_traceback(invoke: Invoke, linear: Path, 
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize("arguments", [("info", MODEL), ("--help",)], ids=" ".join)
-def test_output_that_cannot_be_written(folder: Path, linear: Path, arguments: tuple[str, ...]) -> None:
+def test_output_that_cannot_be_written(folder: Path, linear: Path, arguments: tuple[str, ...], unbuffered: str) -> None:
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([*PROGRAM, *arguments], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, timeout=600)
+        done = subprocess.run(
+            [*PROGRAM, *arguments], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, timeout=600, env=environment
+        )
     assert (done.returncode, done.stderr) == (1, "Error: No space left on device\n")
 
 

@@ -243,8 +243,26 @@ def main() -> None:
     try:
         program(prog_name="dovetail")
     except SystemExit as done:
-        _end_calls_left(done.code)
-        raise
+        code = _flushed(done.code)
+        _end_calls_left(code)
+        raise SystemExit(code) from done
+
+
+def _flushed(code: Any) -> Any:
+    """The exit code, 1 where output that Python had kept could not be written. What is left of it is dropped: it would fail once
+    more when the interpreter ends, which then exits with 120.
+    """
+    try:
+        sys.stdout.flush()
+    except ValueError:  # it is closed
+        return code
+    except OSError as error:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not code:
+            print(f"Error: {error.strerror}", file=sys.stderr)
+        return code or 1
+    return code
 
 
 def _end_calls_left(code: Any) -> None:
