@@ -50,7 +50,7 @@ print(len(handled))
 
 @pytest.mark.parametrize("sizes", [(1, 4, 96), (2, 32, 256)])
 def test_handlers_leave_the_heap_alone(sizes: tuple[int, ...]) -> None:
-    """Sums of more than 84 products. Without alternate stacks, or where threads of OpenMP get signals, the process ends within seconds."""
+    """Sums of more than 84 products. Without alternate stacks, or where threads of OpenMP get signals, the process ends soon."""
     command = [sys.executable, "-P", "-c", PROGRAM, *map(str, sizes)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-1000:]
