@@ -92,6 +92,17 @@ SECOND = pytest.mark.exhaustive(0.1)
 """Of tests on a second device of this machine a sample runs."""
 _NAMES = [pytest.param(info.name, marks=[SECOND] if at else []) for at, info in enumerate(_INFOS)]
 
+_OF_KINDS = {"kind_device", "without_matrix_units"}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """On a second device few kernels of GPUs run: CPUs never use them, and take a second to compile each."""
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec") or _OF_KINDS.isdisjoint(item.fixturenames):
+        return
+    params, seconds = item.callspec.params, [info.name for info in _INFOS[1:]]
+    if params.get("info") in seconds and "CPU" not in params.values():
+        item.add_marker(pytest.mark.exhaustive(0.02))
+
 
 @pytest.fixture(scope="session", params=_NAMES or ["none"])
 def info(request: pytest.FixtureRequest, infos: Sequence[DeviceInfo]) -> DeviceInfo:
