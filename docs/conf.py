@@ -39,7 +39,7 @@ myst_heading_anchors = 4  # links name headings as on GitHub
 SECTIONS = {
     "Tutorials": ("docs/tutorial/first_model", "docs/tutorial/*"),
     "How to": ("docs/how-to/*",),
-    "Reference": ("docs/reference/*",),
+    "Reference": ("docs/reference/*", "docs/reference/benchmarks/*"),
     "Explanation": ("docs/explanation/*", "docs/gallery"),
     "Packages": ("README", "core/README", "plugins/*/README", "contrib/*/README"),
     "Examples": ("examples/*/README", "benchmarks/README"),
