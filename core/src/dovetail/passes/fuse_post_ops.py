@@ -18,7 +18,7 @@ _Followers = list[tuple[Node, tuple[PostOp, ...]]]
 """The nodes that may be merged with one, in order, each with the post-ops that it becomes."""
 
 _Known = dict[tuple[str, str], tuple[PostOp, ...] | None]
-"""What `_as_post_ops` gave for a node and a value."""
+"""The results of `_as_post_ops` by node and value."""
 
 
 @dataclass(frozen=True)
