@@ -46,6 +46,19 @@ def test_a_chain_is_taken_over_in_order() -> None:
     assert node.origins == ("c", "relu", "tanh")
 
 
+def test_a_node_is_asked_once_which_post_ops_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the device merges none of a long chain, and the chain of each node is tried."""
+    asked, post_ops = [], Relu.post_ops
+    monkeypatch.setattr(Relu, "post_ops", lambda *given: asked.append(given[2]) or post_ops(*given))
+    g, y = start()
+    for _ in range(40):
+        y = g.node(Relu(), y)
+    graph = fold_constants(g.graph([y]))
+    refused = fuse_post_ops(graph, lambda _: Refusal(Reason.POST_OP, "none"))
+    assert refused.graph.nodes == graph.nodes
+    assert len(refused.stops) == len(asked) == 39
+
+
 def test_a_residual_goes_to_the_later_convolution() -> None:
     g, x = start()
     a, b = conv(g, x, "a"), conv(g, x, "b")

@@ -12,7 +12,7 @@ from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Binary, Eltwise, HostConfig, HostKernel, Layout, Operator
 from dovetail_cpu_onednn import request as requests
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.nan import bounds, scan
+from dovetail_cpu_onednn.nan import bounds, fused_steps, scan
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.batch_normalization import BatchNormalization
 from dovetail_ops_onnx.conv import Conv
@@ -141,6 +141,20 @@ def test_what_is_tame(dtype, shape, bad):
             data.flat[place] = value
             assert holds_no_nan_or() is tame, (value, place)
             data.flat[place] = 0
+
+
+def test_a_value_is_searched_for_nan_by_one_primitive(monkeypatch):
+    """Another one is made for data that holds plus infinity."""
+    made, means = [], scan._means
+    monkeypatch.setattr(scan, "_means", lambda *given: made.append(given) or means(*given))
+    data = np.zeros(1 << 15, np.float32)
+    has_no_nan = fused_steps.has_no_nan(data, library().stream())
+    assert has_no_nan()
+    assert len(made) == 1
+    data[7] = np.inf
+    assert has_no_nan()
+    data[9] = np.nan
+    assert not has_no_nan()
 
 
 def inverted_residual(rng):

@@ -2,16 +2,18 @@
 
 import gc
 import weakref
+from ctypes import byref, c_int
 
 import numpy as np
 import pytest
 
 import dovetail
-from dovetail.device import Accepted, Arenas, Choice, DType, Refusal, TensorType, TypedNode
+from dovetail.device import BYXF, Accepted, Arenas, Choice, DType, Refusal, TensorType, TypedNode
 from dovetail.graph import Eltwise, GraphBuilder, Node
 from dovetail.op import FLOATS, Operator
 from dovetail_cpu_onednn.binding import Arg, Onednn
 from dovetail_cpu_onednn.choices import Choices
+from dovetail_cpu_onednn.descriptors import describe, plain
 from dovetail_cpu_onednn.kernels._conv import _TAKEN
 from dovetail_cpu_onednn.kernels.conv import KERNELS
 from dovetail_cpu_onednn.library import library
@@ -198,3 +200,14 @@ def test_short_calls_keep_the_lock_of_python():
     functions = library()._f
     slow = {name for name, f in functions.items() if type(f) is library()._cdll._FuncPtr}
     assert slow == {n for n in functions if n.endswith("primitive_desc_create")} | {"primitive_create", "stream_wait"}
+
+
+def test_a_reorder_is_chosen_once():
+    src, dst = plain((3, 16, 4, 7)), describe(TensorType(DType.FLOAT32, (3, 16, 4, 7)).with_layout(BYXF))
+    assert library().describe_reorder(src, dst) is library().describe_reorder(src, dst)
+
+
+def test_the_library_keeps_no_primitives():
+    """They are kept with the descriptors that were asked for; its own cache looks through all it has for each new one."""
+    capacity = c_int(-1)
+    assert library()._cdll.dnnl_get_primitive_cache_capacity(byref(capacity)) == capacity.value == 0

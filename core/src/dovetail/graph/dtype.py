@@ -68,7 +68,7 @@ class DType(enum.Enum):
         """The number of this type in ONNX's TensorProto.DataType."""
         return list(DType).index(self) + 1
 
-    @property
+    @functools.cached_property
     def itemsize(self) -> int:
         """Bytes of one element in memory (packed types of 2, 4 and 6 bits take one byte each here)."""
         return self.numpy.itemsize

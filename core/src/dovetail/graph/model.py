@@ -171,7 +171,7 @@ def types_with_inputs(graph: Graph, given: Mapping[str, TensorType]) -> dict[str
             # A name with several sizes says nothing about the values that are declared with it.
             sizes[declared] = size if sizes.get(declared, size) == size and declared not in ANONYMOUS else None
     kept = {*graph.inputs, *graph.constants} if stale else graph.types.keys()
-    types = {name: _sized(t, sizes) if sizes else t for name, t in graph.types.items() if name in kept}
+    types = {name: t if t.is_static or not sizes else _sized(t, sizes) for name, t in graph.types.items() if name in kept}
     return types | dict(given)
 
 

@@ -7,12 +7,18 @@ from dovetail.dataclass import dataclass
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import TypedNode
 from dovetail.graph.graph import Graph, Node
-from dovetail.graph.post_ops import MAX_POST_OPS, Eltwise
+from dovetail.graph.post_ops import MAX_POST_OPS, Eltwise, PostOp
 from dovetail.names import printable
 
 __all__ = ["Fused", "fuse_post_ops"]
 
 Supports = Callable[[TypedNode], Accepted | Refusal]
+
+_Followers = list[tuple[Node, tuple[PostOp, ...]]]
+"""The nodes that may be merged with one, in order, each with the post-ops that it becomes."""
+
+_Known = dict[tuple[str, str], tuple[PostOp, ...] | None]
+"""The results of `_as_post_ops` by node and value."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +38,19 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
     """
     position = dict.fromkeys((*graph.inputs, *graph.constants), -1)
     position |= {name: i for i, node in enumerate(graph.nodes) for name in node.writes}
+    known: _Known = {}
     merged: set[str] = set()
     stops: dict[str, tuple[str, Refusal]] = {}
     nodes: list[Node] = []
     for index, node in enumerate(graph.nodes):
         if node.name in merged:
             continue
-        chain, stop = _chain(node, graph, position, index)
-        count, refusal = _accepted([TypedNode.of(longer, graph) for _, longer in chain], supports)
+        chain, stop = _chain(node, graph, position, index, known)
+        count, refusal = _accepted(node, chain, graph, supports)
         if refusal is not None:
             stop = chain[count][0].name, refusal
         merged.update(follower.name for follower, _ in chain[:count])
-        current = chain[count - 1][1] if count else node
+        current = _merged(node, chain[:count])
         if stop is not None:
             stops[node.name] = stop
         position |= dict.fromkeys(current.writes, index)  # a chain ends where its node is
@@ -54,58 +61,75 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
 
 
 def _chain(
-    node: Node, graph: Graph, position: Mapping[str, int], index: int
-) -> tuple[list[tuple[Node, Node]], tuple[str, Refusal] | None]:
-    """Each follower that may be merged with the node that it makes, and the one that may not although it is a post-op."""
-    chain: list[tuple[Node, Node]] = []
-    while (follower := _only_reader(node, graph)) is not None:
-        longer = _extended(node, follower, graph, position, index)
-        if isinstance(longer, Refusal):
-            return chain, (follower.name, longer)
-        if longer is None:
+    node: Node, graph: Graph, position: Mapping[str, int], index: int, known: _Known
+) -> tuple[_Followers, tuple[str, Refusal] | None]:
+    """The followers that may be merged, and the one that may not although it is a post-op."""
+    chain: _Followers = []
+    count, value = len(node.post_ops), "" if node.op.is_view else _only_value(node)
+    while (follower := _only_reader(value, graph)) is not None:
+        if (follower.name, value) not in known:
+            known[follower.name, value] = _as_post_ops(follower, value, graph)
+        post_ops = known[follower.name, value]
+        if post_ops is None:
             break
-        chain.append((follower, longer))
-        node = longer
+        count += len(post_ops)
+        refusal = _refusal(post_ops, count, position, index)
+        if refusal is not None:
+            return chain, (follower.name, refusal)
+        chain.append((follower, post_ops))
+        value = _only_value(follower)
     return chain, None
 
 
-def _accepted(chain: Sequence[TypedNode], supports: Supports) -> tuple[int, Refusal | None]:
+def _accepted(node: Node, chain: _Followers, graph: Graph, supports: Supports) -> tuple[int, Refusal | None]:
     """How many steps of a chain the device accepts, and why it refuses the next one."""
-    longest = supports(chain[-1]) if chain else None
+
+    def ask(count: int) -> Accepted | Refusal:
+        return supports(TypedNode.of(_merged(node, chain[:count]), graph))
+
+    longest = ask(len(chain)) if chain else None
     if isinstance(longest, Refusal):
-        for count, node in enumerate(chain):
-            answer = longest if node is chain[-1] else supports(node)
+        for count in range(len(chain)):
+            answer = ask(count + 1) if count + 1 < len(chain) else longest
             if isinstance(answer, Refusal):
                 return count, answer
     return len(chain), None
 
 
-def _only_reader(node: Node, graph: Graph) -> Node | None:
-    if len(node.writes) != 1 or node.outputs[0] != node.writes[0] or node.writes[0] in graph.output_names or node.op.is_view:
-        return None
-    readers = graph.consumers.get(node.writes[0], ())
+def _merged(node: Node, followers: _Followers) -> Node:
+    """The node with the followers in its chain."""
+    if not followers:
+        return node
+    return dataclasses.replace(
+        node,
+        outputs=followers[-1][0].outputs,
+        post_ops=(*node.post_ops, *(post_op for _, post_ops in followers for post_op in post_ops)),
+        origins=tuple(dict.fromkeys((*node.origins, *(name for follower, _ in followers for name in follower.origins)))),
+    )
+
+
+def _only_value(node: Node) -> str:
+    """The first output, if the node has no other; else ""."""
+    return node.outputs[0] if len(node.writes) == 1 else ""
+
+
+def _only_reader(value: str, graph: Graph) -> Node | None:
+    readers = () if value in graph.output_names else graph.consumers.get(value, ())
     return readers[0] if len(readers) == 1 else None
 
 
-def _extended(node: Node, follower: Node, graph: Graph, position: Mapping[str, int], index: int) -> Node | Refusal | None:
-    """The node with the follower in its chain; None when that is not a post-op, a refusal when it is and cannot be one here."""
-    value = node.writes[0]
-    if follower.post_ops or len(follower.writes) != 1 or follower.inputs.count(value) != 1:
+def _as_post_ops(node: Node, value: str, graph: Graph) -> tuple[PostOp, ...] | None:
+    """The node as post-ops over a value that it reads; None when it is not that."""
+    if node.post_ops or len(node.writes) != 1 or node.inputs.count(value) != 1:
         return None
-    if graph.types[value] != graph.types[follower.writes[0]]:
+    if graph.types[value] != graph.types[node.writes[0]]:
         return None
-    types = [graph.type_of(name) for name in follower.inputs]
-    chain = follower.op.post_ops(types, follower.inputs, follower.inputs.index(value))
-    if chain is None:
-        return None
-    if len(node.post_ops) + len(chain) > MAX_POST_OPS:
+    return node.op.post_ops([graph.type_of(name) for name in node.inputs], node.inputs, node.inputs.index(value))
+
+
+def _refusal(post_ops: Sequence[PostOp], count: int, position: Mapping[str, int], index: int) -> Refusal | None:
+    """Why post-ops, with which a chain has `count`, cannot be in that of node number `index`; None when they can."""
+    if count > MAX_POST_OPS:
         return Refusal(Reason.POST_OP, f"a chain holds at most {MAX_POST_OPS} post-ops")
-    late = next((p.operand for p in chain if not isinstance(p, Eltwise) and position[p.operand] >= index), None)
-    if late is not None:
-        return Refusal(Reason.POST_OP, f"the operand '{printable(late)}' is computed later than the node")
-    return dataclasses.replace(
-        node,
-        outputs=follower.outputs,
-        post_ops=(*node.post_ops, *chain),
-        origins=tuple(dict.fromkeys((*node.origins, *follower.origins))),
-    )
+    late = next((p.operand for p in post_ops if not isinstance(p, Eltwise) and position[p.operand] >= index), None)
+    return None if late is None else Refusal(Reason.POST_OP, f"the operand '{printable(late)}' is computed later than the node")

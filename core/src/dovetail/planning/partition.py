@@ -26,7 +26,10 @@ def partition(graph: Graph, device_of: Mapping[str, str]) -> tuple[Part, ...]:
     level: dict[str, int] = {}
     home: dict[str, str] = {}
     groups: dict[tuple[int, str], list[Node]] = {}
-    for node in graph.nodes:
+    devices = {*device_of.values()}
+    if len(devices) == 1:
+        groups[0, devices.pop()] = [*graph.nodes]
+    for node in graph.nodes if not groups else ():
         device = device_of[node.name]
         depth = max((level[v] + (home[v] != device) for v in node.reads if v in level), default=0)
         groups.setdefault((depth, device), []).append(node)

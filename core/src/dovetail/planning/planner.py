@@ -358,9 +358,8 @@ def _placements(
     return found
 
 
-def _flops(node: Node, graph: Graph) -> int | None:
-    inputs, outputs = [graph.type_of(name) for name in node.inputs], [graph.types[name] for name in node.writes]
-    return int(node.op.flops(inputs, outputs)) if all(t is None or t.is_static for t in (*inputs, *outputs)) else None
+def _flops(node: Node, graph: Graph) -> int:
+    return int(node.op.flops([graph.type_of(name) for name in node.inputs], [graph.types[name] for name in node.writes]))
 
 
 def _pace(graph: Graph, speed: Speed) -> Pace | None:
@@ -376,8 +375,8 @@ def _most_seconds(node: Node, graph: Graph) -> float:
     """How long a node may take at worst, as simple loops of one thread do: 1 ns for an operation, 20 for an element, 5,000
     for a string.
     """
-    types = [t for name in (*node.reads, *node.writes) if (t := graph.types[name]).is_static]
-    return 1e-9 * (_flops(node, graph) or 0) + sum([t.size * (5e-6 if t.dtype is DType.STRING else 2e-8) for t in types])
+    types = [graph.types[name] for name in (*node.reads, *node.writes)]
+    return 1e-9 * _flops(node, graph) + sum([t.size * (5e-6 if t.dtype is DType.STRING else 2e-8) for t in types])
 
 
 def _value(name: str, graph: Graph, plan: MemoryPlan) -> ValuePlacement:

@@ -58,8 +58,9 @@ def _chain_of(node: TypedNode) -> tuple[int, tuple[PostOp, ...]] | None:
     """The input that is chained, and the post-ops."""
     if len(node.outputs) != 1 or not node.node.outputs[0]:
         return None
+    result = node.outputs[0]
     for index, given in enumerate(node.inputs):
-        if given == node.outputs[0]:
+        if given is result or given == result:  # mostly one object
             post_ops = node.op.post_ops(node.inputs, node.node.inputs, index)
             if post_ops:
                 return index, post_ops

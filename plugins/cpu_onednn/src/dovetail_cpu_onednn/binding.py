@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_uint, c_void_p
 from functools import lru_cache, partial
+from struct import pack
 from typing import Any, TypeVar
 
 from dovetail.errors import DeviceError, DovetailError, OutOfMemory
@@ -67,10 +68,6 @@ class Unimplemented(OnednnError):
 
 class _Version(ctypes.Structure):
     _fields_ = (("major", c_int), ("minor", c_int), ("patch", c_int), ("hash", c_char_p), ("runtime", c_uint))
-
-
-class _ExecArg(ctypes.Structure):
-    _fields_ = (("arg", c_int), ("memory", c_void_p))
 
 
 class _Handle:
@@ -173,7 +170,10 @@ class Onednn:
         self._kept = lru_cache(DESCRIPTORS)(self._in_layout)
         self._kept_attr = lru_cache(DESCRIPTORS)(self._attr)
         self._kept_choice = lru_cache(CHOICES)(self._choice)
+        self._kept_reorder = lru_cache(CHOICES)(self._reorder)
         self._kept_md = lru_cache(DESCRIPTORS)(self._arg_desc)
+        # What is chosen here is kept here. The library's own cache costs a tenth of a plan for a new shape once it is full.
+        self._call("set_primitive_cache_capacity", 0)
         self._engine = self._make(_Handle, "engine", 1, 0)
         self._plain = self.attr()
 
@@ -259,7 +259,7 @@ class Onednn:
 
     def part(self, whole: MemoryDesc, dims: Sequence[int], offsets: Sequence[int]) -> MemoryDesc:
         """The descriptor of a box inside of another memory, to be used with the address of the whole."""
-        return self._described(dims, whole.dtype, "submemory", whole.pointer, _dims(dims), _dims(offsets))
+        return self._described(dims, whole.dtype, "submemory", whole.pointer, _dims(tuple(dims)), _dims(tuple(offsets)))
 
     def _described(self, dims: Sequence[int], dtype: int, how: str, *args: Any) -> MemoryDesc:
         found = self._make(MemoryDesc, "memory_desc", *args, create=f"memory_desc_create_{how}")
@@ -319,12 +319,11 @@ class Onednn:
         return attr
 
     def describe(self, name: str, *args: Any, attr: Attr | None = None, instead: tuple[str, str] = ("", "")) -> PrimitiveDesc:
-        """The first implementation of a primitive. `args` as in C; dims are sequences. Raises `Unimplemented`.
+        """The first implementation of a primitive. `args` as in C; dims are tuples. Raises `Unimplemented`.
 
         `instead`: where the first one's name begins with the first text, the second one, if its name begins with the other.
         """
-        values = tuple(tuple(a) if isinstance(a, list) else a for a in args)
-        found = self._kept_choice(self.planned_threads, name, values, attr or self._plain, instead)
+        found = self._kept_choice(self.planned_threads, name, args, attr or self._plain, instead)
         if isinstance(found, str):
             raise Unimplemented(found)
         return found
@@ -338,8 +337,12 @@ class Onednn:
 
     def describe_reorder(self, src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> PrimitiveDesc:
         """A copy from one layout to another. Raises `Unimplemented`."""
+        return self._kept_reorder(self.planned_threads, src, dst, attr or self._plain)
+
+    def _reorder(self, _: int, src: MemoryDesc, dst: MemoryDesc, attr: Attr) -> PrimitiveDesc:
+        """The result of `describe_reorder`, which may depend on the number of threads."""
         engine = self._engine.pointer
-        return self._chosen("reorder", [src.pointer, engine, dst.pointer, engine, (attr or self._plain).pointer])
+        return self._chosen("reorder", [src.pointer, engine, dst.pointer, engine, attr.pointer])
 
     def describe_concat(self, dst: MemoryDesc, axis: int, sources: Sequence[MemoryDesc]) -> PrimitiveDesc:
         """Sources one behind the other along an axis. Raises `Unimplemented`."""
@@ -408,12 +411,11 @@ class Onednn:
 
         `is_short`: other threads of Python wait meanwhile.
         """
-        pairs: Any = [(arg, memory.pointer.value) for arg, memory in arguments]
-        array = (_ExecArg * len(arguments))(*pairs)
-        handles = [c_void_p.from_param(p) for p in (primitive.pointer.value, stream.pointer.value, ctypes.addressof(array))]
+        values = [value for arg, memory in arguments for value in (arg, memory.pointer.value)]
+        array = c_char_p.from_param(pack("iP" * len(arguments), *values))  # structures of a number and a pointer
+        handles = c_void_p.from_param(primitive.pointer.value), c_void_p.from_param(stream.pointer.value)
         execute = self._execute_holding if is_short else self._execute
-        call = partial(execute, handles[0], handles[1], len(arguments), handles[2])
-        return Launch(call, (array, primitive, stream, *(memory for _, memory in arguments)))
+        return Launch(partial(execute, *handles, len(arguments), array), (primitive, stream, *[m for _, m in arguments]))
 
     def execute(self, desc: PrimitiveDesc, arguments: Sequence[tuple[int, MemoryDesc, int]]) -> None:
         """Make and execute a primitive once: arguments with their descriptors and addresses."""
@@ -460,11 +462,12 @@ class Launch:
         self._kept = kept
 
 
-def _dims(values: Sequence[int]) -> Any:
+@lru_cache(DESCRIPTORS)
+def _dims(values: tuple[int, ...]) -> Any:
     return _Dims(*values)
 
 
 def _c(value: Any) -> Any:
     if isinstance(value, _Handle):
         return value.pointer
-    return _dims(value) if isinstance(value, list | tuple) else value
+    return _dims(value) if isinstance(value, tuple) else value

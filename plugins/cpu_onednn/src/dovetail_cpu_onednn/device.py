@@ -228,13 +228,15 @@ def _kernels_of(op: AbstractOperator) -> Sequence[OnednnKernel]:
 
 def _viewed(node: TypedNode) -> TypedNode:
     """The node as a view, if one of its kernels sees that it moves nothing."""
-    found = next((op for kernel in _TABLE[node.op] if (op := kernel.as_view(node)) is not None), None)
-    return node if found is None else replace(node, node=replace(node.node, op=found))
+    for kernel in _TABLE[node.op]:
+        if (op := kernel.as_view(node)) is not None:
+            return replace(node, node=replace(node.node, op=op))
+    return node
 
 
 def _barriers(node: TypedNode) -> int:
     """How often threads that share the node wait for each other."""
-    return max((kernel.barriers(node) for kernel in _TABLE[node.op]), default=1)
+    return max([kernel.barriers(node) for kernel in _TABLE[node.op]], default=1)
 
 
 Choose = Callable[[TypedNode, int], Choice[OnednnKernel] | Refusal]

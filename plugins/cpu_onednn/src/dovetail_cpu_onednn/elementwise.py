@@ -56,11 +56,10 @@ class ElementwiseKernel(PrimitiveKernel):
     ) -> NodePlan:
         """The primitive over input `chained`; `names` are the inputs that its own chain reads, first the binary's."""
         where = [node.node.inputs.index(name) for name in names]
-        extended = replace(
-            node,
-            node=replace(node.node, post_ops=(*rest, *node.post_ops)),
-            operands=(*(given(node, i) for i in where[primitive == "binary" :]), *node.operands),
-        )
+        extended = node
+        if rest:
+            operands = (*(given(node, i) for i in where[primitive == "binary" :]), *node.operands)
+            extended = replace(node, node=replace(node.node, post_ops=(*rest, *node.post_ops)), operands=operands)
         dims = _computed_dims(node)
         src, dst = (_described(t, dims) for t in (given(node, chained), node.outputs[0]))
         chain = attach(extended, False, False, dims=dims)

@@ -159,19 +159,29 @@ class OnednnExecutable(Executable):
         # The memory of a result decides between a sum in place and a binary post-op, so storage is planned before.
         storage = share_storage(sized, lambda n: takes[n.name])
         kept = {} if earlier is None else earlier.kept(placements, storage)
+        before = {} if earlier is None else earlier.prepared
+        nodes = [p.node for p in placements]
+        self.clip_checks = clip_checks(nodes, graph.constants)
+        self.nan_checks, self.final_nan_checks = nan_checks(nodes, graph.outputs)
+        self.checks_values = bool(self.clip_checks or self.nan_checks or self.final_nan_checks)
+        self.constants: Mapping[str, Array] = LaidOut(graph)
+        self.planned: dict[str, Planned] = {}
+        labelled: list[Placement] = []
+        found: dict[str, list[Found]] = {}
         with Helper(_make, threads) as helper:
-            self.planned: Mapping[str, Planned] = {
-                p.node.name: kept[p.node.name][0] if p.node.name in kept else _planned(p, storage, helper)
-                for p in placements
-                if isinstance(p.kernel, PrimitiveKernel)
-            }
-            # What needs no primitives, while a second thread makes the last of them.
-            self.placements = placements = tuple([_relabelled(p, self.planned.get(p.node.name)) for p in placements])
+            # All about one node after the other: the second thread gets Python's lock while oneDNN chooses, and seldom else.
+            for placement in placements:
+                node, planned = placement.node, None
+                if node.name in kept:
+                    planned = self.planned[node.name] = kept[node.name][0]
+                elif isinstance(placement.kernel, PrimitiveKernel):
+                    planned = self.planned[node.name] = _planned(placement, storage, helper)
+                    known = [one.constants for one in before.get(node.name, ())]
+                    found[node.name] = found_constants(node, planned.stages, known, self.constants, shared)
+                labelled.append(_relabelled(placement, planned))
+            self.placements = placements = tuple(labelled)
             self.decided = {p.node.name: _decided(p, self.planned.get(p.node.name), takes[p.node.name]) for p in placements}
-            nodes = [p.node for p in placements]
-            self.clip_checks = clip_checks(nodes, graph.constants)
-            self.nan_checks, self.final_nan_checks = nan_checks(nodes, graph.outputs)
-            self.checks_values = bool(self.clip_checks or self.nan_checks or self.final_nan_checks)
+            self._placed = {p.node.name: p for p in placements}
             continued = {p.node.name: p.continued for p in placements} if graph.states else {}
             self.memory = plan_graph(
                 sized,
@@ -181,16 +191,6 @@ class OnednnExecutable(Executable):
                 continues=lambda n: continued.get(n.name, {}),
                 storage=None if graph.states else storage,
             )
-            self.constants: Mapping[str, Array] = LaidOut(graph)
-            self._placed = {p.node.name: p for p in placements}
-            before = {} if earlier is None else earlier.prepared
-            found = {
-                p.node.name: found_constants(
-                    p.node, planned.stages, [one.constants for one in before.get(p.node.name, ())], self.constants, shared
-                )
-                for p in placements
-                if p.node.name not in kept and (planned := self.planned.get(p.node.name)) is not None
-            }
         self.prepared: Mapping[str, tuple[Prepared, ...]] = {
             **{name: stages for name, (_, stages) in kept.items()},
             **self._prepare(found, shared),

@@ -105,6 +105,16 @@ def test_sizes_that_were_equal_by_chance(device: str) -> None:
     assert taken == [False, True, False, True, True]
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_sizes_that_were_equal_by_chance_in_nodes_apart(device: str) -> None:
+    """Nothing was decided by them."""
+    g = dovetail.GraphBuilder()
+    x, y = g.input("x", "float32", ["N", 8]), g.input("y", "float32", ["M", 8])
+    model = g.model([g.node(Relu(), g.node(MatMul(), name, g.constant(numbers(8, 8)))) for name in (x, y)])
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    assert [run(compiled, model, x=numbers(n, 8), y=numbers(m, 8)) for n, m in ((5, 5), (6, 7))] == [False, True]
+
+
 def test_products_with_numbers_are_typed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those by 1 and of constants are left out and folded once for all sizes."""
     g = dovetail.GraphBuilder()

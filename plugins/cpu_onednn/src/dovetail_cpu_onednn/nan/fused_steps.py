@@ -42,8 +42,8 @@ def nan_checks(nodes: Sequence[TypedNode], outputs: Sequence[str]) -> tuple[dict
 
 def has_no_nan(data: NDArray[Any], stream: Stream) -> Callable[[], bool]:
     """A call that is True when the float32 or bfloat16 array holds no NaN. It may be False when it holds both infinities."""
-    below, above = holds_no_nan_or(data, stream, math.inf), holds_no_nan_or(data, stream, -math.inf)
-    return lambda: below() or above()
+    below = holds_no_nan_or(data, stream, math.inf)
+    return lambda: below() or holds_no_nan_or(data, stream, -math.inf)()  # few values hold an infinity
 
 
 def _propagates_nan(node: TypedNode) -> bool:

@@ -90,6 +90,7 @@ class _Earlier:
         }
         self._again, self._free = TypedAgain.of(graph, analyzed), _free(analyzed, parts)
         self._parts, self._groups = [_Template.of(part, analyzed) for part in parts], _groups(analyzed, parts)
+        self._whole = _Group.of(self._groups)
         known = {id(array) for array in analyzed.constants.values()}
         new = [array for part in parts for array in part.graph.constants.values() if id(array) not in known]
         # A new constant of whole numbers may be a shape.
@@ -103,7 +104,7 @@ class _Earlier:
             return None
         types = self._again.types(graph, context.limit, context.budget)
         pairs = None if types is None else self._pairs(types)
-        if types is None or pairs is None or not all(group.fits(pairs) for group in self._groups) or not self._reads(types):
+        if types is None or pairs is None or not self._fits(pairs) or not self._reads(types):
             return None
         try:
             parts = [one.resized(types, context.limit) for one in self._parts]
@@ -131,6 +132,10 @@ class _Earlier:
                         return None
                 found[name] = pairs
         return found
+
+    def _fits(self, pairs: Mapping[str, Pairs]) -> bool:
+        """Whether each group fits; mostly all of them do as one."""
+        return self._whole.fits(pairs) or all(group.fits(pairs) for group in self._groups)
 
     def _reads(self, types: Mapping[str, TensorType]) -> bool:
         """Whether constants are the same, or only read by name."""
@@ -163,9 +168,15 @@ class _Group:
     fixed: Pairs
     numbers: frozenset[int]
 
+    @staticmethod
+    def of(groups: "Sequence[_Group]") -> "_Group":
+        """All of these in one."""
+        fixed, numbers = (frozenset[Any]().union(*parts) for parts in ([g.fixed for g in groups], [g.numbers for g in groups]))
+        return _Group(tuple(dict.fromkeys(name for group in groups for name in group.values)), fixed, numbers)
+
     def fits(self, pairs: Mapping[str, Pairs]) -> bool:
         """Whether sizes that were equal still are, and none that changed is an attribute."""
-        found = self.fixed.union(*[pairs[name] for name in self.values if name in pairs])
+        found = self.fixed.union(*{pairs[name] for name in self.values if name in pairs})
         before = {pair[0] for pair in found}
         return len(before) == len(found) and not any(one in self.numbers and one != now for one, now in found)
 
