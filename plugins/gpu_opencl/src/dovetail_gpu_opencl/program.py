@@ -12,12 +12,13 @@ from typing import Any
 import pyopencl as cl
 
 from dovetail.cache import FileCache, cache_key
-from dovetail.device import phase
+from dovetail.device import current_budget, phase
 from dovetail.errors import CompileError
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.enqueue import KernelObject
 from dovetail_gpu_opencl.failures import as_dovetail, out_of_memory
 from dovetail_gpu_opencl.launch import Argument, Image, Launch, Scalar
+from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.linker import HINT, lacks
 
 __all__ = ["ARGUMENT_INFO", "CACHE_SECTION", "Programs", "build_options", "check_signature", "check_source"]
@@ -57,9 +58,18 @@ class Programs:
     def get(self, launch: Launch, node: str) -> Any:
         """The program of a launch. Raises `CompileError` with node, file, build log and numbered source."""
         key = launch.source, launch.options
-        with phase(node, "prepare", kernel=launch.file, entry=launch.entry) as details, self._lock:
+        with phase(node, "prepare", kernel=launch.file, entry=launch.entry) as details:
             details["cache"] = "this process"
+            if key in self._built:  # without the lock: another thread may build one after the other
+                return self._built[key]
+            return self._made(key, launch, node, details)
+
+    def _made(self, key: tuple[str, tuple[str, ...]], launch: Launch, node: str, details: dict[str, Any]) -> Any:
+        with self._lock:
             if key not in self._built:
+                IN_USE.check()
+                if (budget := current_budget()) is not None and budget.cancelled:
+                    budget.check(f"node {node}")
                 options = build_options(launch)
                 on_disk = cache_key(self._caps.identity, *options, launch.source)
                 found = self._from_disk(on_disk, options)
