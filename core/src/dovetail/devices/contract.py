@@ -118,7 +118,7 @@ class Executable(ABC):
     notes: tuple[str, ...] = ()
     """Remarks for the report: what the device decided for the plan as a whole."""
     provisional: bool = False
-    """True where the device took what it had compiled for other sizes in place of what `Device.afresh` would compile for these."""
+    """True where the device took what it had compiled for other sizes in place of what `Device.afresh` would compile."""
 
     @abstractmethod
     def create_request(self) -> ExecutableRequest:

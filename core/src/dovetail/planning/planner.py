@@ -127,11 +127,11 @@ class Planner:
 
     def _plan_afresh(self, graph: Graph, early: Mapping[str, PassReport] | None) -> Plan:
         targets = tuple(replace(target, device=target.device.afresh()) for target in self.targets)
-        return replace(self, targets=targets)._planned(graph, early)
+        return replace(self, targets=targets)._planned(graph, early, afresh=True)
 
-    def _planned(self, graph: Graph, early: Mapping[str, PassReport] | None) -> Plan:
+    def _planned(self, graph: Graph, early: Mapping[str, PassReport] | None, *, afresh: bool = False) -> Plan:
         started = time.perf_counter()
-        notes = Notes(passes=dict(early or {}))
+        notes = Notes(passes=dict(early or {}), afresh=afresh)
         analyzed, continuation = self.analyze(graph, notes)
         if notes.planned is not None:
             try:
