@@ -4,11 +4,12 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 import dovetail
 from dovetail.device import TypedNode, WorkBudget
-from dovetail.errors import RunCancelled
+from dovetail.errors import CompileError, RunCancelled
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.launch import Launch
 from dovetail_gpu_opencl.packed import PackedConstants
@@ -178,13 +179,44 @@ def test_parameters_that_are_settled(bench: Any) -> None:
     assert packed.settled("k", node, 32) == 1
 
 
-def test_a_run_that_was_cancelled_builds_no_further_program(device: Any) -> None:
-    programs = Programs(device._context, device._device, device.caps, device.programs._cache)
+def programs_and_launches(device: Any) -> tuple[Programs, list[Launch]]:
+    """None of them is built yet."""
     launches = [Launch("x.cl", f"__kernel void k{i}(__global int* x) {{ x[0] = {i}; }}", f"k{i}", (), (1,)) for i in range(2)]
+    return Programs(device._context, device._device, device.caps, device.programs._cache), launches
+
+
+def test_what_another_context_has_compiled_is_not_compiled_again(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs, launches = programs_and_launches(device)
+    programs.get(launches[0], "node")
+    programs.prepare([(launch, "node") for launch in launches])
+    monkeypatch.setattr(Programs, "_from_source", None)
+    built = programs.get(launches[1], "node")
+    assert built.context == device._context
+    assert (programs.builds, programs.hits) == (2, 0)
+    buffer = cl.Buffer(device._context, cl.mem_flags.READ_WRITE, 4)
+    with cl.CommandQueue(device._context) as queue:
+        built.k1(queue, (1,), None, buffer)
+        cl.enqueue_copy(queue, found := np.zeros(1, np.int32), buffer)
+    assert found == 1
+
+
+def test_what_no_context_compiles_is_an_error_of_its_node(device: Any) -> None:
+    programs, launches = programs_and_launches(device)
+    wrong = dataclasses.replace(launches[0], source="__kernel void k0(")
+    programs.prepare([(wrong, "node"), (launches[1], "other")])
+    with pytest.raises(CompileError, match="node node: the kernel 'k0'"):
+        programs.get(wrong, "node")
+    programs.get(launches[1], "other")
+
+
+def test_a_run_that_was_cancelled_builds_no_further_program(device: Any) -> None:
+    programs, launches = programs_and_launches(device)
     built = programs.get(launches[0], "node")
     with WorkBudget() as budget:
         budget.cancel()
         assert programs.get(launches[0], "node") is built
         with pytest.raises(RunCancelled, match="node other"):
             programs.get(launches[1], "other")
+        with pytest.raises(RunCancelled, match="node other"):
+            programs.prepare([(launches[1], "other")])
     assert programs.builds == 1

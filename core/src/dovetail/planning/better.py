@@ -2,34 +2,39 @@
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 from dovetail import _log
 from dovetail.devices.work_budget import WorkBudget
 from dovetail.errors import RunCancelled
 from dovetail.locks import Lock
 
-if TYPE_CHECKING:
-    from dovetail.planning.plan import Plan
-
 __all__ = ["Better"]
 
 
-class Better:
+class _Plan(Protocol):
+    def close(self) -> None:
+        """Free what the plan holds."""
+
+
+P = TypeVar("P", bound=_Plan)
+
+
+class Better(Generic[P]):
     """Makes the final plan once its provisional one runs again: most shapes of a stream of different ones come once.
 
     Shared by the threads that run the plan. One that cannot be made is logged, and the provisional one stays.
     """
 
-    def __init__(self, make: "Callable[[], Plan]") -> None:
-        self.plan: Plan | None = None
+    def __init__(self, make: Callable[[], P]) -> None:
+        self.plan: P | None = None
         self.make = make
         self._budget, self._lock = WorkBudget(), Lock()
         self._thread: threading.Thread | None = None
         self._runs = 0
 
-    def asked(self) -> "Plan | None":
-        """For each run, before it: the plan if it is there. The second run has it made."""
+    def asked(self) -> P | None:
+        """For each run, before it: the plan, None as long as it is not there. The second run has it made."""
         self._runs += 1  # of threads that count at once one may be lost
         if self._runs > 1 and self._thread is None:
             self._start()

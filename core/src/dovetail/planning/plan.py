@@ -116,7 +116,7 @@ class Plan:
     types: tuple[TensorType, ...]
     make_report: Callable[[], PlanReport]
     tail: Tail | None = None
-    better: Better | None = None
+    better: "Better[Plan] | None" = None
 
     @cached_property
     def report(self) -> PlanReport:

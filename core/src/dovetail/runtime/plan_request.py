@@ -89,7 +89,7 @@ class PlanRequest:
         found = self._advance(values, calls)
         return kept_on_host(lambda _: [owned(v) for v in found], ())
 
-    def _follow(self, better: Better) -> None:
+    def _follow(self, better: Better[Plan]) -> None:
         """Take the requests of the final plan once that is there."""
         plan = better.asked()
         if plan is None:

@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -60,8 +59,6 @@ from dovetail_gpu_opencl.view import View
 __all__ = ["OpenCLDevice"]
 
 _STREAMS = 2
-_YIELD = 1e-4
-"""Seconds between programs that are built in the background, in which those who wait for one go first."""
 
 
 class OpenCLDevice(Device):
@@ -221,6 +218,8 @@ class OpenCLDevice(Device):
             continues=lambda n: {} if n.name in stubs else chosen[n.name].kernel.continued(typed[n.name]),
         )
         needed = {name: [x for x in found if not _is_done(x, memory)] for name, found in launches.items()}
+        if self._packed is not self._shared:  # requests run meanwhile
+            self.programs.prepare((launch, str(typed[name].node)) for name, found in needed.items() for launch in found)
         commands = [self._command(n, launch, chosen[name].kernel, dump) for name, n in typed.items() for launch in needed[name]]
 
         def reports() -> Sequence[NodeReport]:
@@ -277,8 +276,6 @@ class OpenCLDevice(Device):
         try:
             if kernel.arguments_hint:
                 check_source(launch, named)
-            if self._packed is not self._shared:
-                time.sleep(_YIELD)
             program = self.programs.get(launch, named)
         except CompileError as error:
             if dump is not None:
