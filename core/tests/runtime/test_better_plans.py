@@ -15,6 +15,7 @@ from dovetail.errors import CompileError, OutOfMemory, RunCancelled
 from dovetail.graph import GraphBuilder
 from dovetail.testing import ReferenceDevice, register_device
 from dovetail.tracing import Trace
+from dovetail.virtual import Targets, VirtualDevice
 from dovetail_ops_onnx.neg import Neg
 
 
@@ -51,13 +52,22 @@ class HurriedDevice(ReferenceDevice):
 
 
 @pytest.fixture
-def compiled(toy_core):
-    """-x with N rows, planned for one row."""
+def core(toy_core):
     core, _ = toy_core()
     register_device(core, DeviceInfo("H.0", "H", "CPU", "toy H"), HurriedDevice)
+    return core
+
+
+def model():
+    """-x with N rows."""
     g = GraphBuilder()
-    model = g.model([g.node(Neg(), g.input("x", "float32", ("N", 2)))])
-    compiled = core.compile_model(model, "H")
+    return g.model([g.node(Neg(), g.input("x", "float32", ("N", 2)))])
+
+
+@pytest.fixture
+def compiled(core):
+    """The model, planned for one row."""
+    compiled = core.compile_model(model(), "H")
     compiled(rows(1))
     return compiled
 
@@ -189,3 +199,21 @@ def test_the_provisional_plan_is_freed(compiled):
     compiled.plan(((2, 2),))
     gc.collect()
     assert executable() is None
+
+
+class Passing(VirtualDevice):
+    """`PASSING`: H.0, after another one."""
+
+    def targets(self, session, arguments, properties):
+        return (Targets(("H.0",), properties, passed_over={"G.0": "switched off"}),)
+
+
+def test_reports_of_final_plans_say_what_was_passed_over(core, register_virtual):
+    register_virtual(core, "PASSING", Passing())
+    compiled = core.compile_model(model(), "PASSING")
+    for count in (1, 2):
+        compiled(rows(count))
+        assert compiled.report().passed_over == {"G.0": "switched off"}
+    compiled.finish_compiling()
+    assert kernel(compiled, 2) == "final"
+    assert compiled.report().passed_over == {"G.0": "switched off"}

@@ -70,6 +70,7 @@ class OpenCLDevice(Device):
 
     takes_any_address = True
     _hurries = False
+    """Whether plans after the first one take what is built. Not where tests and tools compile graphs that are not of one model."""
 
     def __init__(self, info: DeviceInfo, options: Mapping[str, Any] | None = None, caps: Capabilities | None = None) -> None:
         self.info = info
@@ -122,6 +123,7 @@ class OpenCLDevice(Device):
         self._options = dict(options)
         self._layers = load(Options.read(options).CONFIG_FILE)
         self._bound: dict[tuple[str, str], tuple[CLKernel, ...]] = {}
+        # What plans decide by, and where they leave what they built; of a device that is `afresh` only the latter is shared.
         self._packed = self._shared = PackedConstants()
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
