@@ -70,7 +70,7 @@ class OpenCLDevice(Device):
 
     takes_any_address = True
     _hurries = False
-    """Whether plans after the first one take what is built. Not where tests and tools compile graphs that are not of one model."""
+    """Whether plans after the first one take what is built: not where graphs are compiled that are not of one model."""
 
     def __init__(self, info: DeviceInfo, options: Mapping[str, Any] | None = None, caps: Capabilities | None = None) -> None:
         self.info = info
