@@ -113,11 +113,11 @@ CASES: dict[str, tuple[str, dict[str, Any], Build]] = {
 }
 ON_GPUS = sorted(
     CASES.keys()
-    - {"convolution", "strided", "depthwise", "few_maps", "gemm", "mat_mul", "products_of_two", "attention", "masked_attention"}
-    - {"global_average_pool", "global_max_pool", "reduce_max_of_images", "softmax_of_lengths", "softmax_of_channels"}
-    - {"log_softmax", "instance_normalization", "group_normalization", "concat", "slice", "transpose_heads", "expand", "quantize"}
+    - {"few_maps", "softmax_of_lengths", "softmax_of_channels", "log_softmax"}  # sizes are in the text
+    - {"strided", "quantize", "products_of_two"}  # vectors that memory is not aligned to
+    - {"attention", "masked_attention"}  # one query
 )
-"""Tiles, work items of a group and words that are moved are chosen by sizes there."""
+"""Of a model's later plans, which hurry."""
 
 
 def constants(inputs: Sequence[Any], others: Sequence[Any]) -> list[int]:
@@ -131,7 +131,7 @@ def test_nothing_is_compiled_where_only_sizes_change(
     kind: str, case: str, first: int, without_matrix_units: Callable[[str], Any], bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever sizes come first; products run with a chain of post-ops."""
-    device, known = without_matrix_units(kind), set[tuple[str, str]]()
+    device, known = without_matrix_units(kind).configured({}), set[tuple[str, str]]()
     inner = Programs.get
 
     def get(self: Programs, launch: Any, node: str) -> Any:

@@ -117,6 +117,8 @@ class Executable(ABC):
     """The plan of intermediate values; `memory.peak` bytes for each request, constants not counted."""
     notes: tuple[str, ...] = ()
     """Remarks for the report: what the device decided for the plan as a whole."""
+    provisional: bool = False
+    """True where the device took what it had compiled for other sizes in place of what `Device.afresh` would compile."""
 
     @abstractmethod
     def create_request(self) -> ExecutableRequest:
@@ -159,6 +161,13 @@ class Device(ABC):
         For devices whose answers depend on properties; what is returned shares whatever is costly with this one, which closes
         it. Raises `UnknownOption` for a property that the device does not have, `UsageError` for one that makes no sense. The
         default is the device itself.
+        """
+        return self
+
+    def afresh(self) -> "Device":
+        """This device, to plan once more what it compiled provisionally: it decides as in a first plan, however long that takes.
+
+        The core makes that plan on a thread when the provisional one runs again. The default is the device itself.
         """
         return self
 

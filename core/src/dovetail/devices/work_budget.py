@@ -47,6 +47,11 @@ class WorkBudget:
     def __exit__(self, *_: object) -> None:
         RUNNING.budget, self._outer = self._outer, None
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether `cancel` was called."""
+        return self._cancelled
+
     def cancel(self) -> None:
         """Let the next `check` raise `RunCancelled`."""
         self._cancelled = True

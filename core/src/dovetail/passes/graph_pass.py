@@ -45,7 +45,7 @@ class Notes:
     `rules` has, by node name, the number of the rule that chose a node's definition among several, `stops` for a node whose
     post-op chain the device ended the node that stayed outside and the refusal, `deferred` what `type_and_fold` left for later.
     A pass that sets `planned` ends the passes: `when_refused` is called if a device refuses that. `when_planned` is called with
-    what was planned, if its passes have `any_sizes` or changed nothing.
+    what was planned, if its passes have `any_sizes` or changed nothing. With `afresh` no pass takes over what others decided.
     """
 
     rules: dict[str, int] = field(default_factory=dict)
@@ -55,6 +55,7 @@ class Notes:
     when_planned: "Callable[[Planned], object]" = id
     when_refused: Callable[[], object] = dict
     passes: "dict[str, PassReport]" = field(default_factory=dict)
+    afresh: bool = False
 
 
 @dataclass(frozen=True)

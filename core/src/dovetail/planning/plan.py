@@ -13,6 +13,7 @@ from dovetail.errors import DovetailError
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import TensorType
+from dovetail.planning.better import Better
 from dovetail.planning.plan_cache import PlanCache
 from dovetail.planning.report import PlanReport
 
@@ -105,7 +106,7 @@ class Plan:
 
     Values between steps live in slots: first the inputs, then what steps write. An output is a slot or a constant. With a
     `tail` whose rest is still to be planned, `outputs` are the inputs of that rest, and `types` is empty. `make_report` is called
-    when the report is first read: most plans for new shapes are never looked at.
+    when the report is first read: most plans for new shapes are never looked at. A provisional plan has a `better` one.
     """
 
     steps: tuple[Step, ...]
@@ -115,11 +116,17 @@ class Plan:
     types: tuple[TensorType, ...]
     make_report: Callable[[], PlanReport]
     tail: Tail | None = None
+    better: "Better[Plan] | None" = None
 
     @cached_property
     def report(self) -> PlanReport:
         """Device, kernel and reason for each node, and what each pass did."""
         return self.make_report()
+
+    @property
+    def final(self) -> "Plan":
+        """The final plan once it is made, in place of a provisional one."""
+        return self if self.better is None or self.better.plan is None else self.better.plan
 
     @property
     def following(self) -> "Plan | None":
@@ -142,6 +149,8 @@ class Plan:
         waiting = [self]
         while waiting:
             plan = waiting.pop()
+            if plan.better is not None:
+                plan.better.close()
             for step in () if are_calls_left() else plan.steps:
                 step.executable.close()
             if plan.tail is not None:

@@ -1,15 +1,22 @@
 """Plans by what they were made for, the least recently used dropped first; shared by threads."""
 
 from collections.abc import Callable, Hashable
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from dovetail.locks import Lock
 from dovetail.lru import LruCache
 
 __all__ = ["PlanCache"]
 
+
+class _Plan(Protocol):
+    @property
+    def final(self) -> Any:
+        """The plan to use in its place; mostly itself."""
+
+
 K = TypeVar("K", bound=Hashable)
-P = TypeVar("P")
+P = TypeVar("P", bound=_Plan)
 
 
 class PlanCache(LruCache[K, P]):
@@ -27,7 +34,10 @@ class PlanCache(LruCache[K, P]):
         """The plan for `key`, made now if there is none."""
         plan = super().get(key)
         if plan is not None:
-            return plan
+            final: P = plan.final
+            if final is not plan:  # the provisional one is freed with the last request that uses it
+                self.put(key, final)
+            return final
         with self._planning:
             plan = super().get(key)  # another thread may have made it meanwhile
             if plan is None:

@@ -4,7 +4,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ from dovetail.passes.graph_pass import (
     Planned,
     run_passes,
 )
+from dovetail.planning.better import Better
 from dovetail.planning.deferred import declared_signature, kernel_on_host, typed_inputs, why_on_host
 from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions
 from dovetail.planning.partition import Part, partition
@@ -113,21 +114,31 @@ class Planner:
         return optimised
 
     def plan(self, graph: Graph, early: Mapping[str, PassReport] | None = None) -> Plan:
-        """Compile a prepared graph whose inputs have static types.
+        """Compile a prepared graph whose inputs have static types. A plan that a device made provisionally has a better one.
 
         The nodes that can be planned only with data become the plan's tail. `early` has the reports of `prepare`. Raises
         `OperatorError` or a subclass for a bad graph, `UnsupportedNode` for a node that no target accepts, `CompileError` for a
         failure on a device, `FormatError` for a data file that was changed.
         """
+        made = self._planned(graph, early)
+        if made.tail is not None or not any(step.executable.provisional for step in made.steps):
+            return made
+        return replace(made, better=Better(partial(self._plan_afresh, graph, early)))
+
+    def _plan_afresh(self, graph: Graph, early: Mapping[str, PassReport] | None) -> Plan:
+        targets = tuple(replace(target, device=target.device.afresh()) for target in self.targets)
+        return replace(self, targets=targets)._planned(graph, early, afresh=True)
+
+    def _planned(self, graph: Graph, early: Mapping[str, PassReport] | None, *, afresh: bool = False) -> Plan:
         started = time.perf_counter()
-        notes = Notes(passes=dict(early or {}))
+        notes = Notes(passes=dict(early or {}), afresh=afresh)
         analyzed, continuation = self.analyze(graph, notes)
         if notes.planned is not None:
             try:
                 return self._compiled(notes.planned, notes, started)
             except CompileError:  # a device refuses what it took in other sizes
                 notes.when_refused()
-                return self.plan(graph, early)
+                return self._planned(graph, early)
         if continuation is not None:
             _require_host(continuation, self.targets)
         whole = self.optimise(analyzed, notes)

@@ -252,9 +252,13 @@ class CompiledModel:
         return {shapes: _full_report(plan) for shapes, plan in self._plans.copy().items()}
 
     def finish_compiling(self) -> None:
-        """Wait until no virtual device compiles in the background: later runs are all on the device that it prefers."""
+        """Wait until nothing compiles in the background: runs are on the device that a virtual one prefers, plans are final."""
         if (composite := self._prepared().composite) is not None:
             composite.finish_compiling()
+            return
+        for plan in self._plans.copy().values():
+            if plan.better is not None:
+                plan.better.finish()
 
     def create_infer_request(self) -> InferRequest:
         """A new request with buffers of its own. Raises `UsageError` after `close`."""
@@ -391,6 +395,7 @@ def _traced_request(*given: Any) -> InferRequest:
 
 def _full_report(plan: Plan) -> PlanReport:
     """The report of the plan, with the sub-graphs as they ran last, and the plans that were made last for what follows."""
+    plan = plan.final
     report, later = _with_bodies(plan), plan.following
     while later is not None:
         report, later = report.followed_by(_with_bodies(later)), later.following

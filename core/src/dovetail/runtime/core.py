@@ -32,6 +32,7 @@ from dovetail.names import DEFAULT_DEVICE, printable, visible
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.pipeline import pipeline
+from dovetail.planning.better import Better
 from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.dispatch import Dispatch
 from dovetail.planning.options import CompileOptions
@@ -272,11 +273,16 @@ class Core:
         trace = Trace() if options.TRACE else None
         logged: set[str] = set()
 
+        def noted(made: Plan) -> Plan:
+            inner = made.better
+            better = None if inner is None else Better(lambda: noted(inner.make()))
+            return replace(made, make_report=lambda: replace(made.report, passed_over=passed_over), better=better)
+
         def plan(shapes: Shapes) -> Plan:
             with limited(limit), trace.recording() if trace else nullcontext():
                 made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
             _log_fallbacks(model, made, targets.devices, logged)
-            return replace(made, make_report=lambda: replace(made.report, passed_over=passed_over)) if passed_over else made
+            return noted(made) if passed_over else made
 
         save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
         streams = targets.requests or opened[0].device.streams

@@ -11,10 +11,11 @@ from dovetail.devices.contract import ExecutableRequest
 from dovetail.devices.device_array import DeviceArray, kept_on_host
 from dovetail.devices.interruptible import Call, Pace
 from dovetail.devices.work_budget import check_work, current_budget
-from dovetail.errors import TimeLimitExceeded
+from dovetail.errors import OutOfMemory, TimeLimitExceeded
 from dovetail.graph.graph import Node
 from dovetail.lru import LruCache
 from dovetail.names import printable
+from dovetail.planning.better import Better
 from dovetail.planning.deferred import compute, control, owned, signature
 from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source, Step
 from dovetail.planning.plan_cache import PlanCache
@@ -38,19 +39,23 @@ class PlanRecorder(Protocol):
         """Record, in a `with` statement, the making of plans."""
 
     def of(self, plan: Plan, holder: str) -> "PlanRecorder":
-        """For a plan of a sub-graph, whose node and attribute are `holder`, or "" for what this plan leaves to be planned."""
+        """For a plan of a sub-graph, whose node and attribute are `holder`; "" for a plan in place of this, or for its rest."""
 
 
 class PlanRequest:
     """The device requests of one plan, wired: everything that a run needs, looked up once. With a recorder, runs are recorded."""
 
     def __init__(self, plan: Plan, recorder: PlanRecorder | None = None, has_states: bool = False) -> None:
-        self.plan = plan
+        self._recorder, self._has_states = recorder, has_states
+        self._wire(plan)
+
+    def _wire(self, plan: Plan) -> None:
+        recorder = self._recorder
         self._requests: tuple[ExecutableRequest, ...] = tuple(step.create_request() for step in plan.steps)
+        self.plan, self._better = plan, plan.better
         runs = [r.run if recorder is None else recorder.bound(r, s) for r, s in zip(self._requests, plan.steps, strict=True)]
         self._calls = tuple((run, s.reads, s.writes) for run, s in zip(runs, plan.steps, strict=True))
         self._kept = frozenset(s.reads[i] for r, s in zip(self._requests, plan.steps, strict=True) for i in r.kept_states)
-        self._recorder, self._has_states = recorder, has_states
         self._tail = () if plan.tail is None else plan.tail.steps
         self._paces = {step.node.name: Pace(f"node {step.node}") for step in self._tail}
         rest = None if plan.tail is None else plan.tail.rest
@@ -65,6 +70,8 @@ class PlanRequest:
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run with checked inputs. The arrays returned belong to the devices until the next run."""
+        if self._better is not None:
+            self._follow(self._better)
         if self._has_states and DeviceArray in map(type, values):  # another plan of the request may have kept them on a device
             values = [np.asarray(v) if type(v) is DeviceArray and i not in self._kept else v for i, v in enumerate(values)]
         if self._direct:
@@ -74,11 +81,28 @@ class PlanRequest:
 
     def run_kept(self, values: Sequence[Any]) -> Sequence[Any]:
         """As `ExecutableRequest.run_kept`. With steps on the host, or a recorder, results are in the host's memory."""
+        if self._better is not None:
+            self._follow(self._better)
         if self._tail or self._recorder is not None:
             return kept_on_host(lambda given: [owned(v) for v in self.run(given)], values)
         calls = [(r.run_kept, reads, writes) for r, (_, reads, writes) in zip(self._requests, self._calls, strict=True)]
         found = self._advance(values, calls)
         return kept_on_host(lambda _: [owned(v) for v in found], ())
+
+    def _follow(self, better: Better[Plan]) -> None:
+        """Take the requests of the final plan once that is there."""
+        plan = better.asked()
+        if plan is None:
+            return
+        old, self._recorder = self._requests, self._recorder and self._recorder.of(plan, "")
+        try:
+            self._wire(plan)
+        except OutOfMemory as error:  # for a moment there are the buffers of both
+            better.stays(error)
+            self._better = None
+        else:
+            for one in old:
+                one.close()
 
     def _advance(self, values: Sequence[Any], calls: Sequence[Any] = ()) -> list[Any]:
         """Run the plan: its outputs, or the inputs of the rest. `calls` in place of those of `run`."""

@@ -74,7 +74,7 @@ class _PlanRecorder:
         return self.log.trace.recording()
 
     def of(self, plan: Plan, holder: str) -> "_PlanRecorder":
-        """For a plan of a sub-graph, whose node and attribute are `holder`, or "" for what this plan leaves to be planned."""
+        """For a plan of a sub-graph, whose node and attribute are `holder`; "" for a plan in place of this, or for its rest."""
         return replace(self, plan=plan, path="/".join(filter(None, (self.path, holder))))
 
 

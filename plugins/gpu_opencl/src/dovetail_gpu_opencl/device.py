@@ -69,6 +69,8 @@ class OpenCLDevice(Device):
     """
 
     takes_any_address = True
+    _hurries = False
+    """Whether plans after the first one take what is built: not where graphs are compiled that are not of one model."""
 
     def __init__(self, info: DeviceInfo, options: Mapping[str, Any] | None = None, caps: Capabilities | None = None) -> None:
         self.info = info
@@ -87,11 +89,22 @@ class OpenCLDevice(Device):
         self._lock = threading.Lock()
 
     def configured(self, options: Mapping[str, Any]) -> "OpenCLDevice":
-        """The device with the custom layers that the options name; context and programs are shared."""
+        """The device with the custom layers that the options name; context and programs are shared.
+
+        After the first plan on a GPU, which is that of one model, others hurry: see `PackedConstants.hurried`.
+        """
         other = copy.copy(self)
         other._configure({**self._options, **options})
+        other._hurries = self.caps.kind == "GPU" and not Options.read(other._options).TUNE
         other.caps = allowed(self.caps, self.info.name, Options.read(other._options).INFERENCE_PRECISION_HINT)
         return other
+
+    def afresh(self) -> "OpenCLDevice":
+        """The device for a plan that chooses the fastest kernels and parameters for its sizes, not those that are built."""
+        found = copy.copy(self)
+        found._bound, found._packed = {}, self._packed.afresh()
+        found._shared = self._packed
+        return found
 
     def for_streams(self, count: int | None) -> "OpenCLDevice":
         """The device for several requests at once, by itself for two: one transfers while the other one computes.
@@ -110,7 +123,8 @@ class OpenCLDevice(Device):
         self._options = dict(options)
         self._layers = load(Options.read(options).CONFIG_FILE)
         self._bound: dict[tuple[str, str], tuple[CLKernel, ...]] = {}
-        self._packed = PackedConstants()
+        # What plans decide by, and where they leave what they built; of a device that is `afresh` only the latter is shared.
+        self._packed = self._shared = PackedConstants()
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Whether one of the kernels runs the node with its post-ops."""
@@ -142,7 +156,7 @@ class OpenCLDevice(Device):
         return self._joined(graph)
 
     def _runs(self, node: TypedNode) -> bool:
-        return not isinstance(self._choose(node), Refusal)
+        return not self._packed.splits(node) and not isinstance(self._choose(node), Refusal)
 
     def _mixes(self, node: TypedNode) -> bool | None:
         choice = self._choose(node)
@@ -185,6 +199,7 @@ class OpenCLDevice(Device):
         dump = KernelDump(chosen_options.DUMP_KERNELS, self._device) if chosen_options.DUMP_KERNELS else None
         typed = {node.name: TypedNode.of(node, graph) for node in graph.nodes}
         large = any(refuse_large(t, self.caps) is not None for t in {id(t): t for t in graph.types.values()}.values())
+        provisional = self._packed.hurried and any(name in self._packed.choices for name in typed)
         chosen = {name: self._chosen(node) if large else self._chosen_again(node) for name, node in typed.items()}
         for name, node in typed.items():
             self._check_layouts(chosen[name].kernel, node)
@@ -205,6 +220,8 @@ class OpenCLDevice(Device):
             continues=lambda n: {} if n.name in stubs else chosen[n.name].kernel.continued(typed[n.name]),
         )
         needed = {name: [x for x in found if not _is_done(x, memory)] for name, found in launches.items()}
+        if self._packed is not self._shared:  # requests run meanwhile
+            self.programs.prepare((launch, str(typed[name].node)) for name, found in needed.items() for launch in found)
         commands = [self._command(n, launch, chosen[name].kernel, dump) for name, n in typed.items() for launch in needed[name]]
 
         def reports() -> Sequence[NodeReport]:
@@ -224,7 +241,17 @@ class OpenCLDevice(Device):
             self._packed,
         )
         executable.notes = remarks(self.caps, self.info.name)
+        executable.provisional = provisional
+        self._share()
         return executable
+
+    def _share(self) -> None:
+        """After the programs of a plan were built: let others use them."""
+        self._shared.hurried = self._hurries
+        if self._packed is not self._shared:
+            for key, found in self._packed.built_with.items():
+                known = self._shared.built_with.setdefault(key, [])
+                known += [one for one in found if one not in known]
 
     def _launches(self, kernel: CLKernel, node: TypedNode) -> tuple[Launch, ...]:
         try:
@@ -276,7 +303,10 @@ class OpenCLDevice(Device):
             raise CompileError(f"{self.info.name}, node {node.node}: {taken}")
 
     def _choose(self, node: TypedNode) -> Choice[CLKernel] | Refusal:
-        return choose(self.kernels(node), node)
+        kernels = self.kernels(node)
+        if self._packed.hurried:  # those that ran it are asked first
+            kernels = tuple(sorted(kernels, key=lambda kernel: not self._packed.keeps(kernel.name, node)))
+        return choose(kernels, node)
 
     def _chosen_again(self, node: TypedNode) -> Choice[CLKernel]:
         """The choice. Of a node that was compiled in other sizes only the kernels that decide by sizes are asked again."""
@@ -286,7 +316,8 @@ class OpenCLDevice(Device):
             found = self._confirmed(earlier[2], node)
         if found is None:
             found = self._chosen(node)
-            self._packed.choices[node.name] = node.node, types, found
+            if not self._packed.hurried or node.name not in self._packed.choices:  # those of the first plan stay
+                self._packed.choices[node.name] = node.node, types, found
         return found
 
     def _confirmed(self, choice: Choice[CLKernel], node: TypedNode) -> Choice[CLKernel] | None:

@@ -29,12 +29,16 @@ class _InUse:
     def __enter__(self) -> None:
         self._threads.add(threading.get_ident())  # before the check, so that `end` sees every thread that has passed it
         try:
-            fork.check()
-            if self._ending:
-                raise DeviceError("the process is ending", hint="join the threads that use OPENCL before the main thread returns")
+            self.check()
         except DeviceError:
             self._threads.discard(threading.get_ident())
             raise
+
+    def check(self) -> None:
+        """Raise for a caller within the context, too: between calls that take long."""
+        fork.check()
+        if self._ending:
+            raise DeviceError("the process is ending", hint="join the threads that use OPENCL before the main thread returns")
 
     def __exit__(self, *_: object) -> None:
         self._threads.discard(threading.get_ident())

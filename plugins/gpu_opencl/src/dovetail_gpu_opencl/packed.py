@@ -3,19 +3,21 @@
 A plan for another shape needs mostly the same.
 """
 
+import copy
 import weakref
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import Arenas, Choice, Node
+from dovetail.device import Arenas, Choice, Node, TypedNode
 from dovetail_gpu_opencl.tuning import Tunings
 
 __all__ = ["PackedConstants", "Uploaded", "owner"]
 
 Array = NDArray[Any]
+T = TypeVar("T")
 
 
 class Uploaded:
@@ -43,6 +45,8 @@ class PackedConstants:
         """The kernels that were last chosen for nodes, by their names, and all that they decided by apart from sizes."""
         self.tunings: Tunings | None = None
         """The tuned parameters of the device, once a kernel has asked for them."""
+        self.hurried = False
+        """Whether plans take over kernels and parameters of the first one, so that they need no programs but its own."""
         self._known: dict[Hashable, tuple[list[weakref.ref[Array]], weakref.ref[Array]]] = {}
 
     def get(self, source: Array, order: Hashable, make: Callable[[], Array], *others: Array) -> Array:
@@ -58,6 +62,34 @@ class PackedConstants:
             packed = make()
             self._known[key] = [weakref.ref(holder) for holder in holders], weakref.ref(packed, self._forgetter(key))
         return packed
+
+    def afresh(self) -> "PackedConstants":
+        """The same for a plan that hurries not: it knows what was built, takes over no kernel, and gives none to others."""
+        found = copy.copy(self)
+        found.hurried, found.choices = False, {}
+        found.built_with = {key: [*parameters] for key, parameters in self.built_with.items()}
+        return found
+
+    def keeps(self, kernel: str, node: TypedNode) -> bool:
+        """Whether a hurried plan leaves the node to this kernel, which ran it, or what it is in, before."""
+        if not self.hurried:
+            return False
+        earlier = self.choices.get(node.name)
+        return earlier[2].kernel.name == kernel if earlier else bool(node.node.origins) and not self.splits(node)
+
+    def settled(self, kernel: str, node: TypedNode, best: T, usable: Callable[[T], bool] = bool) -> T:
+        """The parameters, above 0, for a launch: the best ones, or in a hurried plan usable ones that it was built with."""
+        built = self.built_with.setdefault((kernel, node.name), [])
+        if best in built:
+            return best
+        found: T | None = next(filter(usable, reversed(built)), None) if self.hurried else None
+        if found is None:
+            built.append(best)
+        return best if found is None else found
+
+    def splits(self, node: TypedNode) -> bool:
+        """Whether in a hurried plan nodes stay separate that this one, a merged node, would stand for."""
+        return self.hurried and any(name in self.choices for name in node.node.origins if name != node.name)
 
     def _forgetter(self, key: Hashable) -> Callable[[object], None]:
         known = self._known  # and not `self`, which may go before the array

@@ -12,12 +12,13 @@ from typing import Any
 import pyopencl as cl
 
 from dovetail.cache import FileCache, cache_key
-from dovetail.device import phase
+from dovetail.device import current_budget, phase
 from dovetail.errors import CompileError
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.enqueue import KernelObject
 from dovetail_gpu_opencl.failures import as_dovetail, out_of_memory
 from dovetail_gpu_opencl.launch import Argument, Image, Launch, Scalar
+from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.linker import HINT, lacks
 
 __all__ = ["ARGUMENT_INFO", "CACHE_SECTION", "Programs", "build_options", "check_signature", "check_source"]
@@ -49,6 +50,7 @@ class Programs:
     def __init__(self, context: Any, device: Any, caps: Capabilities, cache: FileCache) -> None:
         self._context, self._device, self._caps, self._cache = context, device, caps, cache
         self._built: dict[tuple[str, tuple[str, ...]], Any] = {}
+        self._prepared: dict[tuple[str, tuple[str, ...]], bytes] = {}
         self._spare: dict[tuple[int, str], deque[KernelObject]] = {}
         self._lock = threading.Lock()
         self.builds = 0
@@ -57,12 +59,44 @@ class Programs:
     def get(self, launch: Launch, node: str) -> Any:
         """The program of a launch. Raises `CompileError` with node, file, build log and numbered source."""
         key = launch.source, launch.options
-        with phase(node, "prepare", kernel=launch.file, entry=launch.entry) as details, self._lock:
+        with phase(node, "prepare", kernel=launch.file, entry=launch.entry) as details:
             details["cache"] = "this process"
+            if key in self._built:
+                return self._built[key]
+            return self._made(key, launch, node, details)
+
+    def prepare(self, wanted: Iterable[tuple[Launch, str]]) -> None:
+        """Have the compiler work for `get`, given launches and their nodes, in a context where nothing waits for it.
+
+        In the one in which kernels are launched NVIDIA's compiler holds up launches and copies, for 0.1 s a program. Its cache
+        then has for `get` what it made here.
+        """
+        missing = {(x.source, x.options): (x, n) for x, n in wanted if (x.source, x.options) not in self._built}
+        missing = {k: v for k, v in missing.items() if self._cache.get(self._on_disk(v[0], build_options(v[0]))) is None}
+        if not missing:
+            return
+        with contextlib.suppress(cl.Error):  # `get` builds what is left, and says what is wrong
+            context = cl.Context([self._device])
+            for key, (launch, node) in missing.items():
+                _check_going_on(node)
+                binary = _binary(_quietly_build(cl.Program(context, launch.source), build_options(launch)))
+                if binary:
+                    self._prepared[key] = binary
+
+    def _on_disk(self, launch: Launch, options: list[str]) -> str:
+        return cache_key(self._caps.identity, *options, launch.source)
+
+    def _made(self, key: tuple[str, tuple[str, ...]], launch: Launch, node: str, details: dict[str, Any]) -> Any:
+        with self._lock:
             if key not in self._built:
+                _check_going_on(node)
                 options = build_options(launch)
-                on_disk = cache_key(self._caps.identity, *options, launch.source)
-                found = self._from_disk(on_disk, options)
+                on_disk, prepared = self._on_disk(launch, options), self._prepared.pop(key, None)
+                if prepared is not None:
+                    self._cache.put(on_disk, prepared)
+                found = self._from_binary(prepared or self._cache.get(on_disk), options)
+                self.hits += found is not None and prepared is None
+                self.builds += found is not None and prepared is not None
                 details["cache"] = "none" if found is None else "disk"
                 self._built[key] = found or self._from_source(on_disk, launch, options, node)
             return self._built[key]
@@ -84,16 +118,13 @@ class Programs:
         ]
         weakref.finalize(owner, _give_back, places).atexit = False
 
-    def _from_disk(self, key: str, options: list[str]) -> Any:
-        binary = self._cache.get(key)
+    def _from_binary(self, binary: bytes | None, options: list[str]) -> Any:
         if binary is None:
             return None
         try:
-            program = _quietly_build(cl.Program(self._context, [self._device], [binary]), options)
+            return _quietly_build(cl.Program(self._context, [self._device], [binary]), options)
         except cl.Error:  # made by a driver that calls itself the same but is not
             return None
-        self.hits += 1
-        return program
 
     def _build_twice(self, source: str, options: list[str]) -> Any:
         try:
@@ -113,10 +144,22 @@ class Programs:
         if not self._cache.keeps:  # for a binary PoCL compiles every kernel once more
             return program
         with contextlib.suppress(cl.Error):  # a driver that gives no binary costs the next process a build
-            binaries = program.get_info(cl.program_info.BINARIES)
-            if len(binaries) == 1 and binaries[0]:
-                self._cache.put(key, bytes(binaries[0]))
+            if binary := _binary(program):
+                self._cache.put(key, binary)
         return program
+
+
+def _binary(program: Any) -> bytes:
+    """That of a program; empty where the driver gives none."""
+    binaries = program.get_info(cl.program_info.BINARIES)
+    return bytes(binaries[0]) if len(binaries) == 1 else b""
+
+
+def _check_going_on(node: str) -> None:
+    """Raise when the process is ending, or the run or plan for which programs are built was cancelled."""
+    IN_USE.check()
+    if (budget := current_budget()) is not None and budget.cancelled:
+        budget.check(f"node {node}")
 
 
 def _give_back(places: Iterable[tuple[deque[KernelObject], KernelObject]]) -> None:

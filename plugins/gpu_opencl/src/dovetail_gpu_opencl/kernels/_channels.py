@@ -64,7 +64,7 @@ def windows_launch(
     lines = numbers["BATCH"] * numbers["OH"] * chunks
     enough = _ITEMS_A_UNIT * kernel.caps.compute_units
     wide = (xs for xs in (4, 2) if xs <= numbers["OW"] and lines * ceil_div(numbers["OW"], xs) >= enough)
-    xs = next(wide, 1)
+    xs = kernel.packed.settled("windows_channels", node, next(wide, 1), lambda built: built <= numbers["OW"])
     chain = post_ops.epilogue(post_ops.in_memory_order(node), _VECTOR, aligned=True)
     own = {"HALF_STORAGE": True, **load_defines("T", dst.dtype), **store_defines(dst.dtype), **numbers, "XS": xs, **defines}
     sized, sizes = by_value({**own, "COLUMNS": ceil_div(numbers["OW"], xs)}, _SIZES, ("OH", "COLUMNS"))

@@ -4,7 +4,7 @@ import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
-from dovetail_gpu_opencl.kernel import spread
+from dovetail_gpu_opencl.kernel import round_up, spread
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, geometry, sizes
 from dovetail_gpu_opencl.kernels._spatial import IMAGES
 from dovetail_gpu_opencl.launch import Launch
@@ -39,16 +39,15 @@ class ConvDepthwiseWindows(ConvKernel):
         batch, _, maps, groups = sizes(node)
         numbers, chain = self.sizes(node) | {"C": groups}, post_ops.epilogue(node)
         vec = self._vector(node.outputs[0].size, numbers["OW"])
-        work, local = spread(numbers["OH"] * (numbers["OW"] // vec), self.caps)
-        defines = {**self.types(node), **storage(node.outputs[0].dtype), **numbers, "VEC": vec, "GROUP": local[0]}
+        _, (group,) = spread(numbers["OH"] * (numbers["OW"] // vec), self.caps)
+        vec, group = self.packed.settled(self.name, node, (vec, group), lambda built: numbers["OW"] % built[0] == 0)
+        items = round_up(numbers["OH"] * (numbers["OW"] // vec), group)
+        defines = {**self.types(node), **storage(node.outputs[0].dtype), **numbers, "VEC": vec, "GROUP": group}
         own, passed = by_value(defines, ("BATCH", *IMAGES))
         source = assemble("conv_depthwise_windows.cl", own, chain.source)
         arguments = (*self.arguments(node), *passed, *chain.arguments)
-        return (
-            Launch(
-                "conv_depthwise_windows.cl", source, "conv_depthwise_windows", arguments, (*work, maps, batch), (*local, 1, 1)
-            ),
-        )
+        entry, work = "conv_depthwise_windows", (items, maps, batch)
+        return (Launch(f"{entry}.cl", source, entry, arguments, work, (group, 1, 1)),)
 
     def _vector(self, size: int, width: int) -> int:
         """Elements of an item: as many as leave enough items for the device."""

@@ -79,11 +79,13 @@ class ConvTiled(Tiled, ConvKernel):
             "A_WORDS": tiling.matrix > 0,
             "INNERMOST": node.outputs[0].layout == NHWC,
         }
-        defines |= {"A_V": min(4, tiling.tile_m), "B_V": math.gcd(4, pixels, tiling.tile_n) if dense else 1}
+        wide = math.gcd(4, pixels, tiling.tile_n) if dense else 1
+        wide = self.packed.settled(f"{self.name} loads", node, wide, lambda built: wide % built == 0)
+        defines |= {"A_V": min(4, tiling.tile_m), "B_V": wide}
         factors, bias = (Constant(weights), Read(names[0])), (Read(names[2]),) if has_bias(node) else ()
         dst = Write(node.node.outputs[0])
         chain = post_ops.epilogue(post_ops.in_memory_order(node))
-        return tiled_launches(node, problem, tiling, defines, factors, bias, dst, chain, self.caps.ptx)
+        return tiled_launches(node, problem, tiling, defines, factors, bias, dst, chain, self)
 
 
 def pack_by_depth(weights: NDArray[np.generic], groups: int) -> NDArray[np.generic]:

@@ -39,14 +39,14 @@ class Move:
     order: tuple[int, ...] | None = None
     cuts: tuple[int, ...] = ()
 
-    def launch(self, itemsize: int, caps: Capabilities) -> Launch:
+    def launch(self, itemsize: int, caps: Capabilities, width: int = 0) -> Launch:
         """The launch. Elements that are contiguous on both sides are moved as wider words, on CPUs as runs of any length: there
-        a word of another width is another program to build.
+        a word of another width is another program to build. `width` is that of words, in elements, in place of the greatest.
         """
         run = self._run() if caps.kind == "CPU" else 0
         if run:
             return self._by_runs(run, itemsize, caps)
-        width = 1 if caps.kind == "CPU" else self._word(itemsize)
+        width = width or self.word(itemsize, caps)
         dims, src, dst = _divided(self.dims, self.src_strides, self.dst_strides, width)
         sizes, (work, local) = RuntimeSizes(), spread(math.prod(dims), caps)
         places = self._places(dims, src, dst, sizes, width)
@@ -92,9 +92,9 @@ class Move:
                 break
         return found
 
-    def _word(self, itemsize: int) -> int:
-        """How many elements can be moved as one word."""
-        if not self.dims or self.src_strides[-1] != 1 or self.dst_strides[-1] != 1:
+    def word(self, itemsize: int, caps: Capabilities) -> int:
+        """How many elements are moved as one word: as many as possible, but on CPUs one."""
+        if caps.kind == "CPU" or not self.dims or self.src_strides[-1] != 1 or self.dst_strides[-1] != 1:
             return 1
         steps = (*self.src_strides[:-1], *self.dst_strides[:-1], self.src_offset, self.dst_offset, self.dims[-1])
         common = math.gcd(*steps)
@@ -123,4 +123,11 @@ class MoveKernel(CLKernel):
         """The moves that make the outputs."""
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        return tuple(m.launch(node.outputs[0].dtype.itemsize, self.caps) for m in self.moves(node) if math.prod(m.dims))
+        moves = enumerate(self.moves(node))
+        return tuple(self._moved(node, number, move) for number, move in moves if math.prod(move.dims))
+
+    def _moved(self, node: TypedNode, number: int, move: Move) -> Launch:
+        itemsize = node.outputs[0].dtype.itemsize
+        most = move.word(itemsize, self.caps)
+        word = self.packed.settled(f"copy {number}", node, most, lambda built: most % built == 0)
+        return move.launch(itemsize, self.caps, word)

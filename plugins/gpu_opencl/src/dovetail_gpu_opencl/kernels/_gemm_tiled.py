@@ -53,7 +53,7 @@ class GemmTiled(Tiled, GemmKernel):
             bias,
             Write(node.node.outputs[0]),
             post_ops.epilogue(node),
-            self.caps.ptx,
+            self,
         )
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dovetail.device import DType, TensorType
+from dovetail.device import DType, TensorType, TypedNode
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.capabilities import Capabilities
-from dovetail_gpu_opencl.kernel import ceil_div, round_up
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, round_up
 from dovetail_gpu_opencl.launch import Argument, Counters, Fault, Launch, Scratch
 from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, accumulator_bytes, assemble, literal, storage
@@ -164,11 +164,11 @@ def steps(letter: str, heads: int, length: int, size: int, flat: bool) -> dict[s
 # --- many queries --------------------------------------------------------------------------------------------------------
 
 
-def by_blocks(heads: Heads, caps: Capabilities) -> Launch:
+def by_blocks(heads: Heads, kernel: CLKernel, node: TypedNode) -> Launch:
     """attention.cl, for GPUs; `blocks_of` accepts it."""
-    blocks, s = blocks_of(heads.sizes, heads.dtype, caps), heads.sizes
+    blocks, s = blocks_of(heads.sizes, heads.dtype, kernel.caps), heads.sizes
     assert blocks is not None
-    local_q, keys = blocks
+    local_q, keys = kernel.packed.settled("attention", node, blocks)
     items = _LANES * local_q
     work = (ceil_div(s.queries, _ROWS * local_q) * items, s.heads, s.batch)
     defines, sizes = by_value(heads.defines, SIZES)

@@ -43,7 +43,7 @@ class NormalizeLines(CLKernel):
         src, dst, *_ = tensors = [t for t in (node.inputs[0], node.outputs[0], *node.inputs[1:]) if t is not None]
         lines = self.lines(node)
         acc = accumulator(DType.FLOAT64 if DType.FLOAT64 in {t.dtype for t in tensors} else DType.FLOAT32)
-        group = lines.group(self.caps)
+        group = self.packed.settled(self.name, node, lines.group(self.caps))
         parameters = tensors[2:]
         defines = {
             **storage(src.dtype),

@@ -104,7 +104,7 @@ class NormalizedPipelined(GemmPipelined):
     def check(self, node: TypedNode) -> Refusal | None:
         inner = _operator(node).multiplied(node)
         size = inner.outputs[0].dims[-1]
-        if inner.outputs[0].size > size * MOST_ROWS:
+        if inner.outputs[0].size > size * MOST_ROWS and not self.packed.keeps(self.name, node):
             return Refusal(Reason.SHAPE, f"{inner.outputs[0].size // size} rows; accepted: up to {MOST_ROWS}")
         if not 0 < size <= MOST or size % 8:
             return Refusal(Reason.SHAPE, f"rows of {size} elements; accepted: up to {MOST}, multiples of 8")

@@ -288,6 +288,8 @@ class Pipelined(Tuned[Pipeline]):
 
         `spared` are cycles that this kernel is likely to spare elsewhere.
         """
+        if self.packed.keeps(self.name, node):
+            return None
         tiled = other.problem(node) if self.caps.float_pipeline and other.supports(node) else None
         if tiled is None:
             return None

@@ -261,6 +261,8 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
 
     def _slower(self, problem: Windows, node: TypedNode) -> Refusal | None:
         """Refuses what is likely to take less time in two launches."""
+        if self.packed.keeps(self.name, node):
+            return None
         op, cost = _operator(node), self.least(problem)
         first, third = op.first(node), op.third(node)
         alone = self._alone(first if third is None else third)
@@ -317,6 +319,10 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
         """Those whose groups and local memory fit the device."""
         assert isinstance(problem, Windows)
         return tiles(problem, self.caps)
+
+    def is_possible(self, problem: Problem, parameters: Tile) -> bool:
+        assert isinstance(problem, Windows)
+        return (parameters.tile_y, parameters.tile_x) in _sides(problem) and _runs(problem, parameters, self.caps)
 
     def cost(self, problem: Problem, parameters: Tile) -> float:
         """Cycles beyond the launch."""
@@ -386,18 +392,24 @@ def _columns(node: TypedNode, columns: int, rows: int = 1) -> tuple[NDArray[np.f
 
 def tiles(problem: Windows, caps: Capabilities) -> Iterator[Tile]:
     """All tiles that can run the problem on a device, whose sides divide the result as nearly as possible."""
-    limit = min(caps.max_work_group_size, caps.max_work_item_sizes[0])
+    found = (Tile(*yx, *rest) for yx in _sides(problem) for rest in itertools.product(_SLICES, _ITEMS))
+    return (tile for tile in found if _runs(problem, tile, caps))
+
+
+def _sides(problem: Windows) -> Sequence[tuple[int, int]]:
+    """The sides of tiles that divide the result as nearly as possible."""
     ys, xs = ({ceil_div(size, count) for count in range(1, size + 1)} for size in problem.output)
-    for y, x in itertools.product(sorted(ys), sorted(xs)):
-        if y * x > _MOST or (max(y, x) > 2 * min(y, x) and min(y, x) not in problem.output):
-            continue
-        for own, items in itertools.product(_SLICES, _ITEMS):
-            tile = Tile(y, x, own, items)
-            if items > limit or problem.blocks(tile) > _BLOCKS or own >= max(2 * problem.m, 2 * _SLICES[0]):
-                continue
-            step = problem.step(tile, caps.local_memory)
-            if step > 0 and 4 * problem.floats(tile, step) <= caps.local_memory and 4 * problem.shares(tile) < 1 << 31:
-                yield tile
+    found = ((y, x) for y, x in itertools.product(sorted(ys), sorted(xs)) if y * x <= _MOST)
+    return [(y, x) for y, x in found if max(y, x) <= 2 * min(y, x) or min(y, x) in problem.output]
+
+
+def _runs(problem: Windows, tile: Tile, caps: Capabilities) -> bool:
+    """Whether a device runs the problem in these tiles."""
+    limit = min(caps.max_work_group_size, caps.max_work_item_sizes[0])
+    if tile.items > limit or problem.blocks(tile) > _BLOCKS or tile.slice >= max(2 * problem.m, 2 * _SLICES[0]):
+        return False
+    step = problem.step(tile, caps.local_memory)
+    return step > 0 and 4 * problem.floats(tile, step) <= caps.local_memory and 4 * problem.shares(tile) < 1 << 31
 
 
 @functools.cache

@@ -80,6 +80,7 @@ class Reduce(CLKernel):
             return f"({flat_index(dims, strides, name, sizes, None, axes, src.rank)})"
 
         group = group_size(self.caps, 128) if self.caps.kind == "GPU" and count >= 64 else 1
+        group = self.packed.settled(self.name, node, group)
         sizes = RuntimeSizes()
         defines = {
             **storage(dst.dtype),

@@ -303,6 +303,11 @@ class Tiled(Tuned[Tiling]):
         """Those whose groups and local memory fit the device."""
         return tilings(problem, self.caps)
 
+    def is_possible(self, problem: Problem, parameters: Tiling) -> bool:
+        """Also with more rows or columns than the product has: most of such a tile is for nothing, but the result is right."""
+        enough = dataclasses.replace(problem, m=max(problem.m, parameters.tile_m), n=max(problem.n, parameters.tile_n))
+        return super().is_possible(enough, parameters)
+
     def cost(self, problem: Problem, parameters: Tiling) -> float:
         """Cycles."""
         return estimate(problem, parameters, self.caps)
@@ -341,14 +346,15 @@ def tiled_launches(
     bias: tuple[Argument, ...],
     dst: Argument,
     chain: Epilogue,
-    fold: bool,
+    kernel: Tiled,
 ) -> tuple[Launch, ...]:
-    """The launch of a product; with splits and without `fold` (see product.cl) also the one that adds up the parts."""
+    """The launch of a product; with splits, where groups see no sums of others (`FOLD`), also the one that adds up the parts."""
     entry = "tiles_matrix" if tiling.matrix else "tiles"
     file = f"{entry}.cl"
-    run = problem.n if "P" not in defines else int(str(defines["P"]))
+    run, fold = problem.n if "P" not in defines else int(str(defines["P"])), kernel.caps.ptx
+    together = kernel.packed.settled(file, node, math.gcd(4, run), lambda built: run % built == 0)
     sized, sizes = by_value(defines, _CONV_SIZES if "P" in defines else _SIZES, _CONV_DIVISORS)
-    source = assemble(file, {**sized, **tiling.defines(), "RUN_V": math.gcd(4, run), "FOLD": fold}, chain.source)
+    source = assemble(file, {**sized, **tiling.defines(), "RUN_V": together, "FOLD": fold}, chain.source)
     after = (*sizes, *chain.arguments)
     tiles = (ceil_div(problem.n, tiling.tile_n), ceil_div(problem.m, tiling.tile_m), problem.z * tiling.splits)
     work, local = (tiles[0] * tiling.items, tiles[1], tiles[2]), (tiling.items, 1, 1)

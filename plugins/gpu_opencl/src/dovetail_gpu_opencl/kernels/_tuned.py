@@ -100,19 +100,27 @@ class Tuned(CLKernel, Generic[P]):
 
     def settled(self, problem: Problem, node: TypedNode) -> P:
         """The parameters for a launch: those of `tiling`, or unless the kernel insists others that the node was built with for
-        another shape, where the cost model finds them almost as fast. A program takes a driver 0.1 to 1 s.
+        another shape, where the cost model finds them almost as fast. A program takes a driver 0.1 to 1 s: a hurried plan takes
+        the best of those others, however slow.
         """
-        best = self.tiling(problem)
         built_with: list[P] = self.packed.built_with.setdefault((self.name, node.name), [])
+        usable = (p for p in built_with if self.is_possible(problem, p))
+        if self.packed.hurried and (near := min(usable, key=lambda p: self.cost(problem, p), default=None)) is not None:
+            tuned = self._prescribed(problem)
+            return tuned if tuned in built_with else near
+        best = self.tiling(problem)
         if best in built_with:
             return best
         if built_with and not self.insists(problem):
-            possible = tuple(self.possible(problem))
-            near = min((p for p in built_with if p in possible), key=lambda p: self.cost(problem, p), default=None)
+            near = min(usable, key=lambda p: self.cost(problem, p), default=None)
             if near is not None and self.is_almost(self.cost(problem, near), self.cost(problem, best)):
                 return near
         built_with.append(best)
         return best
+
+    def is_possible(self, problem: Problem, parameters: P) -> bool:
+        """Whether these parameters can run the problem on this device."""
+        return parameters in self.possible(problem)
 
     def insists(self, problem: Problem) -> bool:
         """Whether no other parameters will do, however fast."""

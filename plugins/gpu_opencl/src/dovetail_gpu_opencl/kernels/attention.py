@@ -64,12 +64,12 @@ class AttentionKernel(CLKernel):
         if not node.outputs[0].size:
             return ()
         if heads.sizes.past == 0:
-            return (self.attend(heads),)
+            return (self.attend(heads, node),)
         heads, before = _with_past(node, heads)
-        return (*before, self.attend(heads))
+        return (*before, self.attend(heads, node))
 
     @abstractmethod
-    def attend(self, heads: Heads) -> Launch:
+    def attend(self, heads: Heads, node: TypedNode) -> Launch:
         """The launch that computes Y, once all keys and values are there."""
 
 
@@ -86,7 +86,7 @@ class AttentionToken(AttentionKernel):
             return Refusal(Reason.SHAPE, f"{sizes.queries} queries, heads of {sizes.head} elements")
         return refusal
 
-    def attend(self, heads: Heads) -> Launch:
+    def attend(self, heads: Heads, node: TypedNode) -> Launch:
         found = one_query(heads, self.caps)
         assert found is not None
         return found
@@ -104,8 +104,8 @@ class AttentionBlocks(AttentionKernel):
             return Refusal(Reason.CAPABILITY, f"heads of {sizes_of(node).head} elements do not fit local memory")
         return refusal
 
-    def attend(self, heads: Heads) -> Launch:
-        return by_blocks(heads, self.caps)
+    def attend(self, heads: Heads, node: TypedNode) -> Launch:
+        return by_blocks(heads, self, node)
 
 
 class AttentionRows(AttentionKernel):
@@ -120,7 +120,7 @@ class AttentionRows(AttentionKernel):
             return Refusal(Reason.CAPABILITY, f"heads of {sizes_of(node).head} elements are too many for private memory")
         return refusal
 
-    def attend(self, heads: Heads) -> Launch:
+    def attend(self, heads: Heads, node: TypedNode) -> Launch:
         return by_rows(heads, self.caps)
 
 
@@ -206,7 +206,7 @@ class HalvesAttention(WithoutCaches):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         if not node.outputs[0].size:
             return ()
-        return halves_launch(self.caps, sizes_of(node), mask_of(node), self.defines(node), _arguments(node))
+        return halves_launch(self, node, sizes_of(node), mask_of(node), self.defines(node), _arguments(node))
 
     @classmethod
     def refuse_heads(cls, s: Sizes) -> Refusal | None:
@@ -240,17 +240,18 @@ class FloatsAttention(WithoutCaches):
             return refusal
         if {node.given(0).dtype, node.outputs[0].dtype} != {DType.FLOAT32}:
             return Refusal(Reason.DTYPE, f"{node.given(0)} to {node.outputs[0]}")
-        return self.refuse_heads(sizes_of(node), self.caps)
+        return self.refuse_heads(sizes_of(node), self, node)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         if not node.outputs[0].size:
             return ()
-        return floats_launch(self.caps, sizes_of(node), mask_of(node), self.defines(node), _arguments(node))
+        return floats_launch(self, node, sizes_of(node), mask_of(node), self.defines(node), _arguments(node))
 
     @classmethod
-    def refuse_heads(cls, s: Sizes, caps: Capabilities) -> Refusal | None:
+    def refuse_heads(cls, s: Sizes, kernel: CLKernel, node: TypedNode) -> Refusal | None:
         """Refuses heads that are not whole fragments of 16, too large ones, and few: 12 took 15 us in place of 8 on an H200."""
-        if s.batch * s.heads * ceil_div(s.queries, 32) < caps.compute_units:
+        few = s.batch * s.heads * ceil_div(s.queries, 32) < kernel.caps.compute_units
+        if few and not kernel.packed.keeps(kernel.name, node):
             return Refusal(Reason.SHAPE, f"{s.batch * s.heads} heads of {s.queries} queries; {AttentionBlocks.name} is faster")
         if s.head % 16 or s.v_head % 16 or not 0 < s.head <= cls.most or not 0 < s.v_head <= cls.most or not s.total:
             return Refusal(Reason.SHAPE, f"heads of {s.head} and {s.v_head}; accepted: multiples of 16 up to {cls.most}")
@@ -258,35 +259,46 @@ class FloatsAttention(WithoutCaches):
 
 
 def floats_launch(
-    caps: Capabilities, s: Sizes, mask: TensorType | None, defines: dict[str, object], arguments: tuple[Argument, ...]
+    kernel: CLKernel,
+    node: TypedNode,
+    s: Sizes,
+    mask: TensorType | None,
+    defines: dict[str, object],
+    arguments: tuple[Argument, ...],
 ) -> tuple[Launch, ...]:
     """The launch of attention_floats.cl."""
-    keys = next((n for n in (_KEYS, _KEYS // 2) if 2 * n * (s.head + s.v_head + 8) * 4 <= caps.local_memory), 16)
-    return _launched("attention_floats", caps, s, mask, {**defines, "KEYS": keys}, arguments)
+    keys = next((n for n in (_KEYS, _KEYS // 2) if 2 * n * (s.head + s.v_head + 8) * 4 <= kernel.caps.local_memory), 16)
+    return _launched("attention_floats", kernel, node, s, mask, {**defines, "KEYS": keys}, arguments)
 
 
 def halves_launch(
-    caps: Capabilities, s: Sizes, mask: TensorType | None, defines: dict[str, object], arguments: tuple[Argument, ...]
+    kernel: CLKernel,
+    node: TypedNode,
+    s: Sizes,
+    mask: TensorType | None,
+    defines: dict[str, object],
+    arguments: tuple[Argument, ...],
 ) -> tuple[Launch, ...]:
     """The launch of attention_halves.cl."""
     keys = _KEYS if s.head + s.v_head <= 160 else _KEYS // 2
     bfloats = "T_IS_BFLOAT16" in defines
     return _launched(
-        "attention_halves", caps, s, mask, {**defines, "KEYS": keys, "BFLOATS": bfloats}, arguments, load("halves.cl")
+        "attention_halves", kernel, node, s, mask, {**defines, "KEYS": keys, "BFLOATS": bfloats}, arguments, load("halves.cl")
     )
 
 
 def _launched(
     entry: str,
-    caps: Capabilities,
+    kernel: CLKernel,
+    node: TypedNode,
     s: Sizes,
     mask: TensorType | None,
     defines: dict[str, object],
     arguments: tuple[Argument, ...],
     fragment: str = "",
 ) -> tuple[Launch, ...]:
-    many = s.batch * s.heads * ceil_div(s.queries, 64) >= 2 * caps.compute_units
-    sub_groups = 4 if many else 2
+    many = s.batch * s.heads * ceil_div(s.queries, 64) >= 2 * kernel.caps.compute_units
+    sub_groups = kernel.packed.settled(entry, node, 4 if many else 2)
     mask_sizes = RuntimeSizes()
     own, sizes = by_value({**defines, "SUB_GROUPS": sub_groups}, SIZES)
     if mask is not None:

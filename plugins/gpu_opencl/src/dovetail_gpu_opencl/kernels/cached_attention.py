@@ -72,7 +72,7 @@ class CachedAttentionKernel(CLKernel):
         write = written(heads, new, s.queries, turned)
         if turned is not None:
             heads = replace(heads, query=turned, pitches={**heads.pitches, **steps("Q", s.heads, s.queries, s.head, True)})
-        attend = by_rows(heads, self.caps) if self.caps.kind == "CPU" else by_blocks(heads, self.caps)
+        attend = by_rows(heads, self.caps) if self.caps.kind == "CPU" else by_blocks(heads, self, node)
         return (*before, write, attend)
 
 

@@ -232,7 +232,7 @@ class BlocksTiled(Tiled, BlocksKernel):
         block = together(node)
         defines["TOGETHER"] = block is not None
         factors = Read(node.node.inputs[0]), *_matrix(node, block)
-        return tiled_launches(node, problem, tiling, defines, factors, (), dst, chain, self.caps.ptx)
+        return tiled_launches(node, problem, tiling, defines, factors, (), dst, chain, self)
 
 
 def _plain_defines(node: TypedNode, s: Sizes) -> dict[str, object]:

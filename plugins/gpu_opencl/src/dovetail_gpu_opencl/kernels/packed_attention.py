@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
-from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel
 from dovetail_gpu_opencl.kernels._heads import Heads, Mask, blocks_of, by_blocks
 from dovetail_gpu_opencl.kernels._packed_attention import PackedAttention
@@ -39,7 +38,7 @@ class PackedHalves(CLKernel):
         return mask_refusal(_mask(node), s) if refusal is None else refusal
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        return _launches(node, self.caps, halves_launch) if node.outputs[0].size else ()
+        return _launches(node, self, halves_launch) if node.outputs[0].size else ()
 
 
 class PackedFloats(CLKernel):
@@ -55,15 +54,15 @@ class PackedFloats(CLKernel):
         if {node.given(0).dtype, node.outputs[0].dtype} != {DType.FLOAT32}:
             return Refusal(Reason.DTYPE, f"{node.given(0)} to {node.outputs[0]}")
         s = _operator(node).sizes(node.given(0))
-        refusal = self.refuse_heads(s)
+        refusal = self.refuse_heads(s, node)
         return mask_refusal(_mask(node), s) if refusal is None else refusal
 
-    def refuse_heads(self, s: Sizes) -> Refusal | None:
+    def refuse_heads(self, s: Sizes, node: TypedNode) -> Refusal | None:
         """Why the heads are not for this kernel."""
-        return FloatsAttention.refuse_heads(s, self.caps)
+        return FloatsAttention.refuse_heads(s, self, node)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        return _launches(node, self.caps, floats_launch) if node.outputs[0].size else ()
+        return _launches(node, self, floats_launch) if node.outputs[0].size else ()
 
 
 class PackedBlocks(PackedFloats):
@@ -71,7 +70,7 @@ class PackedBlocks(PackedFloats):
 
     name = "packed_attention_blocks"
 
-    def refuse_heads(self, s: Sizes) -> Refusal | None:
+    def refuse_heads(self, s: Sizes, node: TypedNode) -> Refusal | None:
         if s.head % 4 or s.v_head % 4 or s.queries < 2:
             return Refusal(
                 Reason.SHAPE, f"{s.queries} queries, heads of {s.head} and {s.v_head}; accepted: two or more, multiples of 4"
@@ -88,15 +87,15 @@ class PackedBlocks(PackedFloats):
         values, s = (packed, packed, packed, Write(node.node.outputs[0])), op.sizes(node.given(0))
         softcap = max(op.softcap, 0.0)
         heads = Heads(s, DType.FLOAT32, *values, _places(node), op.factor(s), softcap, op.is_causal, mask=mask, named=node.name)
-        return (by_blocks(heads, self.caps),)
+        return (by_blocks(heads, self, node),)
 
 
-def _launches(node: TypedNode, caps: Capabilities, launch: Callable[..., tuple[Launch, ...]]) -> tuple[Launch, ...]:
+def _launches(node: TypedNode, kernel: CLKernel, launch: Callable[..., tuple[Launch, ...]]) -> tuple[Launch, ...]:
     op, mask, packed = _operator(node), _mask(node), Read(node.node.inputs[0])
     s = op.sizes(node.given(0))
     masks = () if mask is None else (Read(node.node.inputs[1]),)
     defines = sizes_defines(s, op, node.given(0).dtype, mask) | _places(node)
-    return launch(caps, s, mask, defines, (packed, packed, packed, *masks, Write(node.node.outputs[0])))
+    return launch(kernel, node, s, mask, defines, (packed, packed, packed, *masks, Write(node.node.outputs[0])))
 
 
 def _places(node: TypedNode) -> dict[str, int]:

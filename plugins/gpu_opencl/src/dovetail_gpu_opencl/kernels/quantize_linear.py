@@ -58,7 +58,8 @@ class Quantize(CLKernel):
             "WHOLE(x)": WHOLE.format("(x)") if dst.dtype.is_integer else "(x)",
             "SATURATED(x)": f"({saturated(dst.dtype, saturate)})",
         }
-        fours = self._takes_fours(x, dst, precision, runs)
+        best = 4 if self._takes_fours(x, dst, precision, runs) else 1
+        fours = self.packed.settled(self.name, node, best, lambda built: built == 1) == 4
         defines["FOURS"] = fours
         zero: Argument = Read(names[2]) if len(names) > 2 and names[2] else Null()
         arguments = (Read(names[0]), Read(names[1]), zero, Write(node.node.outputs[0]), *runs.arguments)

@@ -43,6 +43,8 @@ def take_over(graph: Graph, context: PassContext) -> Graph:
     touch which one node of the plan stands for), and 0 or 1 where they were; in which no other size is an attribute of a new
     node; and in which constants of another content are still read by name. What devices refuse is planned from the beginning.
     """
+    if context.notes.afresh:
+        return graph
     known: deque[_Earlier] = context.memory["plans"]
     for earlier in tuple(known):
         planned = earlier.resized(graph, context)

@@ -1,0 +1,75 @@
+"""The final plan in place of a provisional one, made on a thread."""
+
+import threading
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from dovetail import _log
+from dovetail.devices.work_budget import WorkBudget
+from dovetail.errors import RunCancelled
+from dovetail.locks import Lock
+
+__all__ = ["Better"]
+
+
+class _Plan(Protocol):
+    def close(self) -> None:
+        """Free what the plan holds."""
+
+
+P = TypeVar("P", bound=_Plan)
+
+
+class Better(Generic[P]):
+    """Makes the final plan once its provisional one runs again: most shapes of a stream of different ones come once.
+
+    Shared by the threads that run the plan. One that cannot be made is logged, and the provisional one stays.
+    """
+
+    def __init__(self, make: Callable[[], P]) -> None:
+        self.plan: P | None = None
+        self.make = make
+        self._budget, self._lock = WorkBudget(), Lock()
+        self._thread: threading.Thread | None = None
+        self._runs = 0
+
+    def asked(self) -> P | None:
+        """For each run, before it: the plan, None as long as it is not there. The second run has it made."""
+        self._runs += 1  # of threads that count at once one may be lost
+        if self._runs > 1 and self._thread is None:
+            self._start()
+        return self.plan
+
+    def finish(self) -> None:
+        """Have it made now, and wait for it."""
+        self._start().join()
+
+    def close(self) -> None:
+        """End the thread between two programs, and free the plan."""
+        self._budget.cancel()
+        if self._thread is not None:
+            self._thread.join()
+        if self.plan is not None:
+            self.plan.close()
+
+    def _start(self) -> threading.Thread:
+        with self._lock:
+            if self._thread is None:
+                # A daemon: the end of the process does not wait for programs that nobody will run.
+                self._thread = threading.Thread(target=self._run, name="dovetail-plan", daemon=True)
+                self._thread.start()
+            return self._thread
+
+    def _run(self) -> None:
+        try:
+            with self._budget:
+                self.plan = self.make()
+        except RunCancelled:
+            pass
+        except Exception as error:
+            if threading.main_thread().is_alive():  # else the process is ending
+                self.stays(error)
+
+    def stays(self, error: BaseException) -> None:
+        """Log that the provisional plan stays, and why."""
+        _log.warning("a provisional plan, whose runs may be slower, stays in use: %s", getattr(error, "message", error))
