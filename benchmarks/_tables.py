@@ -89,7 +89,7 @@ def report(device: str, chosen: Sequence[Task], processes: int, seconds: float, 
         if to is not None:
             to.write_text(json.dumps(lines), encoding="utf-8")
     problems = {p["key"]: (line["precision"], p) for line in lines for p in line.get("problems", ())}
-    family, known = _before(device)
+    family, known = _before(device, folder)
     columns = ["precision", "problems", "in the table", "table x best", "worst", "model x best", "worst"]
     print_table(columns, _rows(problems, known["tilings"]))
     tilings = known["tilings"] | {key: p["best"] for key, (_, p) in problems.items()}
@@ -100,13 +100,15 @@ def report(device: str, chosen: Sequence[Task], processes: int, seconds: float, 
     return sum("error" in line for line in lines) + len(chosen) - len(lines)
 
 
-def _before(device: str) -> tuple[str, dict[str, Any]]:
-    """The name of the device's table, and the one that the package has; without tilings where it has none."""
+def _before(device: str, folder: Path) -> tuple[str, dict[str, Any]]:
+    """The name of the device's table, and the one of the folder, else of the package; without tilings where neither has one."""
     found = find_device(device)
     family = Capabilities.query(found).family
-    file = TUNED / f"{family}.json"
+    files = [file for place in (folder, TUNED) if (file := place / f"{family}.json").exists()]
+    if files:
+        return family, json.loads(files[0].read_text(encoding="utf-8"))
     named = f"PoCL for {target_of(found)}" if target_of(found) else found.name
-    return family, json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"device": named, "tilings": {}}
+    return family, {"device": named, "tilings": {}}
 
 
 def _rows(problems: dict[str, Any], known: dict[str, list[int]]) -> list[list[str]]:

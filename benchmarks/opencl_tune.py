@@ -1,7 +1,8 @@
 """Writes the table of tuned parameters that comes with the OpenCL package, for a device of this machine.
 
 Tunes an OPENCL device for the benchmark models at some batch sizes and precisions, prints how near the table before and the
-model of the hardware are to the best, and writes `<family>.json` with every problem found and the others of the table before.
+model of the hardware are to the best, and writes `<family>.json` with every problem found and the others of the table before:
+that of the folder `--out`, else the package's.
 Export the models first: `python benchmarks/models.py export`, and `quantize` for `--precision int8`.
 
 `--unseen 50` writes no table: it compares the tile that the model of the hardware chooses with the best of its candidates, for

@@ -287,3 +287,37 @@ def test_an_error_of_the_calling_thread_is_raised_first(threads: int) -> None:
     with pytest.raises(KeyError, match="mine"):
         helped(work, 100, threads, mine)
     assert "dovetail-onednn" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_an_interrupt_while_the_second_thread_starts(is_started: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, started = threading.Thread.start, list[threading.Thread]()
+
+    def interrupted(thread: threading.Thread) -> None:
+        if is_started:
+            start(thread)
+            started.append(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        helped(lambda _: None, 100, 2)
+    assert not any(thread.is_alive() for thread in started)
+
+
+def test_an_interrupt_at_the_end_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    helper = Helper[int](lambda _: None, 2)
+    for item in range(5):
+        helper.add(item)
+
+    thread = helper._thread
+    assert thread is not None
+
+    def interrupted() -> None:
+        if threading.current_thread() is not thread:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(helper, "_run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        helper.__exit__(None, None, None)
+    assert not thread.is_alive()

@@ -400,6 +400,16 @@ def test_constant_nodes_are_constants(read: Any, build: Any, evaluate: Any) -> N
     assert (k.tolist(), y.tolist(), whole.tolist()) == ([1, 2], [2, -2], [3, 4])
 
 
+def test_sparse_values_of_constant_nodes_are_dense(read: Any, build: Any, evaluate: Any) -> None:
+    values = numpy_helper.from_array(np.array([1.5, -2], np.float32))
+    flat = helper.make_sparse_tensor(values, numpy_helper.from_array(np.array([1, 5])), [2, 3])
+    pairs = helper.make_sparse_tensor(values, numpy_helper.from_array(np.array([[0, 1], [1, 2]])), [2, 3])
+    nodes = [helper.make_node("Constant", [], [f"k{i}"], sparse_value=s) for i, s in enumerate((flat, pairs))]
+    model = read(build([*nodes, helper.make_node("Add", ["k0", "k1"], ["y"])], [], ["y"]))
+    assert [node.op.op_type for node in model.graph.nodes] == ["Add"]
+    assert evaluate(model, {})[0].tolist() == [[0, 3, 0], [0, 0, -4]]
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -74,6 +74,10 @@ class Log:
     def __init__(self, path: Path) -> None:
         self._path, self._seen = path, 0
 
+    def begin(self, text: str) -> None:
+        """Note what runs next, for a run that ends the process."""
+        self._path.with_suffix(".run").write_text(text, encoding="utf-8")
+
     def news(self) -> str:
         content = self._path.read_bytes() if self._path.exists() else b""
         found, self._seen = content[self._seen :].decode(errors="replace"), len(content)
@@ -133,6 +137,7 @@ def sweep(every: int, part: tuple[int, int], only: str, log: Log) -> int:
     for module, name, value in CHANGED:
         setattr(module, name, value)
     own = OpenCLDevice(info)
+    log.begin("the check of the tool")
     check_tool(own, log)
     devices = as_kinds(info, own.caps)
     failures, done, seen = 0, 0, set()
@@ -145,13 +150,15 @@ def sweep(every: int, part: tuple[int, int], only: str, log: Log) -> int:
         if only not in f"{item.label} by {item.kernel.name}" or (index % every and not first) or index % part[1] != part[0]:
             continue
         done += 1
+        title = f"{item.label} by {item.kernel.name} as on a {item.kind}"
+        log.begin(title)
         try:
             wrong = run(devices[item.kind], item)
         except Exception as error:  # whatever it is, the other kernels have their turn
             wrong = f"{type(error).__name__}: {error}"
         if said := "\n".join(text for text in (wrong, log.news()) if text):
             failures += 1
-            print(f"FAILED: {item.label} by {item.kernel.name} as on a {item.kind}\n{said[:3000]}\n", flush=True)
+            print(f"FAILED: {title}\n{said[:3000]}\n", flush=True)
     names = {name for name, _, _ in seen}
     lacking = [] if only else missing(names, files)
     for name in lacking:
@@ -174,7 +181,10 @@ def main() -> int:
         path = Path(folder) / "log"
         environment = {**os.environ, LOG: str(path), "DOVETAIL_CACHE_LIMIT": "0"}
         command = ["oclgrind", *OPTIONS, *UNOPTIMISED, "--log", str(path), sys.executable, __file__, *sys.argv[1:]]
-        return subprocess.run(command, env=environment, check=False).returncode
+        code = subprocess.run(command, env=environment, check=False).returncode
+        if code < 0 or code > 128:
+            print(f"ENDED with {code} in: {path.with_suffix('.run').read_text(encoding='utf-8')}")
+        return code
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ def test_pointwise_convolutions(
     batch: int, channels: int, maps: int, side: int, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any
 ) -> None:
     device = kind_device(kind)
+    fewest = 24 if device.info.kind == "CPU" else 1  # a tile has fewer columns where the driver has no vectors
     x, w, b = floats(rng, batch, channels, side, side), floats(rng, maps, channels, 1, 1), floats(rng, maps)
     add, scale = floats(rng, batch, maps, side, side), floats(rng, maps, 1, 1)
     product = np.einsum("nchw,mc->nmhw", x.astype(np.float64), w[:, :, 0, 0].astype(np.float64)) + b[:, None, None]
@@ -71,7 +72,7 @@ def test_pointwise_convolutions(
     device.forced = ""
     graph, feeds = bench.single(bench.op("Conv"), [x, w, b], (1, 2), post_ops=chain, operands=operands)
     names = bench.accepted(device, graph, graph.nodes[0])
-    assert "gemm_rows" not in names or (kind == "CPU" and side * side >= 24)
+    assert "gemm_rows" not in names or (kind == "CPU" and side * side >= fewest)
     assert "gemm_rows" in names or kind == "GPU" or side < 18
     for name in names:
         device.forced = name

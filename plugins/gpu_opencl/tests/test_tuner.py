@@ -1,5 +1,6 @@
 """The tuner: it keeps what was fastest and right; tables survive processes and damage."""
 
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -239,3 +240,19 @@ def test_shipped_tables_hold_tilings_that_the_kernels_can_run() -> None:
 def test_the_option_is_a_bool(value: object) -> None:
     with pytest.raises(UsageError, match="TUNE"):
         Options.read({"TUNE": value})
+
+
+def test_a_table_keeps_what_its_folder_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`benchmarks/opencl_tune.py --out`: problems of an earlier run stay, also where the package has a table."""
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[3] / "benchmarks"))
+    tables = importlib.import_module("_tables")
+
+    def problem(key: str) -> dict[str, Any]:
+        return {"key": key, "kernel": "gemm", "model": [1, 2], "best": [1, 2], "times": [[[1, 2], 5.0]]}
+
+    for key in ("gemm/first", "gemm/second"):
+        line = {"task": key, "precision": "float32", "problems": [problem(key)]}
+        monkeypatch.setattr(tables, "all_measured", lambda *_, line=line: [line])
+        assert not tables.report("OPENCL.0", [key], 1, 60.0, tmp_path, None)
+    (file,) = tmp_path.iterdir()
+    assert {"gemm/first", "gemm/second"} <= json.loads(file.read_text())["tilings"].keys()

@@ -66,10 +66,13 @@ class Helper(Generic[T]):
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if error is not None:
             self._failed.append(error)
-        self._run()
-        if self._thread is not None:
+        try:
+            self._run()
+        finally:  # an interrupt must not leave the other thread waiting
             self._is_complete = True
-            self._wake()
-            self._thread.join()
+            if self._thread is not None:
+                self._wake()
+                if self._thread.is_alive():  # unless one came while it was started
+                    self._thread.join()
         if self._failed and error is None:
             raise self._failed[0]

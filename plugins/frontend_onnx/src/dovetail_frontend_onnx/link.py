@@ -30,6 +30,8 @@ _NUMBERS: dict[tuple[str, int], type] = {
     ("value_int", AttributeProto.INT): np.int64,
     ("value_ints", AttributeProto.INTS): np.int64,
 }
+_TENSORS = {("value", AttributeProto.TENSOR), ("sparse_value", AttributeProto.SPARSE_TENSOR)}
+"""Attributes that were read as arrays, sparse ones as dense arrays."""
 _Item = TypeVar("_Item")
 
 FunctionId = tuple[str, str, str]
@@ -227,7 +229,7 @@ def _constant(template: NodeTemplate) -> NDArray[Any] | None:
     ((key, (kind, value)),) = template.attributes.items()
     if isinstance(value, Reference):
         return None
-    if (key, kind) == ("value", AttributeProto.TENSOR):
+    if (key, kind) in _TENSORS:
         found: NDArray[Any] = value
         return found
     dtype = _NUMBERS.get((key, kind))

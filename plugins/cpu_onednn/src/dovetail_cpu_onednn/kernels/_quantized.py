@@ -98,7 +98,8 @@ class AnyLayoutQuantizedKernel(QuantizedKernel, AnyLayoutKernel):
 
     def _config(self, node: TypedNode, layout: Layout) -> LayerConfig:
         rank = node.outputs[0].rank
-        return LayerConfig(tuple(layout if t is not None and t.rank == rank else PLAIN for t in node.inputs), (layout,))
+        inputs = tuple(layout if t is not None and t.rank == rank else PLAIN for t in node.inputs)
+        return LayerConfig(inputs, (layout,), (PLAIN,) * len(node.operands))
 
 
 # --- weights and bias ----------------------------------------------------------------------------------------------------

@@ -398,7 +398,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
       if (m >= M || n >= N) continue;
       __local const SUM4* from = (__local const SUM4*)(sums + y * PITCH + x);
 #if defined(FORMAT) && N % 8 == 0
-      STORE_SUMS(o, (int8)(from[0], from[1]) + START_V(n), n);
+      // Element by element: Oclgrind 21.10 crashes at vectors that are joined of halves.
+      const int4 low = from[0], high = from[1];
+      STORE_SUMS(o, (int8)(low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w) + START_V(n), n);
 #elif defined(FORMAT)
       for (int c = 0; c < 8 && n + c < N; ++c) STORE_SUM(o + c, ((__local const int*)from)[c] + START(n + c), z, m, n + c);
 #elif N % 8 == 0
