@@ -95,6 +95,8 @@ def compare(name: str, module: nn.Module, runner: Dovetail, batch: int, repeats:
     inputs = MODELS[name].inputs(np.random.default_rng(batch), batch)
     calls: dict[str, Callable[[], Any]] = {"dovetail": functools.partial(runner.infer, inputs)}
     eager = graph = relative = own = None
+    runner.run(inputs)
+    runner.finish()  # after other batches plans are provisional
     if torch.cuda.is_available():
         expected = TorchCuda(module, inputs).transfer()
         rival = TorchCuda(module, inputs, PRECISIONS[precision])

@@ -242,12 +242,12 @@ class OpenCLDevice(Device):
         )
         executable.notes = remarks(self.caps, self.info.name)
         executable.provisional = provisional
-        self._share()
+        self._share(graph)
         return executable
 
-    def _share(self) -> None:
-        """After the programs of a plan were built: let others use them."""
-        self._shared.hurried = self._hurries
+    def _share(self, graph: Graph) -> None:
+        """After the programs of a plan were built: let others use them. A plan with states is run for each token of a text."""
+        self._shared.hurried = self._hurries and not graph.states
         if self._packed is not self._shared:
             for key, found in self._packed.built_with.items():
                 known = self._shared.built_with.setdefault(key, [])
