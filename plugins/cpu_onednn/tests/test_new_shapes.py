@@ -2,7 +2,6 @@
 
 import gc
 import weakref
-from ctypes import byref, c_int
 
 import numpy as np
 import pytest
@@ -205,9 +204,3 @@ def test_short_calls_keep_the_lock_of_python():
 def test_a_reorder_is_chosen_once():
     src, dst = plain((3, 16, 4, 7)), describe(TensorType(DType.FLOAT32, (3, 16, 4, 7)).with_layout(BYXF))
     assert library().describe_reorder(src, dst) is library().describe_reorder(src, dst)
-
-
-def test_the_library_keeps_no_primitives():
-    """They are kept with the descriptors that were asked for; its own cache looks through all it has for each new one."""
-    capacity = c_int(-1)
-    assert library()._cdll.dnnl_get_primitive_cache_capacity(byref(capacity)) == capacity.value == 0

@@ -172,8 +172,6 @@ class Onednn:
         self._kept_choice = lru_cache(CHOICES)(self._choice)
         self._kept_reorder = lru_cache(CHOICES)(self._reorder)
         self._kept_md = lru_cache(DESCRIPTORS)(self._arg_desc)
-        # What is chosen here is kept here. The library's own cache costs a tenth of a plan for a new shape once it is full.
-        self._call("set_primitive_cache_capacity", 0)
         self._engine = self._make(_Handle, "engine", 1, 0)
         self._plain = self.attr()
 

@@ -52,7 +52,6 @@ FUNCTIONS = {
     "primitive_desc_next_impl": "p",
     "primitive_desc_query": "pii*",
     "reorder_primitive_desc_create": "*ppppp",
-    "set_primitive_cache_capacity": "i",
     "stream_create": "*pu",
     "stream_wait": "p",
 }
