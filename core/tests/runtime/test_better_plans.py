@@ -15,7 +15,7 @@ from dovetail.errors import CompileError, OutOfMemory, RunCancelled
 from dovetail.graph import GraphBuilder
 from dovetail.testing import ReferenceDevice, register_device
 from dovetail.tracing import Trace
-from dovetail.virtual import Targets, VirtualDevice
+from dovetail.virtual import Composite, Targets, VirtualDevice
 from dovetail_ops_onnx.neg import Neg
 
 
@@ -176,6 +176,32 @@ def test_closing_a_model_ends_the_thread(compiled, monkeypatch):
     assert not threads()
 
 
+def test_final_plans_are_made_one_after_the_other(compiled, core, monkeypatch):
+    """A model that is closed does not wait for its turn."""
+    going_on, running, most = threading.Event(), [], []
+
+    def compiling():
+        running.append(True)
+        most.append(len(running))
+        going_on.wait(10)
+        running.pop()
+
+    monkeypatch.setattr(HurriedDevice, "compiling", staticmethod(compiling))
+    other = core.compile_model(model(), "H")
+    for count in (2, 3):
+        for _ in range(2):
+            compiled(rows(count))
+    for _ in range(2):
+        other(rows(4))
+    assert len(threads()) == 3
+    other.close()
+    assert len(threads()) == 2
+    going_on.set()
+    compiled.finish_compiling()
+    assert [kernel(compiled, count) for count in (2, 3)] == ["final", "final"]
+    assert most == [1, 1]
+
+
 def test_requests_that_record_go_over_too(compiled):
     trace = Trace(complete=True)
     with trace.recording():
@@ -206,6 +232,35 @@ class Passing(VirtualDevice):
 
     def targets(self, session, arguments, properties):
         return (Targets(("H.0",), properties, passed_over={"G.0": "switched off"}),)
+
+
+class Alone(VirtualDevice, Composite):
+    """`ALONE`: a model with one part."""
+
+    def targets(self, session, arguments, properties):
+        return (Targets(("H.0",), properties),)
+
+    def compile(self, session, model, arguments, properties):
+        found = copy.copy(self)
+        found.part = session.compile(model, "H.0", properties)
+        return found
+
+    @property
+    def parts(self):
+        return (self.part,)
+
+    def create_request(self):
+        raise NotImplementedError
+
+
+def test_parts_of_virtual_devices_are_finished(core, register_virtual):
+    register_virtual(core, "ALONE", Alone())
+    compiled = core.compile_model(model(), "ALONE")
+    for count in (1, 2):
+        compiled.plan(((count, 2),))
+    assert kernel(compiled, 2) == "provisional"
+    compiled.finish_compiling()
+    assert kernel(compiled, 2) == "final"
 
 
 def test_reports_of_final_plans_say_what_was_passed_over(core, register_virtual):

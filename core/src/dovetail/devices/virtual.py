@@ -92,6 +92,9 @@ class Part(Protocol):
     def plan_subgraphs(self) -> Mapping[str, str]:
         """See `CompiledModel.plan_subgraphs`."""
 
+    def finish_compiling(self) -> None:
+        """See `CompiledModel.finish_compiling`."""
+
     def close(self) -> None:
         """Free plans and requests."""
 
@@ -151,8 +154,10 @@ class Composite(ABC):
         """The `PlanReport`: by default that of the first part."""
         return self.parts[0].report(shapes)
 
-    def finish_compiling(self) -> None:  # noqa: B027  # optional to override
-        """Wait until nothing compiles in the background."""
+    def finish_compiling(self) -> None:
+        """Wait until nothing compiles in the background: by default in the parts."""
+        for part in self.parts:
+            part.finish_compiling()
 
     def close(self) -> None:
         """Free everything, once no request runs: by default the parts."""

@@ -1,5 +1,6 @@
 """The final plan in place of a provisional one, made on a thread."""
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
@@ -10,6 +11,21 @@ from dovetail.errors import RunCancelled
 from dovetail.locks import Lock
 
 __all__ = ["Better"]
+
+_LOOK = 0.05
+"""Seconds between two looks whether a plan that waits for its turn is still wanted."""
+
+_TURN = threading.Lock()
+"""Held while a final plan is made: many at once would take Python's lock from runs, and compilers take turns in any case."""
+
+
+def _free_turn() -> None:
+    if _TURN.locked():
+        _TURN.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_turn)  # a forked process has none of its parent's threads
 
 
 class _Plan(Protocol):
@@ -45,7 +61,7 @@ class Better(Generic[P]):
         self._start().join()
 
     def close(self) -> None:
-        """End the thread between two programs, and free the plan."""
+        """End the thread, in the middle of a plan between two programs, and free the plan."""
         self._budget.cancel()
         if self._thread is not None:
             self._thread.join()
@@ -61,14 +77,20 @@ class Better(Generic[P]):
             return self._thread
 
     def _run(self) -> None:
+        while not _TURN.acquire(timeout=_LOOK):
+            if self._budget.cancelled:
+                return
         try:
             with self._budget:
+                self._budget.check("the final plan")
                 self.plan = self.make()
         except RunCancelled:
             pass
         except Exception as error:
             if threading.main_thread().is_alive():  # else the process is ending
                 self.stays(error)
+        finally:
+            _TURN.release()
 
     def stays(self, error: BaseException) -> None:
         """Log that the provisional plan stays, and why."""

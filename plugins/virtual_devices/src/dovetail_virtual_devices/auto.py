@@ -149,6 +149,7 @@ class AutoModel(Composite):
         if self._background is not None and (self._shapes is not None or self._is_static):
             self._answered.set()
             self._background.join()
+        super().finish_compiling()
 
     def close(self) -> None:
         """Wait for the compilation in the background, and free all parts."""
