@@ -202,6 +202,22 @@ def test_final_plans_are_made_one_after_the_other(compiled, core, monkeypatch):
     assert most == [1, 1]
 
 
+def test_no_final_plan_is_made_for_a_plan_that_left_the_cache(core, monkeypatch):
+    going_on = threading.Event()
+    monkeypatch.setattr(HurriedDevice, "compiling", staticmethod(lambda: going_on.wait(10)))
+    first, second = (core.compile_model(model(), "H", {"PLAN_CACHE": 1}) for _ in range(2))
+    for compiled in (first, second):
+        for count in (1, 2, 2):
+            compiled(rows(count))
+    (_, waiting) = threads()
+    second(rows(3))
+    waiting.join(10)
+    assert not waiting.is_alive()
+    going_on.set()
+    first.finish_compiling()
+    assert kernel(first, 2) == "final"
+
+
 def test_requests_that_record_go_over_too(compiled):
     trace = Trace(complete=True)
     with trace.recording():

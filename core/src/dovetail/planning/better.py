@@ -60,9 +60,13 @@ class Better(Generic[P]):
         """Have it made now, and wait for it."""
         self._start().join()
 
+    def cancel(self) -> None:
+        """Let the thread end: nobody has the provisional plan any more."""
+        self._budget.cancel()
+
     def close(self) -> None:
         """End the thread, in the middle of a plan between two programs, and free the plan."""
-        self._budget.cancel()
+        self.cancel()
         if self._thread is not None:
             self._thread.join()
         if self.plan is not None:

@@ -1,5 +1,6 @@
 """A plan: a model compiled for one set of input shapes, with what is planned later, when the data is there."""
 
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
@@ -117,6 +118,10 @@ class Plan:
     make_report: Callable[[], PlanReport]
     tail: Tail | None = None
     better: "Better[Plan] | None" = None
+
+    def __post_init__(self) -> None:
+        if self.better is not None:
+            weakref.finalize(self, self.better.cancel)
 
     @cached_property
     def report(self) -> PlanReport:
