@@ -1,5 +1,6 @@
 """BATCH: rows of several requests as one batch; each comes back to its request, and a bad one fails alone."""
 
+import copy
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from faulty import Faulty, fails_at
 
 import dovetail
+from dovetail.device import DeviceInfo
 from dovetail.errors import InferError, OperatorError, UsageError
 from dovetail.graph import Model
 from dovetail_ops_onnx.add import Add
@@ -76,6 +78,34 @@ def test_a_batch_that_does_not_fill_runs_when_the_time_is_over(toy_core: Any) ->
     np.testing.assert_allclose(compiled(x)[0], x @ WEIGHTS, rtol=1e-5)
     assert 3 not in [dims[0] for (dims,) in compiled.plans], "three rows run as four"
     assert compiled(x)[0].shape == (3, 5)
+
+
+class Provisional(Faulty):
+    """All executables but the first one are provisional, unless they are made afresh; `made_as` tells which were."""
+
+    is_fresh = False
+
+    def __init__(self, info: DeviceInfo) -> None:
+        super().__init__(info)
+        self.made_as: list[bool] = []
+
+    def afresh(self) -> "Provisional":
+        found = copy.copy(self)
+        found.is_fresh = True
+        return found
+
+    def compile(self, graph: Any, options: Any) -> Any:
+        executable = super().compile(graph, options)
+        executable.provisional = not self.is_fresh and bool(self.made_as)
+        self.made_as.append(executable.provisional)
+        return executable
+
+
+def test_batches_that_are_compiled_ahead_have_final_plans(toy_core: Any) -> None:
+    core, opened = toy_core(A=Provisional)
+    compiled = core.compile_model(product(), "BATCH:A(4)", LONG)
+    assert sorted(dims[0] for (dims,) in compiled.plans) == [1, 2, 4]
+    assert opened["A.0"].made_as == [False, True, False, True, False]
 
 
 def test_batches_of_all_sizes_are_compiled_and_bound_ahead(toy_core: Any) -> None:

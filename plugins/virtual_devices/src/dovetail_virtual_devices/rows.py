@@ -63,6 +63,7 @@ def check_rows(model: Model, lanes: Sequence[Lane], sizes: Sequence[int]) -> boo
         arrays = _random(types, size, seed=0)
         with _refused(size):
             lanes[0].lanes.part.plan(tuple(array.shape for array in arrays))  # on every device, if there are several
+            lanes[0].lanes.part.finish_compiling()
         for lane in lanes:
             check_results(model.outputs, _results(lane, arrays), size)
     return True
