@@ -210,13 +210,8 @@ class Wrong(Device):
 
             return SimpleNamespace(run=wrong, close=request.close, fresh=False, kept_states=())
 
-        return SimpleNamespace(
-            reports=executable.reports,
-            memory=executable.memory,
-            notes=executable.notes,
-            create_request=create_request,
-            close=executable.close,
-        )
+        executable.create_request = create_request
+        return executable
 
 
 def test_a_device_that_computes_wrongly_fails(invoke: Invoke, session: dovetail.Core) -> None:

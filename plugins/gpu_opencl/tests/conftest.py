@@ -96,12 +96,12 @@ _OF_KINDS = {"kind_device", "without_matrix_units"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """On a second device few kernels of GPUs run: CPUs never use them, and take a second to compile each."""
+    """On a second device kernels of GPUs run in exhaustive tests only: CPUs never use them, and take a second to compile each."""
     if not isinstance(item, pytest.Function) or not hasattr(item, "callspec") or _OF_KINDS.isdisjoint(item.fixturenames):
         return
     params, seconds = item.callspec.params, [info.name for info in _INFOS[1:]]
     if params.get("info") in seconds and "CPU" not in params.values():
-        item.add_marker(pytest.mark.exhaustive(0.02))
+        item.add_marker(pytest.mark.exhaustive(0))
 
 
 @pytest.fixture(scope="session", params=_NAMES or ["none"])
