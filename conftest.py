@@ -106,7 +106,9 @@ def _share(item: pytest.Item) -> float | None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the samples leave out. Comes after `-k` and `-m`: of tests that are asked for by name at least one runs."""
+    """Leave out what the samples leave out. Comes after `-k` and `-m`: of tests that are asked for by name at least one runs,
+    unless their share is 0.
+    """
     families: dict[tuple[str, float], list[pytest.Item]] = defaultdict(list)
     for item in items:
         share = None if EXHAUSTIVE else _share(item)

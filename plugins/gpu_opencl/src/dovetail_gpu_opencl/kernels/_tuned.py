@@ -104,15 +104,19 @@ class Tuned(CLKernel, Generic[P]):
         the best of those others, however slow.
         """
         built_with: list[P] = self.packed.built_with.setdefault((self.name, node.name), [])
-        usable = (p for p in built_with if self.is_possible(problem, p))
-        if self.packed.hurried and (near := min(usable, key=lambda p: self.cost(problem, p), default=None)) is not None:
+
+        def nearest() -> P | None:
+            usable = (p for p in built_with if self.is_possible(problem, p))
+            return min(usable, key=lambda p: self.cost(problem, p), default=None)
+
+        if self.packed.hurried and (near := nearest()) is not None:
             tuned = self._prescribed(problem)
             return tuned if tuned in built_with else near
         best = self.tiling(problem)
         if best in built_with:
             return best
         if built_with and not self.insists(problem):
-            near = min(usable, key=lambda p: self.cost(problem, p), default=None)
+            near = nearest()
             if near is not None and self.is_almost(self.cost(problem, near), self.cost(problem, best)):
                 return near
         built_with.append(best)
