@@ -152,7 +152,26 @@ def test_a_chain_that_is_refused_grows_as_far_as_it_goes(most: int) -> None:
     result = fuse_post_ops(fold_constants(g.graph([y])), picky)
     assert (result.graph.nodes[0].name, len(result.graph.nodes[0].post_ops)) == ("c", most)
     assert result.stops["c"] == (("t", "r", "u")[most], no)
-    assert asked == [3, *range(1, most + 2)][: 1 + min(most + 1, 2)]
+    assert asked == [3, 1, 2][: 1 + min(most + 1, 2)]
+
+
+@pytest.mark.parametrize("most", [0, 1, 15, 30, 31])
+def test_a_long_chain_that_is_refused_takes_six_questions(most: int) -> None:
+    g, x = start()
+    y = conv(g, x, "c")
+    for i in range(32):
+        y = g.node(Relu(), y, name=f"r{i}")
+    asked: list[int] = []
+
+    def picky(node: TypedNode) -> Accepted | Refusal:
+        if node.name == "c":
+            asked.append(len(node.post_ops))
+        return Accepted("toy") if len(node.post_ops) <= most else Refusal(Reason.POST_OP, f"{len(node.post_ops)}")
+
+    result = fuse_post_ops(fold_constants(g.graph([y])), picky)
+    assert len(result.graph.nodes[0].post_ops) == most
+    assert result.stops["c"] == (f"r{most}", Refusal(Reason.POST_OP, f"{most + 1}"))
+    assert len(asked) == 6, asked
 
 
 def test_at_most_32_post_ops() -> None:

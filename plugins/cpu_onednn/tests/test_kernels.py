@@ -63,13 +63,20 @@ def expected(chain, s, operands):
     return s
 
 
-NOT_FUSED = {("conv", "row"), ("average_pool", "full"), ("average_pool", "subtract")}
-NOT_FUSED |= {(op, c) for op in ("average_pool", "add") for c in ("sum", "prelu")}
+ELTWISE = ("sigmoid", "leaky_relu", "hard_sigmoid")
+NOT_FUSED = {
+    ("conv", "row"),
+    ("average_pool", "full"),
+    ("average_pool", "subtract"),
+    ("leaky_relu", "row"),
+    ("hard_sigmoid", "row"),
+}
+NOT_FUSED |= {(op, c) for op in ("average_pool", "add", *ELTWISE) for c in ("sum", "prelu")} | {(op, "clip") for op in ELTWISE}
 """Chains that oneDNN does not take, gets wrong, or has only slow implementations for."""
 
 
 @pytest.mark.parametrize("name", CHAINS)
-@pytest.mark.parametrize("operator", ["conv", "mat_mul", "gemm", "average_pool", "conv_transpose", "add"])
+@pytest.mark.parametrize("operator", ["conv", "mat_mul", "gemm", "average_pool", "conv_transpose", "add", *ELTWISE])
 def test_post_ops(bench, operator, name):
     """A chain against the same steps in float64 on the expected result without it, and which chains are taken."""
     chain = CHAINS[name]

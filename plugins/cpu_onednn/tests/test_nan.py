@@ -13,14 +13,24 @@ from dovetail.op import FLOATS, Binary, Eltwise, HostConfig, HostKernel, Layout,
 from dovetail_cpu_onednn import request as requests
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan import bounds, fused_steps, scan
+from dovetail_ops_onnx.abs import Abs
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.batch_normalization import BatchNormalization
 from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.elu import Elu
+from dovetail_ops_onnx.exp import Exp
 from dovetail_ops_onnx.global_max_pool import GlobalMaxPool
 from dovetail_ops_onnx.greater import Greater
+from dovetail_ops_onnx.hard_sigmoid import HardSigmoid
 from dovetail_ops_onnx.hard_swish import HardSwish
+from dovetail_ops_onnx.leaky_relu import LeakyRelu
 from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.neg import Neg
 from dovetail_ops_onnx.p_relu import PRelu
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.sigmoid import Sigmoid
+from dovetail_ops_onnx.tanh import Tanh
 
 BLOCKS = "nChw16c" if library()._has_isa(0x27) else "nChw8c"
 """The layout of this CPU's convolutions: a block has as many channels as a vector has floats. 0x27 is oneDNN's avx512_core."""
@@ -331,3 +341,23 @@ def test_slopes_of_prelu_that_are_not_finite(slope, is_constant):
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(got, np.where(x >= 0, x, slopes * x))
     assert (node.kernel == "ref") is (is_constant and not np.isfinite(slope))
+
+
+@pytest.mark.parametrize("first", ["relu", "elu", "exp", "hard_sigmoid", "sigmoid", "tanh", "leaky_relu", "neg", "abs"])
+@pytest.mark.parametrize("then", ["relu", "sigmoid", "gated"])
+def test_activations_one_after_another(first, then):
+    """They are one primitive, and NaN, infinities and the largest numbers give what they give one by one."""
+    op = {type(o).stem: o for o in (Relu(), Elu(), Exp(), HardSigmoid(), Sigmoid(), Tanh(), LeakyRelu(alpha=0.25), Neg(), Abs())}
+    x = np.random.default_rng(1).standard_normal((3, 5, 7)).astype(np.float32)
+    special = np.array([*SPECIAL, 0.0, -0.0, 3e38, -3e38, 1e-40, -100, 100, 88.8], np.float32)
+    x.reshape(-1)[: 2 * len(special)] = np.repeat(special, 2)
+    g = GraphBuilder()
+    y = g.node(op[first], g.input("x", "float32", x.shape))
+    y = g.node(Mul(), y, g.constant(np.full((3, 5, 7), -0.5, np.float32))) if then == "gated" else g.node(op[then], y)
+    for data in (x, np.random.default_rng(2).standard_normal(x.shape).astype(np.float32)):
+        (want,) = dovetail.Core().compile_model(g.model([y]), "NUMPY")([data]).values()
+        (got,), report = device_run([y], g, data)
+        (node,) = report.nodes
+        assert node.kernel == "jit:uni"
+        assert len(node.post_ops) == 1
+        np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-6)

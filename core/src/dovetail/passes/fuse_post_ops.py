@@ -34,7 +34,7 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
 
     A consumer is merged when it is the only reader of the value, is expressible as post-ops (`Operator.post_ops`), keeps the
     type, its other operands exist before the merged node runs, and `supports` accepts the node with the longer chain: the
-    longest one is tried first, then from the shortest on.
+    longest one is tried first, then by bisection.
     """
     position = dict.fromkeys((*graph.inputs, *graph.constants), -1)
     position |= {name: i for i, node in enumerate(graph.nodes) for name in node.writes}
@@ -87,13 +87,18 @@ def _accepted(node: Node, chain: _Followers, graph: Graph, supports: Supports) -
     def ask(count: int) -> Accepted | Refusal:
         return supports(TypedNode.of(_merged(node, chain[:count]), graph))
 
-    longest = ask(len(chain)) if chain else None
-    if isinstance(longest, Refusal):
-        for count in range(len(chain)):
-            answer = ask(count + 1) if count + 1 < len(chain) else longest
-            if isinstance(answer, Refusal):
-                return count, answer
-    return len(chain), None
+    accepted, refused = 0, len(chain)
+    refusal = ask(refused) if chain else None
+    if not isinstance(refusal, Refusal):
+        return len(chain), None
+    while refused - accepted > 1:
+        middle = (accepted + refused) // 2
+        answer = ask(middle)
+        if isinstance(answer, Refusal):
+            refused, refusal = middle, answer
+        else:
+            accepted = middle
+    return accepted, refusal
 
 
 def _merged(node: Node, followers: _Followers) -> Node:

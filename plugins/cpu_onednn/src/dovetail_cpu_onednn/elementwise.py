@@ -20,13 +20,16 @@ from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import describe, number_of, plain
 from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, relaid, when_asked
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.post_ops import BINARY, attach, eltwise_kind, is_one_element_a_channel
+from dovetail_cpu_onednn.post_ops import BINARY, Appended, attach, eltwise_kind, is_one_element_a_channel
 
 __all__ = ["ElementwiseKernel"]
 
 
 LOSES_NAN = frozenset({"relu", "clip", "exp", "hardsigmoid", "hardswish", "gelu_erf", "gelu_tanh", "elu", "swish"})
 """The eltwise algorithms that do not give NaN for NaN, or infinity for infinity, in oneDNN."""
+
+MAX = 0x1FFF2
+"""The larger of two numbers: of a number and itself that number, NaN and the sign of 0 too."""
 
 
 class ElementwiseKernel(PrimitiveKernel):
@@ -43,37 +46,52 @@ class ElementwiseKernel(PrimitiveKernel):
         names = [p.operand for p in own if not isinstance(p, Eltwise)]
         first, rest = own[0], own[1:]
         if isinstance(first, Eltwise):
-            head, *others = eltwise_kind(first)
-            if others:
-                raise Refused(Reason.POST_OP, "eltwise with a scale")
-            return self._plan(node, chained, names, rest, "eltwise_forward", head[1])
+            return self._plan_eltwise(node, chained, names, first, rest)
         if not isinstance(first, Binary) or first.algorithm not in BINARY:
             raise Refused(Reason.POST_OP, f"oneDNN has no primitive for {first}")
-        return self._plan(node, chained, names, rest, "binary", (BINARY[first.algorithm],))
-
-    def _plan(
-        self, node: TypedNode, chained: int, names: Sequence[str], rest: Sequence[PostOp], primitive: str, args: Sequence[object]
-    ) -> NodePlan:
-        """The primitive over input `chained`; `names` are the inputs that its own chain reads, first the binary's."""
         where = [node.node.inputs.index(name) for name in names]
+        return self._plan_binary(node, chained, where[0], BINARY[first.algorithm], where[1:], (), rest)
+
+    def _plan_eltwise(
+        self, node: TypedNode, chained: int, names: Sequence[str], first: Eltwise, rest: Sequence[PostOp]
+    ) -> NodePlan:
+        """The primitive eltwise has no fast implementation with post-ops; a binary primitive of equal operands has."""
+        appended = eltwise_kind(first)
+        if rest or node.post_ops or len(appended) > 1:
+            where = [node.node.inputs.index(name) for name in names]
+            return self._plan_binary(node, chained, chained, MAX, where, appended, rest)
+        dims = _computed_dims(node)
+        src, dst = (_described(t, dims) for t in (given(node, chained), node.outputs[0]))
+        alg, alpha, beta = appended[0][1]
+        pd = library().describe("eltwise_forward", INFERENCE, alg, src, dst, alpha, beta)
+        return NodePlan((Stage(pd, (Argument(Arg.SRC, "input", chained, src), Argument(Arg.DST, "output", 0, dst))),))
+
+    def _plan_binary(
+        self,
+        node: TypedNode,
+        chained: int,
+        other: int,
+        algorithm: int,
+        inside: Sequence[int],
+        before: Sequence[Appended],
+        rest: Sequence[PostOp],
+    ) -> NodePlan:
+        """The primitive over inputs `chained` and `other`, behind it `before`, `rest` (over inputs `inside`) and the post-ops."""
         extended = node
         if rest:
-            operands = (*(given(node, i) for i in where[primitive == "binary" :]), *node.operands)
+            operands = (*(given(node, i) for i in inside), *node.operands)
             extended = replace(node, node=replace(node.node, post_ops=(*rest, *node.post_ops)), operands=operands)
         dims = _computed_dims(node)
         src, dst = (_described(t, dims) for t in (given(node, chained), node.outputs[0]))
-        chain = attach(extended, False, False, dims=dims)
-        arguments = [Argument(Arg.SRC, "input", chained, src), Argument(Arg.DST, "output", 0, dst)]
-        if primitive == "binary":
-            other = _broadcast(node, where[0], dims)
-            pd = library().describe("binary", *args, src, other, dst, attr=chain.attr)
-            arguments.append(Argument(Arg.SRC_1, "input", where[0], other))
-        else:
-            alg, alpha, beta = args
-            pd = library().describe(primitive, INFERENCE, alg, src, dst, alpha, beta, attr=chain.attr)
-        inside = len(where) - (primitive == "binary")
-        reads = [_placed(a, where[primitive == "binary" :], inside) for a in chain.arguments(pd)]
-        return NodePlan((Stage(pd, (*arguments, *reads)),))
+        second = src if other == chained else _broadcast(node, other, dims)
+        chain = attach(extended, False, False, before=before, dims=dims)
+        pd = library().describe("binary", algorithm, src, second, dst, attr=chain.attr)
+        arguments = (
+            Argument(Arg.SRC, "input", chained, src),
+            Argument(Arg.DST, "output", 0, dst),
+            Argument(Arg.SRC_1, "input", other, second),
+        )
+        return NodePlan((Stage(pd, (*arguments, *(_placed(a, inside) for a in chain.arguments(pd)))),))
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """Where numbers for whole channels broadcast, also with channels last; oneDNN has nothing for blocks there."""
@@ -109,11 +127,11 @@ def _channels_last(node: TypedNode) -> LayerConfig:
     return LayerConfig(side(node.inputs), (BYXF,), side(node.operands))
 
 
-def _placed(argument: Argument, where: Sequence[int], inside: int) -> Argument:
-    """An operand of the chain as an input of the node, or as an operand of its post-ops."""
-    if argument.index < inside:
-        return replace(argument, place="input", index=where[argument.index])
-    return replace(argument, index=argument.index - inside)
+def _placed(argument: Argument, inside: Sequence[int]) -> Argument:
+    """An operand of the chain as an input of the node, one of `inside`, or as an operand of its post-ops."""
+    if argument.index < len(inside):
+        return replace(argument, place="input", index=inside[argument.index])
+    return replace(argument, index=argument.index - len(inside))
 
 
 def _computed_dims(node: TypedNode) -> tuple[int, ...] | None:

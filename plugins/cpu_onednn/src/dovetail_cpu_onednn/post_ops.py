@@ -9,7 +9,7 @@ from dovetail_cpu_onednn.descriptors import describe, number_of, plain, undecide
 from dovetail_cpu_onednn.kernel import Argument, Refused, Stage
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["BINARY", "ELTWISE", "Chain", "attach", "eltwise_kind", "is_one_element_a_channel"]
+__all__ = ["BINARY", "ELTWISE", "Appended", "Chain", "attach", "eltwise_kind", "is_one_element_a_channel"]
 
 ELTWISE = {
     "relu": 0x20,
@@ -37,7 +37,7 @@ LARGEST = 3.4028234663852886e38
 """The largest float32."""
 
 LOSES_NAN = frozenset({"exp", "hardsigmoid"})
-"""The eltwise algorithms that give numbers for NaN and are rare enough to stay out of chains. So does clip: see `ranges`."""
+"""The eltwise algorithms that give numbers for NaN and are rare enough to stay out of chains. So does clip: see `bounds`."""
 
 BINARY = {"add": 0x1FFF0, "mul": 0x1FFF1, "div": 0x1FFF4, "sub": 0x1FFF5}
 """The binary algorithms that oneDNN has, with its numbers. Its max and min are left out: they lose NaN."""
@@ -113,8 +113,8 @@ def _keeping_nan(post_op: Eltwise) -> Eltwise:
     """The same as a post-op that leaves NaN as it is. Raises `Refused` for what has no such form.
 
     relu becomes s * max(0, min(1, LARGEST * s)), which is as fast (within 3 % on the convolutions of ResNet-50, one thread) and
-    differs in this: -infinity gives NaN (see `doubts`), and negative numbers give -0. The elu of slope 0 gives 0 for -infinity as
-    well, but costs up to 15 %.
+    differs in this: -infinity gives NaN (see `fused_steps`), and negative numbers give -0. The elu of slope 0 gives 0 for
+    -infinity as well, but costs up to 15 %.
     """
     if post_op.algorithm == "relu" and post_op.alpha == 0:
         return Eltwise("hardswish", LARGEST, 0.0, post_op.scale)

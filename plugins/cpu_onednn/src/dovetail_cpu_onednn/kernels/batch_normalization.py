@@ -20,7 +20,7 @@ class BatchNorm(AnyLayoutKernel):
     """Scale and shift of each channel by given statistics, and relu.
 
     oneDNN's relu here is either a maximum, which gives 0 for NaN (jit), or a product with 0 or 1, which gives NaN for minus
-    infinity (others). NaN is looked for before the first, and after the second as for relu elsewhere: see `doubts`.
+    infinity (others). NaN is looked for before the first, and after the second as for relu elsewhere: see `fused_steps`.
     """
 
     name = "batch_normalization"
