@@ -183,8 +183,8 @@ class Device(ABC):
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Whether the device runs this node as it is, its post-ops included. Called while planning; must not allocate.
 
-        The fusion pass asks for all that may follow a node at once. Where that is refused, it grows the chain one post-op at a
-        time and asks again: a refusal ends the chain there.
+        The fusion pass asks for all that may follow a node at once. Where that is refused, it finds by bisection where the chain
+        has to end.
         """
 
     def accepts(self, node: TypedNode) -> Accepted | Refusal:
@@ -198,7 +198,8 @@ class Device(ABC):
         """The device's own pass over its part of a model, after fusion and before layouts. The default changes nothing.
 
         For what is the device's affair alone, such as the data types in which it computes. Inputs and outputs keep their order
-        and types. New nodes may have operators that only this device knows; it accepts every node of the result.
+        and types. New nodes may have operators that only this device knows; it accepts every node of the result, which may be
+        taken over for other input sizes as that of a pass with `any_sizes`.
         """
         return graph
 

@@ -118,7 +118,7 @@ PASSES: tuple[GraphPass, ...] = (
     GraphPass("drop_replaced_nodes", "place", _plain(drop_dead_nodes), any_sizes=True),
     GraphPass("check_sizes", "place", _check_sizes, essential=True),
     GraphPass("fuse_post_ops", "fuse", _fuse_post_ops, any_sizes=True),
-    GraphPass("lower", "layout", _lower, essential=True),
+    GraphPass("lower", "layout", _lower, essential=True, any_sizes=True),
     GraphPass("assign_layouts", "layout", _assign_layouts, essential=True, any_sizes=True),
 )
 """The core's passes. In each stage those of plugins run after these, in the order in which their plugins give them."""

@@ -35,7 +35,10 @@ def in_layout(array: Array, tensor: TensorType) -> Array:
 
 
 def moved(array: Array, src: MemoryDesc, dst: MemoryDesc, memory: Array) -> Array:
-    """The memory, with a constant in another layout written to it."""
+    """The memory, with a constant written to it in a layout, mostly another one."""
+    if src is dst:
+        np.copyto(memory, array.reshape(-1).view(np.uint8))
+        return memory
     if array.nbytes <= SMALL and src.dtype == dst.dtype == F32 and _copied(array, src, dst, memory):
         return memory
     lib = library()

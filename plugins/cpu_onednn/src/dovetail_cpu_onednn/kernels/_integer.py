@@ -1,7 +1,6 @@
 """Shared by the operators with int32 sums: constant weights, and zero points that are computed while a model runs."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import S32, Arg
@@ -10,19 +9,17 @@ from dovetail_cpu_onednn.kernel import Argument, Refused, Stage, given
 from dovetail_cpu_onednn.kernels._quantized import SHIFT, value_argument
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["constant_weights", "zero_point"]
+__all__ = ["require_constant_weights", "zero_point"]
 
 
-def constant_weights(node: TypedNode) -> NDArray[np.int8]:
-    """Input 1 in int8, without its zero point, input 3. Raises `Refused` for what is not constant or has another zero point."""
+def require_constant_weights(node: TypedNode) -> None:
+    """Raise `Refused` unless input 1 is constant, and its zero point, input 3, is that of int8 weights once shifted."""
     tensor, zero = given(node, 1), node.inputs[3] if len(node.inputs) > 3 else None
     if tensor.value is None or (zero is not None and zero.value is None):
         raise Refused(Reason.DYNAMIC, "weights or their zero point are not constant")
-    shift = SHIFT if tensor.dtype is DType.UINT8 else 0
-    zeros = np.zeros(1, np.int32) if zero is None or zero.value is None else zero.value.astype(np.int32)
-    if (zeros != shift).any():
+    zeros = np.zeros(1, np.int32) if zero is None or zero.value is None else zero.value
+    if (zeros != (SHIFT if tensor.dtype is DType.UINT8 else 0)).any():
         raise Refused(Reason.ATTRIBUTE, "weights with a zero point")
-    return (tensor.value.astype(np.int16) - shift).astype(np.int8)
 
 
 def zero_point(node: TypedNode) -> tuple[tuple[Stage, ...], tuple[Argument, ...]]:

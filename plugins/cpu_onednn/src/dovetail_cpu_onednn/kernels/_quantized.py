@@ -41,7 +41,7 @@ from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep
 
-__all__ = ["INT8", "SHIFT", "AnyLayoutQuantizedKernel", "QuantizedKernel", "require_int8", "value_argument"]
+__all__ = ["INT8", "SHIFT", "AnyLayoutQuantizedKernel", "QuantizedKernel", "require_int8", "value_argument", "weights_argument"]
 
 INT8 = frozenset({DType.INT8, DType.UINT8})
 Array = NDArray[Any]
@@ -60,6 +60,16 @@ def value_argument(arg: int, value: Array) -> Argument:
     """A few numbers that a primitive reads, kept with it."""
     desc = plain(value.shape, number_of(DType.of(value.dtype)))
     return Argument(arg, "content", 0, desc, content=lambda: value)
+
+
+def weights_argument(node: TypedNode, desc: MemoryDesc, wanted: MemoryDesc) -> Argument:
+    """The constant weights, which have layout `desc`, as a primitive takes them."""
+    return Argument(Arg.WEIGHTS, "input", 1, desc, wanted, repack=_shifted if given(node, 1).dtype is DType.UINT8 else None)
+
+
+def _shifted(weights: Array) -> Array:
+    """In int8, less `SHIFT`."""
+    return (weights ^ np.uint8(SHIFT)).view(np.int8)
 
 
 class QuantizedKernel(PrimitiveKernel):
@@ -113,21 +123,17 @@ def _source(node: TypedNode, op: Quantized, index: int) -> tuple[float, int]:
     return scale, int(zero)
 
 
-def _weights(node: TypedNode, op: Quantized, axis: int) -> tuple[Array, Array]:
-    """The constant weights in int8, and their scale: one, or one for each place along `axis`."""
+def _weight_scales(node: TypedNode, op: Quantized, axis: int) -> Array:
+    """The scale of the constant weights: one, or one for each place along `axis`."""
     scaling = op.scalings[1]
     if scaling is None or not is_constant(node, 1):
         raise Refused(Reason.DTYPE, "weights that are not constant and quantized")
     tensor = given(node, 1)
-    stored, zeros = tensor.value, scaling.zero_point.astype(np.int32)
-    assert stored is not None
-    if tensor.dtype is DType.UINT8:
-        stored, zeros = (stored.astype(np.int16) - SHIFT).astype(np.int8), zeros - SHIFT
-    if zeros.any():
+    if (scaling.zero_point != (SHIFT if tensor.dtype is DType.UINT8 else 0)).any():
         raise Refused(Reason.ATTRIBUTE, "weights with a zero point")
     if scaling.scale.size > 1 and scaling.axis % tensor.rank != axis:
         raise Refused(Reason.ATTRIBUTE, f"scales of the weights along axis {scaling.axis}; accepted: {axis}")
-    return stored, scaling.scale.reshape(-1)
+    return scaling.scale.reshape(-1)
 
 
 def _bias(node: TypedNode, op: Quantized, index: int, size: int) -> Array:
@@ -226,13 +232,13 @@ def _convolution(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     conv, src_type, dst_type = op.main, given(node, 0), node.outputs[0]
     assert isinstance(conv, Conv)
     scale, zero = _source(node, op, 0)
-    stored, scales = _weights(node, op, 0)
-    units, maps = np.float32(scale) * scales, stored.shape[0]
+    dims = given(node, 1).dims
+    units, maps = np.float32(scale) * _weight_scales(node, op, 0), dims[0]
     chain = Epilogue.of(node, op, free, units, sums=True)
-    shapes = _Shapes((maps,), (1, maps, *(1,) * (stored.ndim - 2)), 3 if conv.group > 1 else 1)
+    shapes = _Shapes((maps,), (1, maps, *(1,) * (len(dims) - 2)), 3 if conv.group > 1 else 1)
     parameters = _Parameters.of(chain, units, _bias(node, op, 2, maps), zero, shapes)
     lib, g = library(), conv.geometry(src_type, given(node, 1))
-    wei = weights_of(TensorType(DType.INT8, stored.shape), conv.group, False)
+    wei = weights_of(TensorType(DType.INT8, dims), conv.group, False)
     src, dst = (undecided(t) if free else describe(t) for t in (src_type, dst_type))
     wanted = lib.tagged(wei.dims, TAG_ANY, wei.dtype)
     gaps = tuple(d - 1 for d in g.dilations)
@@ -242,7 +248,7 @@ def _convolution(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     pd = lib.describe("convolution_forward", *args, attr=attr)
     arguments = [
         Argument(Arg.SRC, "input", 0, lib.taken(pd, Arg.SRC, src), flexible=True),
-        Argument(Arg.WEIGHTS, "content", 1, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims), content=lambda: stored),
+        weights_argument(node, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims)),
         Argument(Arg.DST, "output", 0, lib.taken(pd, Arg.DST, dst), flexible=True),
     ]
     return NodePlan((Stage(pd, (*arguments, *parameters.all, *chain.arguments(pd, len(parameters.before)))),))
@@ -254,8 +260,7 @@ def _product(
     """dst = src @ wei in the dimensions `shapes`; `unit` multiplies the product, `added` is the real row behind it."""
     lib, (rows, _, result) = library(), shapes
     scale, zero = _source(node, op, 0)
-    stored, scales = _weights(node, op, axis)
-    units = np.float32(unit) * (np.float32(scale) * scales)
+    units = np.float32(unit) * (np.float32(scale) * _weight_scales(node, op, axis))
     chain = Epilogue.of(node, op, False, units, sums=True, dims=result)
     row = (*(1,) * (len(result) - 1), result[-1])
     parameters = _Parameters.of(chain, units, added, zero, _Shapes(row, row, 1 << (len(result) - 1)))
@@ -266,7 +271,7 @@ def _product(
     )
     arguments = [
         Argument(Arg.SRC, "input", 0, src),
-        Argument(Arg.WEIGHTS, "content", 1, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims), content=lambda: stored),
+        weights_argument(node, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims)),
         Argument(Arg.DST, "output", 0, dst),
     ]
     reads = [replace(argument, flexible=False) for argument in chain.arguments(pd, len(parameters.before))]

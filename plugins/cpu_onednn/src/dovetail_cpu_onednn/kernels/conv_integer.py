@@ -5,8 +5,8 @@ from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg
 from dovetail_cpu_onednn.descriptors import describe, undecided
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
 from dovetail_cpu_onednn.kernels._conv import padding, weights_of
-from dovetail_cpu_onednn.kernels._integer import constant_weights, zero_point
-from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8
+from dovetail_cpu_onednn.kernels._integer import require_constant_weights, zero_point
+from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8, weights_argument
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.conv_integer import ConvInteger
 
@@ -23,9 +23,10 @@ class IntegerConvolution(PrimitiveKernel):
         assert isinstance(op, ConvInteger)
         if node.post_ops or x.rank > 5:
             raise Refused(Reason.POST_OP if node.post_ops else Reason.SHAPE, "post-ops, or more than three spatial axes")
-        content, (before, zero) = constant_weights(node), zero_point(node)
+        require_constant_weights(node)
+        before, zero = zero_point(node)
         lib, conv = library(), op.conv()
-        g, wei = conv.geometry(x, given(node, 1)), weights_of(TensorType(DType.INT8, content.shape), conv.group, False)
+        g, wei = conv.geometry(x, given(node, 1)), weights_of(TensorType(DType.INT8, given(node, 1).dims), conv.group, False)
         src, dst = (undecided(t) if free else describe(t) for t in (x, node.outputs[0]))
         sizes = (g.strides, tuple(d - 1 for d in g.dilations), g.pads_begin, padding(g))
         attr = lib.attr((), [("zero_points", int(Arg.SRC), 0)] if zero else ())
@@ -33,7 +34,7 @@ class IntegerConvolution(PrimitiveKernel):
         pd = lib.describe("convolution_forward", *args, attr=attr)
         arguments = (
             Argument(Arg.SRC, "input", 0, lib.taken(pd, Arg.SRC, src), flexible=True),
-            Argument(Arg.WEIGHTS, "content", 1, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims), content=lambda: content),
+            weights_argument(node, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims)),
             Argument(Arg.DST, "output", 0, lib.taken(pd, Arg.DST, dst), flexible=True),
             *zero,
         )

@@ -4,9 +4,9 @@ from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, given
-from dovetail_cpu_onednn.kernels._integer import constant_weights, zero_point
+from dovetail_cpu_onednn.kernels._integer import require_constant_weights, zero_point
 from dovetail_cpu_onednn.kernels._matmul import collapse
-from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8
+from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8, weights_argument
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import attach
 
@@ -25,8 +25,8 @@ class IntegerMatMul(PrimitiveKernel):
         tensor = given(node, 1)
         if tensor.rank != 2 or given(node, 0).rank < 2:
             raise Refused(Reason.SHAPE, f"{given(node, 0)} by {tensor}; accepted: matrices by one matrix")
-        content = constant_weights(node)
-        rows, wei_dims, dims = collapse(given(node, 0).dims, content.shape)
+        require_constant_weights(node)
+        rows, wei_dims, dims = collapse(given(node, 0).dims, tensor.dims)
         chain = attach(node, False, shared, dims=None if dims == result.dims else dims, sums=True)
         before, zero = zero_point(node)
         src, dst = plain(rows, number_of(given(node, 0).dtype)), plain(dims, number_of(result.dtype))
@@ -35,7 +35,7 @@ class IntegerMatMul(PrimitiveKernel):
         pd = lib.describe("matmul", src, lib.tagged(wei_dims, TAG_ANY, wei.dtype), None, dst, attr=attr)
         arguments = [
             Argument(Arg.SRC, "input", 0, src),
-            Argument(Arg.WEIGHTS, "content", 1, wei, lib.arg_md(pd, Arg.WEIGHTS, wei_dims), content=lambda: content),
+            weights_argument(node, wei, lib.arg_md(pd, Arg.WEIGHTS, wei_dims)),
             Argument(Arg.DST, "output", 0, dst),
             *zero,
         ]

@@ -15,18 +15,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.graph import Graph, Layout, Node, TensorType
+from dovetail.graph import DType, Graph, Layout, Node, TensorType
 from dovetail.op import PLAIN
 from dovetail.passes import PassContext
 from dovetail_ops_onnx.passes._typed_again import TypedAgain
 
 __all__ = ["take_over"]
-
-_BY_SIZES = frozenset(
-    {"expand_quantized", "fuse_integer_products", "fuse_quantized", "release_quantized", "simplify_reductions"}
-    | {"simplify_transposes"}
-)
-"""Passes whose results are not taken over: what they make depends on sizes, or is whole numbers, as shapes are."""
 
 _SMALL = 64
 """Elements up to which constants that sizes may change are kept, to be compared."""
@@ -59,8 +53,7 @@ def take_over(graph: Graph, context: PassContext) -> Graph:
 
 
 def _remember(known: "deque[_Earlier]", graph: Graph, context: PassContext, planned: Any) -> None:
-    by_sizes = any(one.changed and name in _BY_SIZES for name, one in context.notes.passes.items())
-    if not by_sizes and not graph.states and all(tensor.is_static for tensor in planned.analyzed.types.values()):
+    if not graph.states and all(tensor.is_static for tensor in planned.analyzed.types.values()):
         known.appendleft(_Earlier(graph, planned, context))
 
 
@@ -222,14 +215,14 @@ def _numbers(node: Node) -> Iterable[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """A part without types and constants: for each value the one of the analyzed graph ("" for none) and its layout.
+    """A part without types and constants: for each value the one of the analyzed graph ("" for none), data type and layout.
 
     `made` are constants that passes made, `again` the nodes whose types are inferred, because passes made them or what they
     write.
     """
 
     part: Any
-    values: Mapping[str, tuple[str, Layout]]
+    values: Mapping[str, tuple[str, DType, Layout]]
     made: Mapping[str, "weakref.ref[NDArray[Any]]"]
     again: tuple[Node, ...]
 
@@ -237,11 +230,12 @@ class _Template:
     def of(part: Any, analyzed: Graph) -> "_Template":
         """That of a part of a plan."""
         graph, own = part.graph, {id(array): name for name, array in analyzed.constants.items()}
-        values: dict[str, tuple[str, Layout]] = {}
+        values: dict[str, tuple[str, DType, Layout]] = {}
         for name in dict.fromkeys([*graph.inputs, *graph.constants, *(n for node in graph.nodes for n in node.writes)]):
             array = graph.constants.get(name)
             source = name if array is None else own.get(id(array), "")
-            values[name] = source if source in analyzed.types else "", graph.types[name].layout
+            tensor = graph.types[name]
+            values[name] = source if source in analyzed.types else "", tensor.dtype, tensor.layout
         made = {name: weakref.ref(array) for name, array in graph.constants.items() if not values[name][0]}
         ops = {id(node.op) for node in analyzed.nodes}
         again = [n for n in graph.nodes if id(n.op) not in ops or not all(values[name][0] for name in n.writes)]
@@ -251,13 +245,13 @@ class _Template:
     def resized(self, known: Mapping[str, TensorType], limit: int | None) -> Any:
         """The part with other types and constants; None where a new node would compute something else."""
         graph, types, constants = self.part.graph, {}, {}
-        moved: dict[tuple[int, Layout], TensorType] = {}  # equal types stay one object
-        for name, (source, layout) in self.values.items():
+        moved: dict[tuple[int, DType, Layout], TensorType] = {}  # equal types stay one object
+        for name, (source, dtype, layout) in self.values.items():
             if source:
                 found = known[source]
-                if found.layout is not layout:
-                    key = id(found), layout
-                    found = moved.get(key) or moved.setdefault(key, found.with_layout(layout))
+                if found.layout is not layout or found.dtype is not dtype:
+                    key = id(found), dtype, layout
+                    found = moved.get(key) or moved.setdefault(key, found.with_dtype(dtype).with_layout(layout))
                 types[name] = found
                 if name in graph.constants:
                     constants[name] = found.value
@@ -265,12 +259,12 @@ class _Template:
             array = reference()
             if array is None:
                 return None
-            constants[name], types[name] = array, TensorType.of(array, known=True).with_layout(self.values[name][1])
+            constants[name], types[name] = array, TensorType.of(array, known=True).with_layout(self.values[name][2])
         for node in self.again:
             inputs = [types[name] if name else None for name in node.inputs]
             given = node.op.infer(*inputs, *(None,) * (sum(not p.variadic for p in node.op.inputs) - len(inputs)))
             for name, found in zip(node.outputs, given if isinstance(given, tuple) else (given,), strict=False):
-                if name and _differ(types.setdefault(name, found.with_layout(self.values[name][1])), found, limit):
+                if name and _differ(types.setdefault(name, found.with_layout(self.values[name][2])), found, limit):
                     return None
         return replace(self.part, graph=graph.replace(types=types, constants=constants))
 
