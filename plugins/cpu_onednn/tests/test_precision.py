@@ -148,6 +148,21 @@ def test_activations_that_stand_alone_keep_what_is_no_number(value):
 
 
 @needs_bfloat16
+def test_other_sizes_take_over_the_precision_of_nodes():
+    """Values under the names that they have in the model are bfloat16, too."""
+    model, expected, x = residual_net()
+    compiled = Core().compile_model(model.reshape({"x": ("N", *x.shape[1:])}), "ONEDNN", {"INFERENCE_PRECISION_HINT": "bf16"})
+    kernels, passes = [], []
+    for data in (np.repeat(x, 2, 0), np.repeat(x, 3, 0)):
+        (got,) = compiled({"x": data}).values()
+        np.testing.assert_allclose(got, expected(data), rtol=0.05, atol=0.05)
+        kernels.append([(node.name, node.kernel) for node in compiled.report().nodes])
+        passes.append({one.name for one in compiled.report().passes})
+    assert kernels[0] == kernels[1]
+    assert "lower" in passes[0] - passes[1]
+
+
+@needs_bfloat16
 def test_batch_0():
     model, _, x = residual_net()
     compiled = Core().compile_model(model.reshape({"x": (0, 17, 9, 7)}), "ONEDNN", {"INFERENCE_PRECISION_HINT": "bf16"})

@@ -7,9 +7,15 @@ import pytest
 
 import dovetail
 from dovetail.graph import GraphBuilder
+from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import plain
+from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants
 from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.conv_integer import ConvInteger
+from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
+from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
+from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 
 RNG = np.random.default_rng(5)
 
@@ -52,6 +58,43 @@ def test_shapes_share_what_they_read(weights):
         for rows in (3, 5, 7):
             x = some(rows, 48, 2, 3)
             np.testing.assert_allclose(compiled({"x": x})[0], _expected(x, weights), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.skipif(not library().has_int8, reason="this CPU has no instructions (VNNI) for exact sums of 8-bit products")
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_shapes_share_weights_of_8_bits(dtype):
+    """Of products, convolutions and their quantized forms; uint8 once less 128."""
+    zero, scale = np.array(128 if dtype == np.uint8 else 0, dtype), np.float32(0.25)
+    g = GraphBuilder()
+    matrix, taps = (RNG.integers(100, 150, shape).astype(dtype) for shape in ((48, 48), (48, 48, 1, 1)))
+    x, zeros, one = g.input("x", "uint8", ("N", 48, 2, 48)), g.constant(np.uint8(7)), g.constant(zero)
+    product = g.node(MatMulInteger(), x, g.constant(matrix), zeros, one, name="product")
+    sums = g.node(ConvInteger(), x, g.constant(taps), zeros, one, name="sums")
+    weights = g.node(DequantizeLinear(), g.constant(taps), g.constant(scale), one)
+    real = g.node(Conv(), g.node(DequantizeLinear(), x, g.constant(scale), zeros), weights, name="real")
+    stored = g.node(QuantizeLinear(), real, g.constant(np.float32(2000)), zeros)
+    model, seen = g.model([product, sums, stored]), []
+    with dovetail.Core(config=False).compile_model(model, "ONEDNN", {"FALLBACK": False}) as compiled:
+        for rows in (3, 5):
+            data = RNG.integers(0, 255, (rows, 48, 2, 48)).astype(np.uint8)
+            found = compiled({"x": data})
+            centred, whole = data.astype(np.int64) - 7, matrix.astype(np.int64) - int(zero)
+            np.testing.assert_array_equal(found[0], centred @ whole)
+            np.testing.assert_array_equal(
+                found[1], np.einsum("oi,nihw->nohw", taps[:, :, 0, 0].astype(np.int64) - int(zero), centred)
+            )
+            (step,) = compiled.plan(((rows, 48, 2, 48),)).steps
+            prepared = step.executable.prepared
+            read = [
+                c.array
+                for n in ("product", "sums", "real")
+                for p in prepared[n]
+                for a, c in p.constants.items()
+                if a == Arg.WEIGHTS
+            ]
+            seen.append(read)
+    assert len(seen[0]) == 3
+    assert all(a is b for a, b in zip(*seen, strict=True))
 
 
 def test_another_compilation_reads_the_weights_again(weights):

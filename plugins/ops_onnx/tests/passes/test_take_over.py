@@ -17,10 +17,16 @@ from dovetail_ops_onnx.attention import Attention
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.div import Div
+from dovetail_ops_onnx.dynamic_quantize_linear import DynamicQuantizeLinear
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
 from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.q_linear_conv import QLinearConv
+from dovetail_ops_onnx.quantize_linear import QuantizeLinear
+from dovetail_ops_onnx.reduce_max import ReduceMax
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.shape import Shape
@@ -103,6 +109,85 @@ def test_sizes_that_were_equal_by_chance(device: str) -> None:
     ]
     assert [node.op for node in compiled.report().nodes] == ["Attention"]
     assert taken == [False, True, False, True, True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_axes_that_were_equal_by_chance(device: str) -> None:
+    """As many rows and columns as images and channels. To these nodes axes mean nothing to each other."""
+    model = convolutions()
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    shapes = ((4, 4, 6, 6), (5, 4, 9, 7), (6, 4, 6, 8))
+    assert [run(compiled, model, x=numbers(*shape)) for shape in shapes] == [False, True, True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_row_that_was_as_long_as_an_axis(device: str) -> None:
+    """Added to that axis, it tells that sizes are equal."""
+    g = dovetail.GraphBuilder()
+    x = g.node(Conv(), g.input("x", "float32", ["N", 4, "H", "W"]), g.constant(numbers(6, 4, 1, 1)))
+    model = g.model([g.node(Add(), x, g.input("row", "float32", ["L"]))])
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    sizes = ((9, 7, 7), (9, 8, 8), (9, 5, 1), (3, 4, 1))
+    taken = [run(compiled, model, x=numbers(2, 4, h, w), row=numbers(row)) for h, w, row in sizes]
+    assert taken == [False, True, False, True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_lengths_that_were_equal_to_widths_of_weights(device: str) -> None:
+    g = dovetail.GraphBuilder()
+    x = g.node(MatMul(), g.input("x", "float32", ["N", "L", 8]), g.constant(numbers(8, 5)))
+    model = g.model([g.node(Relu(), g.node(Add(), x, g.constant(numbers(5))))])
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    assert [run(compiled, model, x=numbers(n, m, 8)) for n, m in ((8, 5), (5, 8), (3, 4))] == [False, True, True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_shapes_that_passes_made_are_those_of_the_new_sizes(device: str) -> None:
+    """A transpose and a reduction that move nothing become reshapes."""
+    g = dovetail.GraphBuilder()
+    x = g.node(Relu(), g.input("x", "float32", ["N", 1, "H", "W"]))
+    turned = g.node(Transpose(perm=(1, 0, 2, 3)), x)
+    reduced = g.node(ReduceMax(keepdims=False), x, g.constant(np.array([1])))
+    model = g.model([g.node(Relu(), turned), g.node(Mul(), reduced, g.constant(numbers(1)))])
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    assert [run(compiled, model, x=numbers(n, 1, h, w)) for n, h, w in ((2, 9, 7), (3, 4, 5), (7, 2, 8))] == [False, True, True]
+    assert "Transpose" not in {node.op for node in compiled.report().nodes}
+    assert not run(compiled, model, x=numbers(1, 1, 9, 7))
+
+
+def quantized() -> dovetail.Model:
+    """A convolution between quantized values, one of 8-bit operators, and a product that is quantized as it runs."""
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", ["N", 4, "H", "W"])
+
+    def stored(*shape: int) -> str:
+        return g.constant(RNG.integers(-9, 9, shape).astype(np.int8))
+
+    scale, zero, plain = g.constant(np.float32(0.0625)), g.constant(np.int8(3)), g.constant(np.int8(0))
+    weights = g.node(DequantizeLinear(), stored(6, 4, 3, 3), scale, plain)
+    image = g.node(DequantizeLinear(), g.node(QuantizeLinear(), x, scale, zero), scale, zero)
+    first = g.node(QuantizeLinear(), g.node(Relu(), g.node(Conv(pads=(1, 1, 1, 1)), image, weights)), scale, zero)
+    second = g.node(QLinearConv(), first, scale, zero, stored(5, 6, 1, 1), scale, plain, scale, zero)
+    rows = g.node(Transpose(perm=(0, 2, 3, 1)), g.node(DequantizeLinear(), second, scale, zero))
+    levels, step, start = g.node(DynamicQuantizeLinear(), rows)
+    product = g.node(Cast(to=dovetail.DType.FLOAT32), g.node(MatMulInteger(), levels, stored(5, 7), start))
+    return g.model([g.node(Mul(), product, g.node(Mul(), step, scale))])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_quantized_nodes(device: str) -> None:
+    model, core = quantized(), dovetail.Core(config=False)
+    compiled, taken = core.compile_model(model, device), []
+    for shape in ((2, 4, 9, 7), (3, 4, 5, 8), (7, 4, 12, 3)):
+        x = numbers(*shape)
+        fresh = core.compile_model(model, device)
+        (found,), (wanted,) = compiled(x).values(), fresh(x).values()
+        assert np.array_equal(found, wanted)
+        assert [(n.name, n.op, n.kernel) for n in compiled.report().nodes] == [
+            (n.name, n.op, n.kernel) for n in fresh.report().nodes
+        ]
+        taken.append(was_taken_over(compiled))
+    assert taken == [False, True, True]
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -12,21 +12,37 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.graph import DType, Graph, Layout, Node, TensorType
+from dovetail.graph import DType, Graph, Layout, Node, TensorType, as_constant
 from dovetail.op import PLAIN
 from dovetail.passes import PassContext
 from dovetail_ops_onnx.passes._typed_again import TypedAgain
+from dovetail_ops_onnx.reshape import Reshape
 
 __all__ = ["take_over"]
 
 _SMALL = 64
 """Elements up to which constants that sizes may change are kept, to be compared."""
 
-Pairs = frozenset[tuple[int, int]]
-"""The sizes of the axes of values, before and now."""
+_CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "ConvTranspose", "QLinearConv"})
+_PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger", "MatMulIntegerToFloat"})
+_BY_AXIS = _CONVOLUTIONS.union(
+    {"Add", "AveragePool", "BatchNormalization", "Cast", "Concat", "DequantizeLinear", "DynamicQuantizeLinear", "Convert"},
+    {"GlobalAveragePool", "GlobalMaxPool", "LayerNormalization", "MaxPool", "Mul", "Pad", "QuantizeLinear", "Reorder", "Resize"},
+    {"Slice", "Softmax", "Split", "Upsample"},
+)
+"""Operators for which sizes of different axes mean nothing to each other, their quantized forms too. So it is for those that
+compute in place, and for products by constants.
+"""
+
+_STANDARD = ("dovetail", __package__.partition(".")[0])
+"""The packages of these."""
+
+Pairs = frozenset[tuple[int, int, int]]
+"""The sizes of the axes of values: the axis, counted from the last one, before and now. Axis 0 stands for any."""
 
 
 def take_over(graph: Graph, context: PassContext) -> Graph:
@@ -34,8 +50,9 @@ def take_over(graph: Graph, context: PassContext) -> Graph:
 
     Passes with `any_sizes` decide by data types, ranks, constants, and whether sizes are equal, 0 or 1. So their result holds
     for a graph of the same nodes in which sizes are equal where they were (compared are those of all values that the nodes
-    touch which one node of the plan stands for), and 0 or 1 where they were; in which no other size is an attribute of a new
-    node; and in which constants of another content are still read by name. What devices refuse is planned from the beginning.
+    touch which one node of the plan stands for; where these compute element by element or are convolutions, those of one axis),
+    and 0 or 1 where they were; in which no other size is an attribute of a new node; and in which constants of another content
+    are still read by name, or are the shapes of values. What devices refuse is planned from the beginning.
     """
     if context.notes.afresh:
         return graph
@@ -74,9 +91,7 @@ class _Earlier:
         self._by_type: dict[tuple[Any, Any], list[str]] = {}
         for name in names.keys() - graph.constants.keys():
             self._by_type.setdefault((analyzed.types[name].dtype, analyzed.types[name].dims), []).append(name)
-        self._fixed = {
-            n: frozenset(zip(d, d, strict=True)) for n in names if n in graph.constants and (d := analyzed.types[n].dims)
-        }
+        self._fixed = {n: _pairs_of(d, d) for n in names if n in graph.constants and (d := analyzed.types[n].dims)}
         self._constants = tuple(analyzed.constants)
         self._same = {
             name: array
@@ -86,9 +101,8 @@ class _Earlier:
         self._again, self._free = TypedAgain.of(graph, analyzed), _free(analyzed, parts)
         self._parts, self._groups = [_Template.of(part, analyzed) for part in parts], _groups(analyzed, parts)
         self._whole = _Group.of(self._groups)
-        known = {id(array) for array in analyzed.constants.values()}
-        new = [array for part in parts for array in part.graph.constants.values() if id(array) not in known]
-        # A new constant of whole numbers may be a shape.
+        new = [part.graph.constants[name] for part, one in zip(parts, self._parts, strict=True) for name in one.made]
+        # A new constant of whole numbers may be made of sizes.
         self._holds = all(a.dtype.kind not in "iuOSU" for a in new) and names.keys() >= {*nothing.inputs, *nothing.outputs}
 
     def resized(self, graph: Graph, context: PassContext) -> Any:
@@ -122,8 +136,8 @@ class _Earlier:
                 if pairs is None:
                     if now.dtype is not dtype or not now.is_static or len(now.dims) != len(dims):
                         return None
-                    pairs = known[id(now)] = frozenset(zip(dims, now.dims, strict=True))
-                    if any(one != other and min(one, other) < 2 for one, other in pairs):
+                    pairs = known[id(now)] = _pairs_of(dims, now.dims)
+                    if any(one != other and min(one, other) < 2 for _, one, other in pairs):
                         return None
                 found[name] = pairs
         return found
@@ -143,6 +157,10 @@ class _Earlier:
         return True
 
 
+def _pairs_of(before: Sequence[int], now: Sequence[int]) -> Pairs:
+    return frozenset((axis - len(now), one, other) for axis, (one, other) in enumerate(zip(before, now, strict=True)))
+
+
 def _free(analyzed: Graph, parts: Sequence[Any]) -> frozenset[str]:
     """The constants that only views read, whose types have all there is to know, or that their readers, as nodes of their own or
     in the chain of another, still read by name.
@@ -156,12 +174,13 @@ def _free(analyzed: Graph, parts: Sequence[Any]) -> frozenset[str]:
 @dataclass(frozen=True, slots=True)
 class _Group:
     """The values of the nodes that one node of a part stands for, and its own. `fixed` are the sizes of constants that passes
-    made, `numbers` the whole numbers among attributes that passes set.
+    made, `numbers` the whole numbers among attributes that passes set. `by_axis`: only sizes of one axis are compared.
     """
 
     values: tuple[str, ...]
     fixed: Pairs
     numbers: frozenset[int]
+    by_axis: bool = False
 
     @staticmethod
     def of(groups: "Sequence[_Group]") -> "_Group":
@@ -172,8 +191,10 @@ class _Group:
     def fits(self, pairs: Mapping[str, Pairs]) -> bool:
         """Whether sizes that were equal still are, and none that changed is an attribute."""
         found = self.fixed.union(*{pairs[name] for name in self.values if name in pairs})
-        before = {pair[0] for pair in found}
-        return len(before) == len(found) and not any(one in self.numbers and one != now for one, now in found)
+        if not self.by_axis:
+            found = frozenset((0, one, now) for _, one, now in found)
+        before = {(axis, one) for axis, one, _ in found}
+        return len(before) == len(found) and not any(one in self.numbers and one != now for _, one, now in found)
 
 
 def _groups(analyzed: Graph, parts: Sequence[Any]) -> list[_Group]:
@@ -190,9 +211,22 @@ def _groups(analyzed: Graph, parts: Sequence[Any]) -> list[_Group]:
             if [node] == nodes and all(graph.types[name].layout == PLAIN for name in (*node.reads, *node.writes)):
                 continue  # it means for all sizes what the model says
             values = dict.fromkeys(name for one in (*nodes, node) for name in _values(one, (analyzed.constants, graph.constants)))
-            fixed = frozenset((size, size) for name in values if name in made for size in made[name])
-            groups[_Group(tuple(values), fixed, frozenset(() if id(node.op) in own else _numbers(node)))] = None
-    return [*groups, *(_Group(tuple(_values(node, (analyzed.constants,))), frozenset(), frozenset()) for node in left.values())]
+            fixed = frozenset[Any]().union(*(_pairs_of(made[name], made[name]) for name in values if name in made))
+            by_axis = all(_is_by_axis(one, (analyzed.constants, graph.constants)) for one in (*nodes, node))
+            numbers = () if id(node.op) in own else _numbers(node)
+            groups[_Group(tuple(values), fixed, frozenset(numbers), by_axis)] = None
+    known = (analyzed.constants,)
+    others = (_Group(tuple(_values(n, known)), frozenset(), frozenset(), _is_by_axis(n, known)) for n in left.values())
+    return [*groups, *others]
+
+
+def _is_by_axis(node: Node, constants: Sequence[Container[str]]) -> bool:
+    by_constant = any(node.inputs[1] in some for some in constants if len(node.inputs) > 1)
+    return node.op.in_place or _is_one_of(_BY_AXIS, node) or (by_constant and _is_one_of(_PRODUCTS, node))
+
+
+def _is_one_of(names: frozenset[str], node: Node) -> bool:
+    return node.op.package in _STANDARD and node.op.op_type.removeprefix("Quantized") in names
 
 
 def _values(node: Node, constants: Sequence[Container[str]]) -> Sequence[str]:
@@ -201,7 +235,7 @@ def _values(node: Node, constants: Sequence[Container[str]]) -> Sequence[str]:
     """
     if node.op.is_view and not node.post_ops:
         return (*node.inputs[:1], *node.writes)
-    if node.op.magnitude == "sum_of_products":
+    if _is_one_of(_CONVOLUTIONS | _PRODUCTS, node):
         weights = {name for name in node.inputs if any(name in some for some in constants)}
         return (*(name for name in node.reads if name not in weights), *node.writes)
     return (*node.reads, *node.writes)
@@ -217,13 +251,14 @@ def _numbers(node: Node) -> Iterable[int]:
 class _Template:
     """A part without types and constants: for each value the one of the analyzed graph ("" for none), data type and layout.
 
-    `made` are constants that passes made, `again` the nodes whose types are inferred, because passes made them or what they
-    write.
+    `made` are constants that passes made, `shapes` those of them that are the shape of a value, with that value, `again` the
+    nodes whose types are inferred, because passes made them or what they write.
     """
 
     part: Any
     values: Mapping[str, tuple[str, DType, Layout]]
     made: Mapping[str, "weakref.ref[NDArray[Any]]"]
+    shapes: Mapping[str, str]
     again: tuple[Node, ...]
 
     @staticmethod
@@ -236,11 +271,13 @@ class _Template:
             source = name if array is None else own.get(id(array), "")
             tensor = graph.types[name]
             values[name] = source if source in analyzed.types else "", tensor.dtype, tensor.layout
-        made = {name: weakref.ref(array) for name, array in graph.constants.items() if not values[name][0]}
+        new = [name for name in graph.constants if not values[name][0]]
+        shapes = {name: value for name in new if (value := _shape_of(name, graph)) and values[value][0]}
+        made = {name: weakref.ref(graph.constants[name]) for name in new if name not in shapes}
         ops = {id(node.op) for node in analyzed.nodes}
         again = [n for n in graph.nodes if id(n.op) not in ops or not all(values[name][0] for name in n.writes)]
         empty = graph.replace(types={}, constants=dict.fromkeys(graph.constants))
-        return _Template(replace(part, graph=empty), values, made, tuple(again))
+        return _Template(replace(part, graph=empty), values, made, shapes, tuple(again))
 
     def resized(self, known: Mapping[str, TensorType], limit: int | None) -> Any:
         """The part with other types and constants; None where a new node would compute something else."""
@@ -260,6 +297,9 @@ class _Template:
             if array is None:
                 return None
             constants[name], types[name] = array, TensorType.of(array, known=True).with_layout(self.values[name][2])
+        for name, value in self.shapes.items():
+            constants[name] = as_constant(np.asarray(types[value].dims, np.int64))
+            types[name] = TensorType.of(constants[name], known=True)
         for node in self.again:
             inputs = [types[name] if name else None for name in node.inputs]
             given = node.op.infer(*inputs, *(None,) * (sum(not p.variadic for p in node.op.inputs) - len(inputs)))
@@ -267,6 +307,16 @@ class _Template:
                 if name and _differ(types.setdefault(name, found.with_layout(self.values[name][2])), found, limit):
                     return None
         return replace(self.part, graph=graph.replace(types=types, constants=constants))
+
+
+def _shape_of(name: str, graph: Graph) -> str:
+    """The value whose shape a constant is, if that is all that nodes read it for; else ""."""
+    readers, found = graph.consumers.get(name, ()), graph.constants[name]
+    is_shape = found.dtype == np.int64 and all(
+        type(one.op) is Reshape and one.op.allowzero and one.inputs[1] == name and not one.post_ops for one in readers
+    )
+    values = [one.writes[0] for one in readers if is_shape and graph.types[one.writes[0]].dims == tuple(found.tolist())]
+    return values[0] if values and len(values) == len(readers) else ""
 
 
 def _differ(one: TensorType, other: TensorType, limit: int | None) -> bool:
