@@ -5,8 +5,8 @@
 Each round is a process of its own, because the next one would find the primitives that it made. It loads the model on every
 runtime, warms it up with two shapes, and then gives all, in turn, the same shapes that they have not seen. The row has the
 median over these shapes of the fastest round of each: `first` is the first run with a shape, `again` the second one, `plan` the
-difference, and `ratio` that of the first runs. The text recognition model comes from the package rapidocr-onnxruntime, and is
-left out where that is not installed.
+difference, and `ratio` that of the first runs. The text models come from the package rapidocr-onnxruntime, and are left out where
+that is not installed. The int8 models are those of `python benchmarks/models.py quantize`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
-from _common import MODELS, Arrays, Row, emit, geometric_mean, limit_threads, median, milliseconds, parser
+from _common import MODELS, QUANTIZED, Arrays, Row, emit, geometric_mean, limit_threads, median, milliseconds, parser
 from _real_models import REAL_MODELS
 
 THREADS = 2
@@ -39,7 +39,7 @@ class Subject:
 
 
 def _own(name: str, title: str, sizes: Sequence[tuple[int, int]]) -> Subject:
-    spec, rng = MODELS[name], np.random.default_rng(0)
+    spec, rng = (MODELS | QUANTIZED)[name], np.random.default_rng(0)
     return Subject(title, lambda: spec.path.read_bytes(), lambda: [spec.inputs(rng, *size) for size in sizes])
 
 
@@ -56,6 +56,8 @@ SUBJECTS = (
     _own("resnet50", "resnet50, batches", [(n, 224) for n in (1, 2, 3, 4, 5)]),
     _widths("text recognition", 48, (320, 160, 96, 128, 200, 256, 304, 400, 480)),
     _widths("text detection", 320, (480, 160, 96, 128, 224, 256, 320)),
+    _own("minilm_dynamic", "int8: minilm, lengths", [(1, n) for n in (16, 24, 21, 37, 48, 64, 77, 90, 101, 128)]),
+    _own("resnet50_qdq", "int8: resnet50, batches", [(n, 224) for n in (1, 2, 3, 4, 5)]),
 )
 
 
@@ -125,10 +127,10 @@ def main() -> int:
     chosen = [s for s in SUBJECTS if s.name.startswith(arguments.only or "")]
     rows = [row for subject in chosen for row in rows_of(subject, devices, arguments.rounds)]
     summary = {
-        f"{device}, first run / onnxruntime's (goal 2), geometric mean": geometric_mean(
-            [row["ratio"] for row in rows if row["runtime"] == device]
-        )
+        f"{device}, first run / onnxruntime's (goal 2), geometric mean of {what}": geometric_mean(ratios)
         for device in devices
+        for what, is_int8 in (("float models", False), ("int8 models", True))
+        if (ratios := [r["ratio"] for r in rows if r["runtime"] == device and r["model"].startswith("int8") is is_int8])
     }
     emit(arguments.json, rows, summary)
     return 0
