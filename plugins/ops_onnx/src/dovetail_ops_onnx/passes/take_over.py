@@ -298,8 +298,8 @@ class _Template:
                 return None
             constants[name], types[name] = array, TensorType.of(array, known=True).with_layout(self.values[name][2])
         for name, value in self.shapes.items():
-            constants[name] = as_constant(np.asarray(types[value].dims, np.int64))
-            types[name] = TensorType.of(constants[name], known=True)
+            dims = constants[name] = as_constant(np.asarray(types[value].dims, np.int64))
+            types[name] = TensorType.of(dims, known=True)
         for node in self.again:
             inputs = [types[name] if name else None for name in node.inputs]
             given = node.op.infer(*inputs, *(None,) * (sum(not p.variadic for p in node.op.inputs) - len(inputs)))
