@@ -14,8 +14,11 @@ from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.conv_integer import ConvInteger
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
+from dovetail_ops_onnx.gru import GRU
+from dovetail_ops_onnx.lstm import LSTM
 from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
+from dovetail_ops_onnx.rnn import RNN
 
 RNG = np.random.default_rng(5)
 
@@ -95,6 +98,28 @@ def test_shapes_share_weights_of_8_bits(dtype):
             seen.append(read)
     assert len(seen[0]) == 3
     assert all(a is b for a, b in zip(*seen, strict=True))
+
+
+@pytest.mark.parametrize(("op", "gates"), [(LSTM, 4), (GRU, 3), (RNN, 1)])
+def test_shapes_share_weights_of_recurrent_layers(op, gates):
+    """Those of both directions, the bias, and peepholes."""
+    g, hidden = GraphBuilder(), 24
+    w, r, b = some(2, gates * hidden, 16), some(2, gates * hidden, hidden), some(2, 2 * gates * hidden)
+    more = ["", "", "", g.constant(some(2, 3 * hidden))] if op is LSTM else []
+    layer = op(hidden_size=hidden, direction="bidirectional")
+    y = g.node(layer, g.input("x", "float32", ("T", 2, 16)), *map(g.constant, (w, r, b)), *more, name="layer")
+    core, model, read = dovetail.Core(config=False), g.model([y]), []
+    with core.compile_model(model, "ONEDNN", {"FALLBACK": False}) as compiled:
+        for time in (5, 7):
+            x = some(time, 2, 16)
+            (want,) = core.compile_model(model, "NUMPY")({"x": x}).values()
+            np.testing.assert_allclose(compiled({"x": x})[0], want, rtol=1e-4, atol=1e-5)
+            (step,) = compiled.plan(((time, 2, 16),)).steps
+            read.append([{a: c.array for a, c in p.constants.items()} for p in step.executable.prepared["layer"]])
+    assert len(read[0]) == 2
+    for one, other in zip(*read, strict=True):
+        assert len(one) == 3 + bool(more)
+        assert all(one[arg] is other[arg] for arg in one)
 
 
 def test_another_compilation_reads_the_weights_again(weights):

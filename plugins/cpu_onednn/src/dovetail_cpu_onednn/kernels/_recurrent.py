@@ -4,27 +4,27 @@ oneDNN's dimensions: src [T, N, C], dst [T, N, H], states [1, 1, N, H], weights 
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail.device import Accepted, DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg, MemoryDesc, PrimitiveDesc, Stream
 from dovetail_cpu_onednn.descriptors import plain
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, value_of
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.lstm import LSTM
 from dovetail_ops_onnx.rnn import RNN
 
-__all__ = ["BACKWARD", "Array", "Content", "Recurrent", "RecurrentKernel", "Roles", "is_default"]
+__all__ = ["BACKWARD", "Array", "Recurrent", "RecurrentKernel", "Roles", "Weights", "is_default"]
 
 Array = NDArray[Any]
 Recurrent = GRU | LSTM | RNN
-Content = Callable[[], Array]
 
 BIAS, LENGTHS, INITIAL = 3, 4, 5
 FORWARD, BACKWARD = 1, 2
@@ -112,10 +112,11 @@ class RecurrentKernel(PrimitiveKernel):
                 arguments.append(self._initial(node, INITIAL + state, arg, sizes))
         weights = self._weights(node, op, d)
         roles = Roles({a.arg: a.desc for a in arguments})
-        roles |= {arg: lib.tagged(dims, TAG_ANY) if arg in (33, 34) else plain(dims) for arg, (dims, _) in weights.items()}
+        roles |= {arg: lib.tagged(w.dims, TAG_ANY) if arg in (33, 34) else plain(w.dims) for arg, w in weights.items()}
         pd = self.describe(op, BACKWARD if op.direction == "reverse" or d else FORWARD, roles)
-        for role, (dims, content) in weights.items():
-            arguments.append(Argument(role, "input", 1, plain(dims), lib.arg_md(pd, role, dims), content=content))
+        for role, w in weights.items():
+            wanted = lib.arg_md(pd, role, w.dims)
+            arguments.append(Argument(role, "input", w.index, plain(w.dims), wanted, repack=w.repack))
         unused = max((lib.nbytes(a.desc) for a in arguments if a.place == "scratch"), default=0)
         return Stage(pd, tuple(arguments)), unused
 
@@ -137,18 +138,18 @@ class RecurrentKernel(PrimitiveKernel):
         zeros = partial(np.zeros, sizes.state.dims, np.float32)
         return Argument(arg, "input", 0, plain(sizes.state.dims), content=zeros)
 
-    def _weights(self, node: TypedNode, op: Recurrent, d: int) -> dict[int, tuple[tuple[int, ...], Content]]:
-        """Dimensions and content of what is constant, by argument."""
+    def _weights(self, node: TypedNode, op: Recurrent, d: int) -> dict[int, "Weights"]:
+        """What is constant, by argument."""
         gates, hidden = len(self.order), given(node, 2).dims[2]
-        found: dict[int, tuple[tuple[int, ...], Content]] = {}
+        found: dict[int, Weights] = {}
         for arg, index in ((Arg.WEIGHTS, 1), (Arg.WEIGHTS_1, 2)):
-            value = value_of(given(node, index).value)[d]
-            dims = (1, 1, value.shape[1], gates, hidden)
-            found[arg] = dims, partial(_transposed, value, self.order, dims)
-        # The fast implementations want a bias.
-        given_bias, rows = self._optional(node, BIAS), (1, 1, self.biases(op), hidden)
-        both = np.zeros(2 * gates * hidden, np.float32) if given_bias is None else value_of(given_bias.value)[d]
-        found[Arg.BIAS] = rows, lambda: self.bias(op, *both.reshape(2, gates, hidden)).reshape(rows)
+            dims = (1, 1, given(node, index).dims[2], gates, hidden)
+            found[arg] = Weights(index, dims, _Transposed(d, self.order, dims))
+        rows = (1, 1, self.biases(op), hidden)
+        if self._optional(node, BIAS) is None:  # the fast implementations want one
+            found[Arg.BIAS] = Weights(1, rows, _Zeros(rows))
+        else:
+            found[Arg.BIAS] = Weights(BIAS, rows, _Bias(d, self, op, rows))
         return found
 
     @staticmethod
@@ -173,9 +174,50 @@ class _Sizes:
         self.state = lib.part(states, (1, 1, n, h), (0, d, 0, 0))
 
 
-def _transposed(value: Array, order: Sequence[int], dims: tuple[int, ...]) -> Array:
-    """[gates H, C] of one direction as [1, 1, C, gates, H]."""
-    return value.reshape(len(order), dims[-1], dims[2])[list(order)].transpose(2, 0, 1).reshape(dims)
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A constant of one direction: the input of the node that it is made of, its dimensions, and how it is made."""
+
+    index: int
+    dims: tuple[int, ...]
+    repack: Callable[[Array], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class _Transposed:
+    """[directions, gates H, C] to one direction as [1, 1, C, gates, H]."""
+
+    direction: int
+    order: tuple[int, ...]
+    dims: tuple[int, ...]
+
+    def __call__(self, value: Array) -> Array:
+        gates: Array = value[self.direction].reshape(len(self.order), self.dims[-1], self.dims[2])
+        return gates[list(self.order)].transpose(2, 0, 1).reshape(self.dims)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bias:
+    """[directions, 2 gates H] to the bias of one direction."""
+
+    direction: int
+    kernel: RecurrentKernel
+    op: Recurrent
+    dims: tuple[int, ...]
+
+    def __call__(self, value: Array) -> Array:
+        both = value[self.direction].reshape(2, -1, self.dims[-1])
+        return self.kernel.bias(self.op, both[0], both[1]).reshape(self.dims)
+
+
+@dataclass(frozen=True, slots=True)
+class _Zeros:
+    """Zeros, whatever is given."""
+
+    dims: tuple[int, ...]
+
+    def __call__(self, _: Array) -> Array:
+        return np.zeros(self.dims, np.float32)
 
 
 def is_default(op: Recurrent) -> bool:

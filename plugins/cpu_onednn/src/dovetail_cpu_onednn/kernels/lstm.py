@@ -1,11 +1,10 @@
 """LSTM: oneDNN's lstm."""
 
-from functools import partial
-
+from dovetail.dataclass import dataclass
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, PrimitiveDesc
-from dovetail_cpu_onednn.kernel import Refused, given, value_of
-from dovetail_cpu_onednn.kernels._recurrent import Content, Recurrent, RecurrentKernel, Roles, is_default
+from dovetail_cpu_onednn.kernel import Refused, given
+from dovetail_cpu_onednn.kernels._recurrent import Array, Recurrent, RecurrentKernel, Roles, Weights, is_default
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.lstm import LSTM
 
@@ -28,13 +27,24 @@ class LongShortTerm(RecurrentKernel):
         results = (roles[Arg.DST], roles[Arg.DST_1], roles[Arg.DST_2])
         return library().describe("lstm_forward", INFERENCE, direction, roles[Arg.SRC], *states, *weights, *results, 0)
 
-    def _weights(self, node: TypedNode, op: Recurrent, d: int) -> dict[int, tuple[tuple[int, ...], Content]]:
+    def _weights(self, node: TypedNode, op: Recurrent, d: int) -> dict[int, Weights]:
         found = super()._weights(node, op, d)
         if self._optional(node, PEEPHOLE) is not None:
-            value = value_of(given(node, PEEPHOLE).value)[d].reshape(3, -1)
-            dims = (1, 1, *value.shape)
-            found[Arg.WEIGHTS_2] = dims, partial(value[[0, 2, 1]].reshape, dims)
+            dims = (1, 1, 3, given(node, 2).dims[2])
+            found[Arg.WEIGHTS_2] = Weights(PEEPHOLE, dims, _Peepholes(d, dims))
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Peepholes:
+    """[directions, 3 H] to those of one direction."""
+
+    direction: int
+    dims: tuple[int, ...]
+
+    def __call__(self, value: Array) -> Array:
+        found: Array = value[self.direction].reshape(3, -1)[[0, 2, 1]]
+        return found.reshape(self.dims)
 
 
 KERNELS = (LongShortTerm(),)
