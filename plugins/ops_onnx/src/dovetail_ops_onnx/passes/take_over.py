@@ -100,7 +100,7 @@ class _Earlier:
         }
         self._again, self._free = TypedAgain.of(graph, analyzed), _free(analyzed, parts)
         self._parts, self._groups = [_Template.of(part, analyzed) for part in parts], _groups(analyzed, parts)
-        self._whole = _Group.of(self._groups)
+        self._wholes = [_Group.of([group for group in self._groups if group.by_axis is kind], kind) for kind in (False, True)]
         new = [part.graph.constants[name] for part, one in zip(parts, self._parts, strict=True) for name in one.made]
         # A new constant of whole numbers may be made of sizes.
         self._holds = all(a.dtype.kind not in "iuOSU" for a in new) and names.keys() >= {*nothing.inputs, *nothing.outputs}
@@ -143,8 +143,8 @@ class _Earlier:
         return found
 
     def _fits(self, pairs: Mapping[str, Pairs]) -> bool:
-        """Whether each group fits; mostly all of them do as one."""
-        return self._whole.fits(pairs) or all(group.fits(pairs) for group in self._groups)
+        """Whether each group fits; mostly all of a kind do as one."""
+        return all(whole.fits(pairs) for whole in self._wholes) or all(group.fits(pairs) for group in self._groups)
 
     def _reads(self, types: Mapping[str, TensorType]) -> bool:
         """Whether constants are the same, or only read by name."""
@@ -180,13 +180,13 @@ class _Group:
     values: tuple[str, ...]
     fixed: Pairs
     numbers: frozenset[int]
-    by_axis: bool = False
+    by_axis: bool
 
     @staticmethod
-    def of(groups: "Sequence[_Group]") -> "_Group":
+    def of(groups: "Sequence[_Group]", by_axis: bool) -> "_Group":
         """All of these in one."""
         fixed, numbers = (frozenset[Any]().union(*parts) for parts in ([g.fixed for g in groups], [g.numbers for g in groups]))
-        return _Group(tuple(dict.fromkeys(name for group in groups for name in group.values)), fixed, numbers)
+        return _Group(tuple(dict.fromkeys(name for group in groups for name in group.values)), fixed, numbers, by_axis)
 
     def fits(self, pairs: Mapping[str, Pairs]) -> bool:
         """Whether sizes that were equal still are, and none that changed is an attribute."""
