@@ -112,6 +112,20 @@ def test_sizes_that_were_equal_by_chance(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_different_axes_that_were_equal_by_chance(device: str) -> None:
+    """To a product of two values they mean something: keys lie the other way round here."""
+    g = dovetail.GraphBuilder()
+    q, k, v = (g.input(n, "float32", ["B", 3, *dims]) for n, dims in (("q", ("N", 8)), ("k", (8, "M")), ("v", ("M", 8))))
+    model = g.model([g.node(MatMul(), g.node(Softmax(axis=-1), g.node(MatMul(), q, k)), v)])
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    taken = [
+        run(compiled, model, q=numbers(2, 3, n, 8), k=numbers(2, 3, 8, m), v=numbers(2, 3, m, 8))
+        for n, m in ((10, 10), (11, 11), (10, 14), (7, 12))
+    ]
+    assert taken == [False, True, False, True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_axes_that_were_equal_by_chance(device: str) -> None:
     """As many rows and columns as images and channels. To these nodes axes mean nothing to each other."""
     model = convolutions()
