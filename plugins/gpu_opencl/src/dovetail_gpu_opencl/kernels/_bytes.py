@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from dovetail.dataclass import dataclass
 from dovetail.device import PLAIN, DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div, round_up, spread
-from dovetail_gpu_opencl.kernels._integer import Result
+from dovetail_gpu_opencl.kernels._integer import Result, Weights
 from dovetail_gpu_opencl.kernels._pipelined import DEPTH, SHAPES, Pipeline, Pipelined, pipelines, runtime_sizes
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem
@@ -19,7 +19,7 @@ from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Scratch
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 from dovetail_ops_onnx.spatial import ConvGeometry
 
-__all__ = ["ByteTiles", "Images", "Weights", "refusal_of"]
+__all__ = ["ByteTiles", "Images", "refusal_of"]
 
 VECTOR = 8
 _FOUR = 4
@@ -144,18 +144,6 @@ class Images:
         return rows.view(np.uint16)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Weights:
-    """Constant weights: as they are stored, and [maps, channels, ...] in whole numbers less their zero points.
-
-    `key` names all that makes the one of the other.
-    """
-
-    source: NDArray[np.generic]
-    whole: NDArray[np.integer]
-    key: Hashable
-
-
 class ByteTiles(Pipelined):
     """The base of the kernels: for which devices they are, and their launches."""
 
@@ -194,9 +182,8 @@ class ByteTiles(Pipelined):
         tiling, (src, before) = self.settled(problem, node), self._source(node, images, zero)
         found = direct(tiling.work_n)
         block, result = (1, result) if found is None else (tiling.work_n, found)
-        key = ("bytes", images.width, block, weights.key)
-        packed = self.packed.get(weights.source, key, lambda: images.pack(weights.whole, block))
-        columns = weights.whole.reshape(images.maps, -1).sum(1, dtype=np.int64)
+        packed = weights.packed(("bytes", images.width, images.folds, block), lambda whole: images.pack(whole, block))
+        columns = weights.fact("columns", lambda whole: whole.reshape(len(whole), -1).sum(1, dtype=np.int64))
         sums = np.zeros(images.maps, np.int64) if start is None else start.astype(np.int64)
         declared = ", __global const int* restrict bia"
         if isinstance(zero, str):
@@ -296,9 +283,10 @@ def refusal_of(weights: Weights, rank: int, groups: int) -> Refusal | None:
         return Refusal(Reason.ATTRIBUTE, f"{groups} groups")
     if rank > 2:
         return Refusal(Reason.SHAPE, f"{rank} spatial axes")
-    if not weights.whole.size:
+    bounds = weights.fact("bounds", lambda whole: (int(whole.min()), int(whole.max())) if whole.size else None)
+    if bounds is None:
         return Refusal(Reason.SHAPE, "no weights")
-    least, most = int(weights.whole.min()), int(weights.whole.max())
+    least, most = bounds
     if least < -128 or most > 127:
         return Refusal(Reason.ATTRIBUTE, f"weights from {least} to {most} less their zero points; accepted: int8")
     return None

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel, spread
-from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, ONE, Lines, Places, Ports, Result, given, read, result_of
+from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, ONE, Lines, Places, Ports, Result, Weights, given, read, result_of
 from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, channels_last, is_sparse
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write
@@ -104,17 +103,13 @@ class IntegerConvRows(IntegerConv):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         zero, bias = read(node, self.ports.first_zero), read(node, self.ports.bias)
         return windows_launches(
-            self.caps.compute_units, node, self.sizes(node), self._shifted(node), zero, bias, self.result(node)
+            self.caps.compute_units, node, self.sizes(node), self._weights(node), zero, bias, self.result(node)
         )
 
-    def _shifted(self, node: TypedNode) -> NDArray[np.integer]:
-        """The weights less their zero points."""
+    def _weights(self, node: TypedNode) -> Weights:
         value, zero = self.weights(node).value, given(node, self.ports.second_zero)
         assert value is not None
-        whole = value.astype(np.int16)
-        if zero is None or zero.value is None:
-            return whole
-        return whole - zero.value.astype(np.int16).reshape(-1, *(1,) * (whole.ndim - 1))
+        return Weights.of(self.packed, value, None if zero is None else zero.value, 0)
 
 
 def windows_configurations(node: TypedNode) -> Sequence[LayerConfig]:
@@ -136,19 +131,18 @@ def windows_launches(
     units: int,
     node: TypedNode,
     numbers: Mapping[str, int],
-    weights: NDArray[np.integer],
+    weights: Weights,
     zero: Argument,
     bias: Argument,
     result: Result,
 ) -> tuple[Launch, ...]:
-    """The launches of a convolution by weights [M, C, *K] in whole numbers, on so many compute units."""
+    """The launches of a convolution by weights [M, C, *K], on so many compute units."""
     src, dst = node.inputs[0], node.outputs[0]
     assert src is not None
     if not dst.size:
         return ()
     sums = Sums(numbers, dst.dims[0], dst.layout == PLAIN)
-    square = weights.reshape(*weights.shape[:2], *(1,) * (4 - weights.ndim), *weights.shape[2:])
-    wei, c_type = sums.pack(square)
+    wei, c_type = sums.pack(weights)
     has_zero, has_bias = not isinstance(zero, Null), not isinstance(bias, Null)
     defines = row_defines(C_TYPES[src.dtype], c_type, has_zero=has_zero, has_bias=has_bias)
     given = Read(node.node.inputs[0])

@@ -20,11 +20,12 @@ from dovetail.op import Operator
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv_integer import SPARSE, row_defines, windows_configurations, windows_launches
-from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Result
-from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, is_sparse, pack_weights
+from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Result, Weights
+from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, is_sparse, packed
 from dovetail_gpu_opencl.kernels._quantized_steps import WHOLE, Refused, Steps, given, relus_before, stored_bounds
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write, ints
+from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_gpu_opencl.source import C_TYPES, assemble, vector_at
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.gemm import Gemm
@@ -74,17 +75,19 @@ class QuantizedKernel(CLKernel):
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """A source and constant weights whose channels are along `axis`; `units` is the real value of 1 in each channel's sum."""
+    """A source and constant weights; `units` is the real value of 1 in each channel's sum."""
 
     node: TypedNode
     op: Quantized
-    axis: int
+    weights: Weights
     units: NDArray[np.float64]
     bias: NDArray[np.float64]
 
     @staticmethod
-    def of(node: TypedNode, op: Quantized, axis: int, alpha: float = 1.0, beta: float = 1.0) -> "Factors":
-        """Raises `Refused`."""
+    def of(
+        shared: PackedConstants, node: TypedNode, op: Quantized, axis: int, alpha: float = 1.0, beta: float = 1.0
+    ) -> "Factors":
+        """Those whose weights have their channels of the result along `axis`. Raises `Refused`."""
         tensor, source, own = given(node, 1), op.scalings[0], op.scalings[1]
         if tensor.value is None or source is None or own is None:
             raise Refused("factors that are not both quantized, or a second one that is not constant")
@@ -92,7 +95,8 @@ class Factors:
             raise Refused(f"scales of the weights along axis {own.axis}; accepted: {axis}")
         channels = tensor.dims[axis]
         units = np.broadcast_to(stored_bounds(source)[0] * own.scale.astype(np.float64).reshape(-1) * alpha, channels)
-        return Factors(node, op, axis, units, _bias(node, op, channels) * beta)
+        weights = Weights.of(shared, tensor.value, own.zero_point, axis)
+        return Factors(node, op, weights, units, _bias(node, op, channels) * beta)
 
     @property
     def zero(self) -> Argument:
@@ -109,15 +113,6 @@ class Factors:
         scaling = self.op.scalings[0]
         assert scaling is not None
         return scaling
-
-    @property
-    def weights(self) -> NDArray[np.int16]:
-        """The weights in whole numbers, less their zero points."""
-        tensor, scaling = given(self.node, 1), self.op.scalings[1]
-        assert tensor.value is not None
-        assert scaling is not None
-        places = [-1 if at == self.axis else 1 for at in range(tensor.rank)]
-        return tensor.value.astype(np.int16) - scaling.zero_point.astype(np.int16).reshape(places)
 
     @property
     def counts(self) -> NDArray[np.int32] | None:
@@ -259,7 +254,7 @@ class QuantizedConv(QuantizedKernel):
         return Refusal(Reason.SHAPE, f"{rank} spatial axes") if rank > self.max_spatial else QuantizedKernel.check(self, node)
 
     def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
-        factors = Factors.of(node, self.op(node), 0)
+        factors = Factors.of(self.packed, node, self.op(node), 0)
         return factors, *result_of(factors, self.caps, 1 if node.outputs[0].layout == PLAIN else VECTOR)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
@@ -320,19 +315,22 @@ class QuantizedMatMul(QuantizedKernel):
         if a.rank < 2 or b.rank != 2:
             raise Refused(f"{a} by {b}; accepted: matrices by one matrix")
         if not isinstance(op.main, Gemm):
-            return Factors.of(node, op, 1)
+            return Factors.of(self.packed, node, op, 1)
         if op.main.transA:
             raise Refused("transA 1; accepted: 0")
-        return Factors.of(node, op, 0 if op.main.transB else 1, op.main.alpha, op.main.beta)
+        return Factors.of(self.packed, node, op, 0 if op.main.transB else 1, op.main.alpha, op.main.beta)
+
+    def sizes(self, node: TypedNode) -> tuple[int, int, int]:
+        """Rows, columns and depth."""
+        *rows, k = given(node, 0).dims
+        return math.prod(rows), node.outputs[0].dims[-1], k
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         factors, result, bias = self.parts(node)
-        weights = factors.weights if factors.axis == 0 else factors.weights.T
-        n, k = weights.shape
-        m = math.prod(given(node, 0).dims[:-1])
+        m, n, k = self.sizes(node)
         if 0 in (m, n):
             return ()
-        wei, c_type = pack_weights(weights.reshape(n, k, 1, 1), 1, 1)
+        wei, c_type = packed(factors.weights, (n, k, 1, 1))
         sums = Sums.of_product(m, n, k, 1)
         defines = row_defines(C_TYPES[given(node, 0).dtype], c_type, has_bias=not isinstance(bias, Null))
         values = (Read(node.node.inputs[0]), wei, factors.zero, bias, Write(node.node.outputs[0]))
