@@ -49,6 +49,8 @@ class PackedConstants:
         """Whether plans take over kernels and parameters of the first one, so that they need no programs but its own."""
         self._known: dict[Hashable, tuple[list[weakref.ref[Array]], weakref.ref[Array]]] = {}
         self._facts: dict[Hashable, tuple[weakref.ref[Array], Any]] = {}
+        self._made: dict[tuple[str, str], tuple[Node, Hashable, list[weakref.ref[Array] | None], Any]] = {}
+        self._same: weakref.WeakValueDictionary[bytes, Array] = weakref.WeakValueDictionary()
 
     def get(self, source: Array, order: Hashable, make: Callable[[], Array], *others: Array) -> Array:
         """The array that `make` makes for these constants and this order, now or before."""
@@ -74,6 +76,31 @@ class PackedConstants:
         if known is None or known[0]() is not holder:
             known = self._facts[key] = weakref.ref(holder, _forgetter(self._facts, key, 0)), find()
         found: T = known[1]
+        return found
+
+    def once(self, name: str, node: TypedNode, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` makes of a node and its constants, now or for the plan before, if the key was the same.
+
+        The key has what it depends on of the types. It must not hold constants of the node.
+        """
+        constants = [None if t is None else t.value for t in node.inputs]
+        known = self._made.get((name, node.name))
+        if (
+            known is None
+            or known[0] is not node.node
+            or known[1] != key
+            or any((None if ref is None else ref()) is not array for ref, array in zip(known[2], constants, strict=True))
+        ):
+            refs = [None if array is None else weakref.ref(array) for array in constants]
+            known = self._made[name, node.name] = node.node, key, refs, make()
+        found: T = known[3]
+        return found
+
+    def same(self, content: bytes) -> Array:
+        """An array of this content: the same one as long as a plan has it."""
+        found = self._same.get(content)
+        if found is None:
+            found = self._same[content] = np.frombuffer(content, np.uint8)
         return found
 
     def afresh(self) -> "PackedConstants":

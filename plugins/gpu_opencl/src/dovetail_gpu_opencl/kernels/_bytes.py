@@ -16,6 +16,7 @@ from dovetail_gpu_opencl.kernels._pipelined import DEPTH, SHAPES, Pipeline, Pipe
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Scratch, Write
+from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 from dovetail_ops_onnx.spatial import ConvGeometry
 
@@ -203,7 +204,7 @@ class ByteTiles(Pipelined):
             declared += str(result.defines["RESULT_ARGS"])
             given += result.arguments
             result = dataclasses.replace(result, arguments=())
-        declared, together, given = _together(declared, given)
+        declared, together, given = _together(declared, given, self.packed)
         defines = {**images.defines(), **starts, "SUM_ARGS": declared, "SUM_CONSTANTS": together, "B_ROWS": len(packed)}
         return (*before, self._main(node, problem, tiling, defines, (src, Constant(packed), *given), result, len(before)))
 
@@ -301,7 +302,7 @@ def neighbours(block: int) -> NDArray[np.intp]:
     return at % 8 // 2 * (block // 4) + at // 8 * 2 + at % 2
 
 
-def _together(declared: str, arguments: Sequence[Argument]) -> tuple[str, str, list[Argument]]:
+def _together(declared: str, arguments: Sequence[Argument], shared: PackedConstants) -> tuple[str, str, list[Argument]]:
     """The declarations and arguments with all constants in one buffer, and the statements that give these their names.
 
     A buffer of a launch costs the host 0.25 us or more, and most of these are read for one result in ten thousand.
@@ -317,7 +318,7 @@ def _together(declared: str, arguments: Sequence[Argument]) -> tuple[str, str, l
         else:
             declarations.append(declaration)
             others.append(argument)
-    return "".join(f",{text}" for text in declarations), named, [Constant(np.frombuffer(content, np.uint8)), *others]
+    return "".join(f",{text}" for text in declarations), named, [Constant(shared.same(content)), *others]
 
 
 def _wrapped(numbers: NDArray[np.int64]) -> NDArray[np.int32]:

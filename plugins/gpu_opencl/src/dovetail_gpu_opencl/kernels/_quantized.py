@@ -8,7 +8,8 @@ import dataclasses
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -32,7 +33,7 @@ from dovetail_ops_onnx.gemm import Gemm
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
-__all__ = ["Factors", "QuantizedConv", "QuantizedElementwise", "QuantizedMatMul", "result_of"]
+__all__ = ["Factors", "QuantizedConv", "QuantizedElementwise", "QuantizedMatMul", "QuantizedSums"]
 
 
 class QuantizedKernel(CLKernel):
@@ -73,15 +74,16 @@ class QuantizedKernel(CLKernel):
 # --- sums of products ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Factors:
-    """A source and constant weights; `units` is the real value of 1 in each channel's sum."""
+    """A source, and constant weights for so many channels of the result. What few ask for is computed when it is asked for."""
 
     node: TypedNode
     op: Quantized
     weights: Weights
-    units: NDArray[np.float64]
-    bias: NDArray[np.float64]
+    channels: int
+    alpha: float
+    beta: float
 
     @staticmethod
     def of(
@@ -93,15 +95,26 @@ class Factors:
             raise Refused("factors that are not both quantized, or a second one that is not constant")
         if max(own.scale.size, own.zero_point.size) > 1 and own.axis % tensor.rank != axis:
             raise Refused(f"scales of the weights along axis {own.axis}; accepted: {axis}")
-        channels = tensor.dims[axis]
-        units = np.broadcast_to(stored_bounds(source)[0] * own.scale.astype(np.float64).reshape(-1) * alpha, channels)
         weights = Weights.of(shared, tensor.value, own.zero_point, axis)
-        return Factors(node, op, weights, units, _bias(node, op, channels) * beta)
+        return Factors(node, op, weights, tensor.dims[axis], alpha, beta)
+
+    @cached_property
+    def units(self) -> NDArray[np.float64]:
+        """The real value of 1 in each channel's sum. Raises `Refused`."""
+        own = self.op.scalings[1]
+        assert own is not None
+        scales = stored_bounds(self._source)[0] * own.scale.astype(np.float64).reshape(-1) * self.alpha
+        return np.broadcast_to(scales, self.channels)
+
+    @cached_property
+    def bias(self) -> NDArray[np.float64]:
+        """The real bias. Raises `Refused`."""
+        return _bias(self.node, self.op, self.channels) * self.beta
 
     @property
-    def zero(self) -> Argument:
-        """The zero point of the source."""
-        return Constant(self._source.zero_point.reshape(1))
+    def zero(self) -> bytes:
+        """The zero point of the source as it is stored."""
+        return self._source.zero_point.tobytes()
 
     @property
     def zero_point(self) -> int:
@@ -114,7 +127,7 @@ class Factors:
         assert scaling is not None
         return scaling
 
-    @property
+    @cached_property
     def counts(self) -> NDArray[np.int32] | None:
         """The bias in units of the sums; None where these are not whole numbers. float32 may have rounded the stored int32."""
         with np.errstate(all="ignore"):
@@ -235,7 +248,36 @@ def _value(
     return text, types, [Constant(np.ascontiguousarray(array)) for array in arrays.values()]
 
 
-class QuantizedConv(QuantizedKernel):
+class QuantizedSums(QuantizedKernel):
+    """The base of convolutions and products."""
+
+    @abstractmethod
+    def factors(self, node: TypedNode) -> Factors:
+        """The factors. Raises `Refused`."""
+
+    def vec(self, node: TypedNode) -> int:
+        """The results that a vector has."""
+        return VECTOR
+
+    def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
+        factors, vec = self.factors(node), self.vec(node)
+        key = (vec, self.reads(node))
+        return factors, *self.packed.once(self.name, node, key, lambda: result_of(factors, self.caps, vec))
+
+    def reads(self, node: TypedNode) -> Hashable:
+        """All of the sizes and layouts that the steps after the sums depend on: how they read their operands."""
+        found, result = list[Hashable](), node.outputs[0]
+        for step in self.op(node).steps[1:]:
+            for index in step.inputs if isinstance(step, QuantizedStep) else ():
+                tensor = None if index is None or index < 0 else given(node, index)
+                if tensor is not None and (tensor.size == 1 or tensor.dims != result.dims):
+                    found.append((tensor.dims, () if tensor.size == 1 else (result.dims, result.layout)))
+                else:
+                    found.append(tensor is None)
+        return tuple(found)
+
+
+class QuantizedConv(QuantizedSums):
     """Convolutions in one and two dimensions, channels innermost or plain, on CPUs; the base of those on GPUs."""
 
     name = "quantized_conv_rows"
@@ -253,9 +295,11 @@ class QuantizedConv(QuantizedKernel):
             return Refusal(Reason.SHAPE, SPARSE)
         return Refusal(Reason.SHAPE, f"{rank} spatial axes") if rank > self.max_spatial else QuantizedKernel.check(self, node)
 
-    def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
-        factors = Factors.of(self.packed, node, self.op(node), 0)
-        return factors, *result_of(factors, self.caps, 1 if node.outputs[0].layout == PLAIN else VECTOR)
+    def factors(self, node: TypedNode) -> Factors:
+        return Factors.of(self.packed, node, self.op(node), 0)
+
+    def vec(self, node: TypedNode) -> int:
+        return 1 if node.outputs[0].layout == PLAIN else VECTOR
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         extra = windows_configurations(node)
@@ -271,7 +315,8 @@ class QuantizedConv(QuantizedKernel):
         maps, channels = given(node, 1).dims[:2]
         sizes = spatial_defines(conv.geometry(given(node, 0), given(node, 1)))
         numbers = {"GROUPS": conv.group, "C": channels, "M": maps, **sizes}
-        return windows_launches(self.caps.compute_units, node, numbers, factors.weights, factors.zero, bias, result)
+        zero = Constant(self.packed.same(factors.zero))
+        return windows_launches(self.caps.compute_units, node, numbers, factors.weights, zero, bias, result)
 
     def conv(self, node: TypedNode) -> Conv:
         """The convolution."""
@@ -297,7 +342,7 @@ def _with_operands(node: TypedNode, config: LayerConfig, operands: range) -> Lay
     return dataclasses.replace(config, inputs=tuple(inputs))
 
 
-class QuantizedMatMul(QuantizedKernel):
+class QuantizedMatMul(QuantizedSums):
     """Products of matrices by a constant matrix: MatMul and Gemm."""
 
     name = "quantized_gemm_rows"
@@ -305,12 +350,7 @@ class QuantizedMatMul(QuantizedKernel):
     def applies(self, node: TypedNode) -> Refusal | None:
         return self.applies_to(node, Gemm if isinstance(self.op(node).main, Gemm) else MatMul)
 
-    def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
-        factors = self.factors(node)
-        return factors, *result_of(factors, self.caps, VECTOR)
-
     def factors(self, node: TypedNode) -> Factors:
-        """The factors. Raises `Refused`."""
         op, a, b = self.op(node), given(node, 0), given(node, 1)
         if a.rank < 2 or b.rank != 2:
             raise Refused(f"{a} by {b}; accepted: matrices by one matrix")
@@ -333,7 +373,8 @@ class QuantizedMatMul(QuantizedKernel):
         wei, c_type = packed(factors.weights, (n, k, 1, 1))
         sums = Sums.of_product(m, n, k, 1)
         defines = row_defines(C_TYPES[given(node, 0).dtype], c_type, has_bias=not isinstance(bias, Null))
-        values = (Read(node.node.inputs[0]), wei, factors.zero, bias, Write(node.node.outputs[0]))
+        zero = Constant(self.packed.same(factors.zero))
+        values = (Read(node.node.inputs[0]), wei, zero, bias, Write(node.node.outputs[0]))
         return (sums.launch(self.caps.compute_units, defines, result, *values),)
 
 

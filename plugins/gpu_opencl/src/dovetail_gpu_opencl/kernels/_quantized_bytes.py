@@ -9,7 +9,7 @@ from dovetail_gpu_opencl.kernel import spread
 from dovetail_gpu_opencl.kernels._byte_results import direct_result, is_direct
 from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, refusal_of
 from dovetail_gpu_opencl.kernels._integer import Result
-from dovetail_gpu_opencl.kernels._quantized import Factors, QuantizedConv, QuantizedMatMul, result_of
+from dovetail_gpu_opencl.kernels._quantized import Factors, QuantizedConv, QuantizedMatMul, QuantizedSums
 from dovetail_gpu_opencl.kernels._quantized_steps import Refused, given
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem
@@ -19,19 +19,25 @@ from dovetail_gpu_opencl.source import C_TYPES, assemble
 __all__ = ["QuantizedConvBytes", "QuantizedConvDirect", "QuantizedMatMulBytes", "QuantizedMatMulDirect"]
 
 
-class QuantizedTiles(ByteTiles):
-    """The base of both kernels in tiles, which are given the parts of their base for CPUs."""
+class QuantizedTiles(ByteTiles, QuantizedSums):
+    """The base of both kernels in tiles."""
 
-    def tiled(self, node: TypedNode, images: Images, factors: Factors) -> tuple[Launch, ...]:
+    def vec(self, node: TypedNode) -> int:
+        return VECTOR
+
+    def tiled(self, node: TypedNode, images: Images) -> tuple[Launch, ...]:
         """The launches."""
-        result, bias = result_of(factors, self.caps, VECTOR)
+        factors, result, bias = self.parts(node)
         start = bias.array if isinstance(bias, Constant) else None
 
-        def direct(work_n: int) -> Result | None:
+        def made(work_n: int) -> Result | None:
             try:
                 return direct_result(factors, result, work_n) if is_direct(node, images.maps, work_n) else None
             except Refused:
                 return None
+
+        def direct(work_n: int) -> Result | None:
+            return self.packed.once(f"{self.name} direct", node, (work_n, self.reads(node)), lambda: made(work_n))
 
         return self.launches_of(node, images, factors.weights, start, factors.zero_point, result, direct)
 
@@ -49,8 +55,8 @@ class QuantizedConvBytes(QuantizedTiles, QuantizedConv):
         if any(given(node, i).dims != result and given(node, i).size != 1 for i in self.operands(node)):
             return Refusal(Reason.LAYOUT, "operands that broadcast along some axes; accepted: the result's shape, or one number")
         conv = self.conv(node)
-        weights, rank = Factors.of(self.packed, node, self.op(node), 0).weights, conv.geometry(node.given(0), node.given(1)).rank
-        return refusal_of(weights, rank, conv.group)
+        rank = conv.geometry(node.given(0), node.given(1)).rank
+        return refusal_of(self.factors(node).weights, rank, conv.group)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         inputs: list[Layout] = [PLAIN] * len(node.inputs)
@@ -70,7 +76,7 @@ class QuantizedConvBytes(QuantizedTiles, QuantizedConv):
         return self.images(node).problem() if node.outputs[0].size else None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        return self.tiled(node, self.images(node), Factors.of(self.packed, node, self.op(node), 0))
+        return self.tiled(node, self.images(node))
 
 
 class QuantizedMatMulBytes(QuantizedTiles, QuantizedMatMul):
@@ -92,7 +98,7 @@ class QuantizedMatMulBytes(QuantizedTiles, QuantizedMatMul):
         return self.images(node).problem() if node.outputs[0].size else None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        return self.tiled(node, self.images(node), self.factors(node))
+        return self.tiled(node, self.images(node))
 
 
 def defines_of(factors: Factors, result: Result, bias: Argument) -> dict[str, object]:
@@ -111,9 +117,8 @@ class QuantizedConvDirect(QuantizedConv):
     max_spatial = MAX_SPATIAL
     sparse = True
 
-    def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
-        factors = Factors.of(self.packed, node, self.op(node), 0)
-        return factors, *result_of(factors, self.caps, 1)
+    def vec(self, node: TypedNode) -> int:
+        return 1
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         return [c for c in super().configurations(node) if c.inputs[0] == c.outputs[0]]
@@ -139,9 +144,8 @@ class QuantizedMatMulDirect(QuantizedMatMul):
     name = "quantized_gemm_direct"
     kind = "GPU"
 
-    def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
-        factors = self.factors(node)
-        return factors, *result_of(factors, self.caps, 1)
+    def vec(self, node: TypedNode) -> int:
+        return 1
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         factors, result, bias = self.parts(node)
