@@ -102,7 +102,7 @@ class IntegerRows(IntegerGemm):
             "B": C_TYPES[product.b.type.dtype],
             "A_BATCH(z)": IN_ROWS.first(product),
             "B_BATCH(z)": DIRECT.second(product),
-            "WEI_AT(z)": "0" if count == 1 else f"(z) * {each}",
+            "WEI_AT(z)": "0" if count == 1 else "(z) * ((M + COLS - 1) / COLS * COLS * ((C + 1) / 2 * 2))",
             "X_ZERO(z, m)": "0" if zero is None else f"x_zero[{IN_ROWS.rows(product).of(zero)}]",
             "B_ZERO(z, n)": "0" if own is None else f"b_zero[{DIRECT.columns(product).of(own)}]",
         }

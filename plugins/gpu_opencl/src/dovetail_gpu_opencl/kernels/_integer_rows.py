@@ -17,7 +17,7 @@ from dovetail_gpu_opencl.source import C_TYPES, assemble
 __all__ = ["COLUMNS", "VECTOR", "Sums", "channels_last", "is_sparse", "pack_on_device", "pack_weights", "packed"]
 
 ROWS, SPAN = 6, 4
-"""Pixels, and blocks of channels for which they are brought into private memory once: 8 gained 2 % more, 2 lost 8."""
+"""Pixels, and most blocks of channels for which they are brought into private memory once: 8 gained 2 % more, 2 lost 8."""
 VECTOR = 8
 COLUMNS = 16
 """6 rows of 2 vectors: with both vectors of weights, a pair and a product they fill the 16 registers that every CPU has."""
@@ -83,11 +83,11 @@ class Sums:
         """The launch on so many compute units; `defines` are the types X and W, and what the file says."""
         steps = (1, self.pixels) if self.plain else (self.numbers["M"], 1)
         names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
-        rows = max(1, self.pixels) if self.pixels < 3 else ROWS
+        rows = 1 if self.pixels < 3 and not self.is_depthwise else ROWS  # two programs for all sizes
         tiles = ceil_div(self.pixels, rows) * self.images
         span = SPAN if tiles * self.spans(SPAN) >= 2 * units else 1
-        arguments = (src, wei, zero, bias, dst, *named(self.numbers, names), *ints(self.taps, *steps), *result.arguments)
-        source = assemble(_FILE, {**result.defines, **defines, "ROWS": rows, "SPAN": span}, result.source)
+        arguments = (src, wei, zero, bias, dst, *named(self.numbers, names), *ints(self.taps, *steps, span), *result.arguments)
+        source = assemble(_FILE, {**result.defines, **defines, "ROWS": rows, "MOST": SPAN}, result.source)
         work = (ceil_div(self.pixels, rows), self.spans(span), self.images)
         if self.is_depthwise:
             return Launch(_FILE, source, "integer_depthwise", arguments, (self.pixels, self.images), (1, 1), result.options)

@@ -23,7 +23,7 @@ from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv_integer import SPARSE, row_defines, windows_configurations, windows_launches
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Result, Weights
 from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, is_sparse, packed
-from dovetail_gpu_opencl.kernels._quantized_steps import WHOLE, Refused, Steps, given, relus_before, stored_bounds
+from dovetail_gpu_opencl.kernels._quantized_steps import WHOLE, Refused, Steps, given, is_as_large, relus_before, stored_bounds
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write, ints
 from dovetail_gpu_opencl.packed import PackedConstants
@@ -270,7 +270,7 @@ class QuantizedSums(QuantizedKernel):
         for step in self.op(node).steps[1:]:
             for index in step.inputs if isinstance(step, QuantizedStep) else ():
                 tensor = None if index is None or index < 0 else given(node, index)
-                if tensor is not None and (tensor.size == 1 or tensor.dims != result.dims):
+                if tensor is not None and not is_as_large(tensor, result):
                     found.append((tensor.dims, () if tensor.size == 1 else (result.dims, result.layout)))
                 else:
                     found.append(tensor is None)
@@ -390,8 +390,7 @@ class QuantizedElementwise(QuantizedKernel):
     def parts(self, node: TypedNode) -> Steps:
         """The steps, the first of which makes a value of the inputs. Raises `Refused`."""
         op, result = self.op(node), node.outputs[0]
-        alike = all(t is None or t.size == 1 or t.dims == result.dims for t in node.inputs)
-        steps, first = Steps(node, op, VECTOR if alike else 1), op.steps[0]
+        steps, first = Steps(node, op, VECTOR, run_axes=0), op.steps[0]
         assert isinstance(first, QuantizedStep)
         types = [None if i is None else given(node, i).with_dtype(DType.FLOAT32) for i in first.inputs]
         names = ["" if i is None else str(i) for i in first.inputs]
@@ -410,15 +409,14 @@ class QuantizedElementwise(QuantizedKernel):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         steps, size, c_type = self.parts(node), node.outputs[0].size, C_TYPES[node.outputs[0].dtype]
-        run = 512 if self.caps.kind == "CPU" else steps.vec
+        run = 512 if self.caps.kind == "CPU" else VECTOR
         defines: dict[str, object] = {
             "T": c_type,
             "RUN": run,
             "RESULT_ARGS": steps.parameters,
             "VALUE(o)": f"(({c_type})(steps_1(0.0f, o{steps.passed})))",
+            "VALUES(o)": f"(convert_{c_type}{VECTOR}(steps_v((float{VECTOR})(0), o{steps.passed})))",
         }
-        if steps.vec > 1:
-            defines["VALUES(o)"] = f"(convert_{c_type}{VECTOR}(steps_v((float{VECTOR})(0), o{steps.passed})))"
         source = assemble("quantized_elementwise.cl", defines, steps.source)
         work, local = spread(ceil_div(size, run), self.caps, 1 if self.caps.kind == "CPU" else 128)
         arguments = (Write(node.node.outputs[0]), *ints(size), *steps.arguments)
