@@ -8,7 +8,7 @@ import numpy as np
 from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, ONE, Lines, Places, Ports, Result, Weights, given, read, result_of
-from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, channels_last, is_sparse
+from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, channels_last, is_sparse, source_of
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write
 from dovetail_gpu_opencl.source import C_TYPES, assemble
@@ -151,7 +151,7 @@ def windows_launches(
         return (sums.launch(units, defines, result, given, wei, zero, bias, Write(node.node.outputs[0])),)
     scratch = Scratch(f"scratch:{node.name}:0", src.nbytes)
     main = sums.launch(units, defines, result, scratch, wei, zero, bias, Write(node.node.outputs[0]))
-    return (channels_last(main, given, scratch, src.dims[0], channels, pixels), main)
+    return (channels_last(source_of(defines, result), given, scratch, src.dims[0], channels, pixels), main)
 
 
 class IntegerConvDirect(IntegerConv):

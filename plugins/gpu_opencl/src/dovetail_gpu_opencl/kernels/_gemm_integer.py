@@ -10,7 +10,7 @@ from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, round_up, spread
 from dovetail_gpu_opencl.kernels._gemm import Product
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Lines, Places, Ports, Weights, given, read, result_of
-from dovetail_gpu_opencl.kernels._integer_rows import COLUMNS, VECTOR, Sums, pack_on_device, packed
+from dovetail_gpu_opencl.kernels._integer_rows import COLUMNS, VECTOR, Sums, pack_on_device, packed, source_of
 from dovetail_gpu_opencl.kernels.mat_mul import product_of
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, assemble
@@ -113,7 +113,7 @@ class IntegerRows(IntegerGemm):
         if count or not product.k:
             return (main,)
         second = Read(product.b.name), read(node, self.ports.second_zero)
-        return (pack_on_device(main, *second, scratch, product.batch, product.k, product.n), main)
+        return (pack_on_device(source_of(defines, result), *second, scratch, product.batch, product.k, product.n), main)
 
     def _constants(self, node: TypedNode, product: Product) -> int:
         """How many constant matrices the second factor has; 0 where not it and its zero points are constants, or some repeat."""

@@ -14,7 +14,7 @@ from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Scratch
 from dovetail_gpu_opencl.memory import aligned_empty
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 
-__all__ = ["COLUMNS", "VECTOR", "Sums", "channels_last", "is_sparse", "pack_on_device", "pack_weights", "packed"]
+__all__ = ["COLUMNS", "VECTOR", "Sums", "channels_last", "is_sparse", "pack_on_device", "pack_weights", "packed", "source_of"]
 
 ROWS, SPAN = 6, 4
 """Pixels, and most blocks of channels for which they are brought into private memory once: 8 gained 2 % more, 2 lost 8."""
@@ -69,6 +69,11 @@ class Sums:
             return _argument(weights.packed("integer_depthwise", lambda whole: _smallest(whole.reshape(len(whole), -1).T)))
         return packed(weights, tuple(map(self.numbers.__getitem__, _WEIGHTS)), self.numbers["GROUPS"], self.taps)
 
+    @property
+    def rows(self) -> int:
+        """Pixels of a work item: so that two programs are for all sizes."""
+        return 1 if self.pixels < 3 and not self.is_depthwise else ROWS
+
     def launch(
         self,
         units: int,
@@ -83,15 +88,19 @@ class Sums:
         """The launch on so many compute units; `defines` are the types X and W, and what the file says."""
         steps = (1, self.pixels) if self.plain else (self.numbers["M"], 1)
         names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
-        rows = 1 if self.pixels < 3 and not self.is_depthwise else ROWS  # two programs for all sizes
-        tiles = ceil_div(self.pixels, rows) * self.images
+        tiles = ceil_div(self.pixels, self.rows) * self.images
         span = SPAN if tiles * self.spans(SPAN) >= 2 * units else 1
         arguments = (src, wei, zero, bias, dst, *named(self.numbers, names), *ints(self.taps, *steps, span), *result.arguments)
-        source = assemble(_FILE, {**result.defines, **defines, "ROWS": rows, "MOST": SPAN}, result.source)
-        work = (ceil_div(self.pixels, rows), self.spans(span), self.images)
+        source = source_of(defines, result, self.rows)
+        work = (ceil_div(self.pixels, self.rows), self.spans(span), self.images)
         if self.is_depthwise:
             return Launch(_FILE, source, "integer_depthwise", arguments, (self.pixels, self.images), (1, 1), result.options)
         return Launch(_FILE, source, "integer_rows", arguments, work, (1, 1, 1), result.options)
+
+
+def source_of(defines: Mapping[str, object], result: Result, rows: int = ROWS) -> str:
+    """The program. Kernels that do not depend on rows are taken out of the one for the default."""
+    return assemble(_FILE, {**result.defines, **defines, "ROWS": rows, "MOST": SPAN}, result.source)
 
 
 def packed(weights: Weights, dims: tuple[int, ...], groups: int = 1, taps: int = 1) -> tuple[Argument, str]:
@@ -126,12 +135,12 @@ def is_sparse(groups: int, channels: int, maps: int) -> bool:
     return groups > 1 and channels < COLUMNS and maps // groups < VECTOR and not channels == maps // groups == 1
 
 
-def channels_last(main: Launch, src: Argument, scratch: Scratch, images: int, channels: int, pixels: int) -> Launch:
-    """The launch that brings images into the order in which `main` reads them."""
+def channels_last(source: str, src: Argument, scratch: Scratch, images: int, channels: int, pixels: int) -> Launch:
+    """The launch that brings images into the order in which the program reads them."""
     arguments = (src, scratch, *ints(channels, pixels))
-    return Launch(_FILE, main.source, "channels_last", arguments, (ceil_div(pixels, 16), images), (1, 1))
+    return Launch(_FILE, source, "channels_last", arguments, (ceil_div(pixels, 16), images), (1, 1))
 
 
-def pack_on_device(main: Launch, b: Argument, zero: Argument, scratch: Scratch, batch: int, k: int, n: int) -> Launch:
-    """The launch that packs matrices [batch, k, n] less their zero points as the weights, of short, that `main` reads."""
-    return Launch(_FILE, main.source, "pack", (b, zero, scratch, *ints(n, k)), (ceil_div(n, COLUMNS), batch), (1, 1))
+def pack_on_device(source: str, b: Argument, zero: Argument, scratch: Scratch, batch: int, k: int, n: int) -> Launch:
+    """The launch that packs matrices [batch, k, n] less their zero points as the weights, of short, that the program reads."""
+    return Launch(_FILE, source, "pack", (b, zero, scratch, *ints(n, k)), (ceil_div(n, COLUMNS), batch), (1, 1))
