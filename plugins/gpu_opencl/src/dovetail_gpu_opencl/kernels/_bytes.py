@@ -17,6 +17,7 @@ from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Scratch, Write
 from dovetail_gpu_opencl.packed import PackedConstants
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 from dovetail_ops_onnx.spatial import ConvGeometry
 
@@ -247,8 +248,9 @@ class ByteTiles(Pipelined):
         defines = {"C": channels, "WIDTH": width, "V": vector, "PIXELS": pixels, "PLANE": plane, "S_B": channels * plane, **steps}
         work, local = spread(pixels * (width // vector), self.caps)
         entry = "bytes_innermost"
-        source = assemble(f"{entry}.cl", defines)
-        return scratch, (Launch(f"{entry}.cl", source, entry, (Read(name), scratch), work, local),)
+        sized, numbers = by_value(defines, ("PIXELS", "S_B", *("S_C",) * is_plain), ("PLANE",))
+        source = assemble(f"{entry}.cl", sized)
+        return scratch, (Launch(f"{entry}.cl", source, entry, (Read(name), scratch, *numbers), work, local),)
 
     def _padded(self, node: TypedNode, images: Images, zero: int) -> tuple[Scratch, tuple[Launch, ...]]:
         """An image that folds, with its padding, and the launch that writes it."""
@@ -258,9 +260,12 @@ class ByteTiles(Pipelined):
         steps = {"S_P": 1, "S_C": plane} if src.layout == PLAIN else {"S_P": images.channels, "S_C": 1}
         pads = {"PAD_Y": g.pads_begin[0], "PAD_X": g.pads_begin[1]}
         sizes = {"C": images.channels, "SIZE": pixels, "IH": g.input[0], "IW": g.input[1], "PH": height, "PW": width, **pads}
-        source = assemble("bytes_padded.cl", {**sizes, "S_B": images.channels * plane, **steps, "FILL": zero & 255})
+        defines = {**sizes, "S_B": images.channels * plane, **steps, "FILL": zero & 255}
+        names = ("SIZE", "IH", "IW", "PAD_Y", "PAD_X", "S_B", *("S_C",) * (src.layout == PLAIN))
+        sized, numbers = by_value(defines, names, ("PH", "PW"))
+        source = assemble("bytes_padded.cl", sized)
         scratch, (work, local) = Scratch(f"scratch:{node.name}:0", pixels * _FOUR), spread(pixels, self.caps)
-        arguments = (Read(node.node.inputs[0]), scratch)
+        arguments = (Read(node.node.inputs[0]), scratch, *numbers)
         return scratch, (Launch("bytes_padded.cl", source, "bytes_padded", arguments, work, local),)
 
 

@@ -9,8 +9,9 @@ from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, Te
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, ONE, Lines, Places, Ports, Result, Weights, given, read, result_of
 from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, channels_last, is_sparse, source_of
-from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
-from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write
+from dovetail_gpu_opencl.kernels._spatial import IMAGES, MAX_SPATIAL, spatial_defines
+from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scalar, Scratch, Write
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 from dovetail_ops_onnx.spatial import ConvGeometry
 
@@ -19,11 +20,14 @@ __all__ = [
     "IntegerConv",
     "IntegerConvDirect",
     "IntegerConvRows",
+    "direct_sizes",
     "row_defines",
     "windows_configurations",
     "windows_launches",
 ]
 
+_DIVISORS = ("P", "OH", "OW")
+_SIZES = ("SIZE", *(name for name in IMAGES if name not in _DIVISORS))
 SPARSE = "groups of few channels; vectors along these would be mostly empty"
 
 
@@ -154,6 +158,12 @@ def windows_launches(
     return (channels_last(source_of(defines, result), given, scratch, src.dims[0], channels, pixels), main)
 
 
+def direct_sizes(defines: Mapping[str, object]) -> tuple[dict[str, object], tuple[Scalar, ...]]:
+    """The defines of conv_integer.cl without the sizes of images, and these."""
+    own: Mapping[str, Any] = defines
+    return by_value({**own, "P": own["OD"] * own["OH"] * own["OW"]}, _SIZES, _DIVISORS)
+
+
 class IntegerConvDirect(IntegerConv):
     """One element a work item: conv_integer.cl."""
 
@@ -173,9 +183,10 @@ class IntegerConvDirect(IntegerConv):
             "W_ZERO(m)": "0" if own is None else f"w_zero[{maps.of(own)}]",
             "HAS_BIAS": given(node, ports.bias) is not None,
         }
-        source = assemble("conv_integer.cl", defines, result.source)
+        sized, numbers = direct_sizes(defines)
+        source = assemble("conv_integer.cl", sized, result.source)
         work, local = spread(size, self.caps)
         factors = (Read(node.node.inputs[0]), Read(node.node.inputs[ports.second]))
         rest = (read(node, ports.first_zero), read(node, ports.second_zero), read(node, ports.bias))
-        arguments = (*factors, *rest, Write(node.node.outputs[0]), *result.arguments)
+        arguments = (*factors, *rest, Write(node.node.outputs[0]), *numbers, *result.arguments)
         return (Launch("conv_integer.cl", source, self.name, arguments, work, local),)

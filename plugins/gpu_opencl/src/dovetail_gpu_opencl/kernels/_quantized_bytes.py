@@ -8,6 +8,7 @@ from dovetail.device import NHWC, PLAIN, LayerConfig, Layout, Reason, Refusal, T
 from dovetail_gpu_opencl.kernel import spread
 from dovetail_gpu_opencl.kernels._byte_results import direct_result, is_direct
 from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, refusal_of
+from dovetail_gpu_opencl.kernels._conv_integer import direct_sizes
 from dovetail_gpu_opencl.kernels._integer import Result
 from dovetail_gpu_opencl.kernels._quantized import Factors, QuantizedConv, QuantizedMatMul, QuantizedSums
 from dovetail_gpu_opencl.kernels._quantized_steps import Refused, given
@@ -130,11 +131,12 @@ class QuantizedConvDirect(QuantizedConv):
         numbers = {"GROUPS": conv.group, "C": wei.dims[1], "M": wei.dims[0], "SIZE": node.outputs[0].size, **sizes}
         innermost = node.outputs[0].layout == NHWC
         defines = {**defines_of(factors, result, bias), **numbers, "INNERMOST": innermost}
-        source = assemble("conv_integer.cl", defines, result.source)
+        sized, passed = direct_sizes(defines)
+        source = assemble("conv_integer.cl", sized, result.source)
         weights = Constant(factors.weights.packed("plain", np.ascontiguousarray))
         values = (Read(node.node.inputs[0]), weights, Null(), Null(), bias)
         work, local = spread(node.outputs[0].size, self.caps)
-        arguments = (*values, Write(node.node.outputs[0]), *result.arguments)
+        arguments = (*values, Write(node.node.outputs[0]), *passed, *result.arguments)
         return (Launch("conv_integer.cl", source, "conv_integer", arguments, work, local, result.options),)
 
 
