@@ -265,7 +265,7 @@ class ByteTiles(Pipelined):
         sized, numbers = by_value(defines, names, ("PH", "PW"))
         source = assemble("bytes_padded.cl", sized)
         scratch, (work, local) = Scratch(f"scratch:{node.name}:0", pixels * _FOUR), spread(pixels, self.caps)
-        arguments = (Read(node.node.inputs[0]), scratch, *numbers)
+        arguments: tuple[Argument, ...] = (Read(node.node.inputs[0]), scratch, *numbers)
         return scratch, (Launch("bytes_padded.cl", source, "bytes_padded", arguments, work, local),)
 
 
