@@ -63,7 +63,7 @@ SCALES, SCALE = np.float32(2) ** -np.arange(1, 13).astype(np.float32), np.float3
 
 
 def chain() -> Quantized:
-    """What a convolution, a sum and a Relu between quantized values become."""
+    """A convolution, a sum and a Relu between quantized values, as a graph pass joins them."""
     steps = (
         QuantizedStep(Conv(pads=(1, 1, 1, 1)), (0, 1)),
         Scaling(SCALE, ZERO),

@@ -70,7 +70,7 @@ class PackedConstants:
         return packed
 
     def fact(self, source: Array, name: Hashable, find: Callable[[], T]) -> T:
-        """What `find` finds out of a constant, now or before: small, so that it is kept as long as the constant."""
+        """Something small that `find` finds out of a constant, now or before; kept as long as the constant."""
         key, holder = (name, source.ctypes.data, source.shape, source.strides), owner(source)
         known = self._facts.get(key)
         if known is None or known[0]() is not holder:
@@ -79,9 +79,9 @@ class PackedConstants:
         return found
 
     def once(self, name: str, node: TypedNode, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` makes of a node and its constants, now or for the plan before, if the key was the same.
+        """The result of `make` for a node and its constants, made now, or for the plan before if the key was the same.
 
-        The key has what it depends on of the types. It must not hold constants of the node.
+        The key has all that it depends on of the types. It must not hold constants of the node.
         """
         constants = [None if t is None else t.value for t in node.inputs]
         known = self._made.get((name, node.name))

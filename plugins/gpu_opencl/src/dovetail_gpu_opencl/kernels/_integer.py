@@ -120,7 +120,7 @@ class Weights:
         return self._shared.get(self._source, (order, self._key), lambda: pack(self._whole))
 
     def fact(self, name: str, find: Callable[[Whole], T]) -> T:
-        """What `find` finds out of them, now or before: something small."""
+        """Something small that `find` finds out of them, now or before."""
         return self._shared.fact(self._source, (name, self._key), lambda: find(self._whole))
 
 
