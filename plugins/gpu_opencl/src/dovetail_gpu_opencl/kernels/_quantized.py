@@ -112,6 +112,12 @@ class Factors:
         return _bias(self.node, self.op, self.channels) * self.beta
 
     @property
+    def product(self) -> tuple[int, int, int]:
+        """Rows, columns and depth of a product of matrices."""
+        *rows, depth = given(self.node, 0).dims
+        return math.prod(rows), self.channels, depth
+
+    @property
     def zero(self) -> bytes:
         """The zero point of the source as it is stored."""
         return self._source.zero_point.tobytes()
@@ -360,14 +366,9 @@ class QuantizedMatMul(QuantizedSums):
             raise Refused("transA 1; accepted: 0")
         return Factors.of(self.packed, node, op, 0 if op.main.transB else 1, op.main.alpha, op.main.beta)
 
-    def sizes(self, node: TypedNode) -> tuple[int, int, int]:
-        """Rows, columns and depth."""
-        *rows, k = given(node, 0).dims
-        return math.prod(rows), node.outputs[0].dims[-1], k
-
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         factors, result, bias = self.parts(node)
-        m, n, k = self.sizes(node)
+        m, n, k = factors.product
         if 0 in (m, n):
             return ()
         wei, c_type = packed(factors.weights, (n, k, 1, 1))

@@ -92,7 +92,7 @@ class QuantizedMatMulBytes(QuantizedTiles, QuantizedMatMul):
 
     def images(self, node: TypedNode) -> Images:
         """The sizes."""
-        rows, maps, channels = self.sizes(node)
+        rows, maps, channels = self.factors(node).product
         return Images(rows, channels, maps)
 
     def problem(self, node: TypedNode) -> Problem | None:
@@ -151,7 +151,7 @@ class QuantizedMatMulDirect(QuantizedMatMul):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         factors, result, bias = self.parts(node)
-        m, n, k = self.sizes(node)
+        m, n, k = factors.product
         defines = {**defines_of(factors, result, bias), "A_BATCH(z)": 0, "B_BATCH(z)": 0}
         source = assemble("gemm_integer.cl", defines, result.source)
         columns = Constant(factors.weights.packed("turned", lambda whole: np.ascontiguousarray(whole.T)))
