@@ -102,6 +102,36 @@ def run_images(device: Any, bench: Any, graph: Graph, feeds: Sequence[Array], so
     return found
 
 
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_images_of_other_sizes_have_the_same_programs(case: Sequence[Any], device: Any, bench: Any, rng: Any) -> None:
+    batch, channels, maps, height, width, size, stride, dilation, pads = case
+    w, found = numbers(rng, np.int8, maps, channels, size, size), dict[Any, list[list[str]]]()
+    conv = bench.op("ConvInteger", strides=(stride,) * 2, dilations=(dilation,) * 2, pads=pads)
+    for n, h, v in ((batch, height, width), (1, height + 8, width + 2), (4, height, width + 14)):
+        graph, _ = bench.single(conv, [np.zeros((n, channels, h, v), np.uint8), w], (1,))
+        node = TypedNode.of(graph.nodes[0], graph)
+        kernel = next(kernel for kernel in device.kernels(node) if kernel.name == "conv_bytes")
+        for source in {config.inputs[0] for config in kernel.configurations(node)}:
+            laid = laid_out(graph, ("x0", "y0") if source == NHWC else ("y0",))
+            launches = kernel.launches(TypedNode.of(laid.nodes[0], laid))
+            found.setdefault(source, []).append([launch.source for launch in launches])
+    assert all(len(sources) == 3 and sources[0] == sources[1] == sources[2] for sources in found.values())
+
+
+def test_convolutions_may_share_weights(device: Any, bench: Any, rng: Any) -> None:
+    """By steps of two pixels these are taken as one, and the weights are in another order."""
+    w, kept = numbers(rng, np.int8, 8, 3, 4, 4), []
+    for stride in (2, 1):
+        x = numbers(rng, np.uint8, 1, 3, 9, 10)
+        graph, feeds = bench.single(bench.op("ConvInteger", strides=(stride,) * 2), [x, w], (1,))
+        executable = device.compile(laid_out(graph, ("y0",)), {})
+        kept.append(executable)
+        (got,) = executable.create_request().run(feeds)
+        expected = sums_of(x, w, (stride, 1, (0,) * 4))
+        found = got.reshape(got.shape[0], *got.shape[2:], got.shape[1]).transpose(0, 3, 1, 2)
+        np.testing.assert_array_equal(found, expected, strict=False)
+
+
 @pytest.mark.parametrize("types", TYPES, ids=lambda t: "-".join(np.dtype(d).name for d in t))
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_quantized_convolutions(case: Sequence[Any], types: Sequence[Any], device: Any, bench: Any, rng: Any) -> None:

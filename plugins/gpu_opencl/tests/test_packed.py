@@ -1,5 +1,6 @@
 """Weights in the order of kernels: made once for all shapes of a model, used where they are on CPUs, freed with the model."""
 
+import dataclasses
 import gc
 import weakref
 from typing import Any
@@ -10,14 +11,21 @@ import pytest
 from numpy.typing import NDArray
 
 import dovetail
-from dovetail.device import Arenas, DeviceInfo
+from dovetail.device import Arenas, DeviceInfo, TypedNode
+from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.executable import CLExecutable
 from dovetail_gpu_opencl.kernels._gemm import pack_columns
+from dovetail_gpu_opencl.kernels._integer import Weights
 from dovetail_gpu_opencl.kernels.conv import pack_weights
 from dovetail_gpu_opencl.launch import Constant
 from dovetail_gpu_opencl.memory import ALIGNMENT, LARGE, Buffers, aligned_empty
 from dovetail_gpu_opencl.packed import PackedConstants
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
+from dovetail_ops_onnx.dynamic_quantize_linear import DynamicQuantizeLinear
 from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
+from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.relu import Relu
 
 RNG = np.random.default_rng(20)
@@ -59,6 +67,58 @@ def test_shapes_share_weights(info: DeviceInfo, weights: NDArray[np.float32]) ->
         for rows in (33, 34, 1):
             x = some(rows, 64)
             np.testing.assert_allclose(compiled(x)[0], x.astype(np.float64) @ weights, rtol=1e-4, atol=1e-4)
+
+
+def _quantized(rows: NDArray[np.int8], kernel: NDArray[np.int8]) -> dovetail.Model:
+    """Dynamically quantized rows by a constant, and a product and a convolution between quantized values."""
+    g = dovetail.GraphBuilder()
+    scale, zero, fine = g.constant(np.float32(0.1)), g.constant(np.uint8(3)), g.constant(np.float32(0.01))
+    none = g.constant(np.int8(0))
+    a, image = g.input("a", "float32", ["N", len(rows)]), g.input("image", "float32", ["N", kernel.shape[1], 6, 5])
+    stored, _, origin = g.node(DynamicQuantizeLinear(), a, outputs=["stored", "scale", "origin"])
+    sums = g.node(MatMulInteger(), stored, g.constant(rows), origin)
+    found = [sums]
+    for op, value, weights in ((MatMul(), a, rows), (Conv(pads=(1, 1, 1, 1)), image, kernel)):
+        real = g.node(DequantizeLinear(), g.node(QuantizeLinear(), value, scale, zero), scale, zero)
+        other = g.node(DequantizeLinear(axis=0), g.constant(weights), fine, none)
+        found.append(g.node(QuantizeLinear(), g.node(op, real, other), scale, zero))
+    return g.model(found)
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_shapes_share_all_that_is_made_of_quantized_weights(kind: str, info: DeviceInfo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is computed of them for another shape, nor made anew, nor uploaded."""
+    own, computed, inner = Capabilities.query, list[Any](), Weights.__dict__["_whole"].func
+
+    def query(device: Any) -> Capabilities:
+        return dataclasses.replace(own(device), kind=kind, ptx=False, compute_capability=(0, 0))
+
+    def whole(weights: Weights) -> Any:
+        computed.append(weights)
+        return inner(weights)
+
+    monkeypatch.setattr(Capabilities, "query", staticmethod(query))
+    monkeypatch.setattr(Weights, "_whole", property(whole))
+    rows, kernel = RNG.integers(-127, 128, (64, 40), np.int8), RNG.integers(-127, 128, (24, 16, 3, 3), np.int8)
+    model = _quantized(rows, kernel)
+    with dovetail.Core(config=False).compile_model(model, info.name) as compiled:
+        made = []
+        for count in (7, 9, 8):
+            (step,) = compiled.plan(((count, 64), (count, 16, 6, 5))).steps
+            assert isinstance(step.executable, CLExecutable)
+            made.append(step.executable)
+            if count == 7:
+                assert len(computed) >= 3
+                computed.clear()
+        assert not computed
+        names = {node.kernel for node in compiled.plans[((8, 64), (8, 16, 6, 5))].nodes}
+        ours = ("gemm_integer_rows", "quantized_gemm_rows", "quantized_conv_rows")
+        assert names >= {*ours} if kind == "CPU" else names >= {"gemm_bytes", "quantized_gemm_bytes", "quantized_conv_bytes"}
+        first, *others = (
+            {id(a.array) for c in one.commands for a in c.launch.arguments if isinstance(a, Constant)} for one in made
+        )
+        assert len(first) >= 3
+        assert all(other == first for other in others)
 
 
 def test_another_compilation_reads_the_weights_again(info: DeviceInfo, weights: NDArray[np.float32]) -> None:
@@ -138,6 +198,39 @@ def test_what_nobody_uses_is_forgotten(weights: NDArray[np.float32]) -> None:
     del first
     gc.collect()
     assert len(known) == 0
+
+
+def test_facts_are_found_once_for_each_constant(weights: NDArray[np.float32]) -> None:
+    known = PackedConstants()
+    assert known.fact(weights, "most", lambda: 7) == 7
+    assert known.fact(weights, "most", lambda: 8) == 7
+    assert known.fact(weights, "least", lambda: 8) == 8
+    assert known.fact(weights.T, "most", lambda: 9) == 9
+    other = weights.copy()
+    assert known.fact(other, "most", lambda: 10) == 10
+    assert len(known) == 4
+    del other
+    gc.collect()
+    assert len(known) == 3
+
+
+def test_what_is_made_of_a_node_is_kept_for_its_key_and_constants(bench: Any, weights: NDArray[np.float32]) -> None:
+    known, count = PackedConstants(), iter(range(9))
+    graph, _ = bench.single(MatMul(), [some(3, 64), weights], (1,))
+    other, _ = bench.single(MatMul(), [some(5, 64), weights], (1,))
+    node, another = (TypedNode.of(one.nodes[0], one) for one in (graph, other))
+    longer = dataclasses.replace(node, inputs=(another.inputs[0], node.inputs[1]))
+    changed = dataclasses.replace(node, inputs=(node.inputs[0], another.inputs[1]))
+    for taken, key, expected in ((node, 1, 0), (longer, 1, 0), (node, 2, 1), (node, 1, 2), (changed, 1, 3), (another, 1, 4)):
+        assert known.once("kernel", taken, key, lambda: next(count)) == expected
+
+
+def test_arrays_of_the_same_content() -> None:
+    known = PackedConstants()
+    first = known.same(b"content")
+    assert first.tobytes() == b"content"
+    assert known.same(bytes([*b"content"])) is first
+    assert known.same(b"other") is not first
 
 
 @pytest.mark.parametrize("nbytes", [4, 100, LARGE - 4, LARGE, LARGE + 4])

@@ -48,6 +48,9 @@ class PackedConstants:
         self.hurried = False
         """Whether plans take over kernels and parameters of the first one, so that they need no programs but its own."""
         self._known: dict[Hashable, tuple[list[weakref.ref[Array]], weakref.ref[Array]]] = {}
+        self._facts: dict[Hashable, tuple[weakref.ref[Array], Any]] = {}
+        self._made: dict[tuple[str, str], tuple[Node, Hashable, list[weakref.ref[Array] | None], Any]] = {}
+        self._same: weakref.WeakValueDictionary[bytes, Array] = weakref.WeakValueDictionary()
 
     def get(self, source: Array, order: Hashable, make: Callable[[], Array], *others: Array) -> Array:
         """The array that `make` makes for these constants and this order, now or before."""
@@ -60,8 +63,45 @@ class PackedConstants:
         packed = found[1]() if found is not None and same else None
         if packed is None:
             packed = make()
-            self._known[key] = [weakref.ref(holder) for holder in holders], weakref.ref(packed, self._forgetter(key))
+            self._known[key] = (
+                [weakref.ref(holder) for holder in holders],
+                weakref.ref(packed, _forgetter(self._known, key, 1)),
+            )
         return packed
+
+    def fact(self, source: Array, name: Hashable, find: Callable[[], T]) -> T:
+        """Something small that `find` finds out of a constant, now or before; kept as long as the constant."""
+        key, holder = (name, source.ctypes.data, source.shape, source.strides), owner(source)
+        known = self._facts.get(key)
+        if known is None or known[0]() is not holder:
+            known = self._facts[key] = weakref.ref(holder, _forgetter(self._facts, key, 0)), find()
+        found: T = known[1]
+        return found
+
+    def once(self, name: str, node: TypedNode, key: Hashable, make: Callable[[], T]) -> T:
+        """The result of `make` for a node and its constants, made now, or for the plan before if the key was the same.
+
+        The key has all that it depends on of the types. It must not hold constants of the node.
+        """
+        constants = [None if t is None else t.value for t in node.inputs]
+        known = self._made.get((name, node.name))
+        if (
+            known is None
+            or known[0] is not node.node
+            or known[1] != key
+            or any((None if ref is None else ref()) is not array for ref, array in zip(known[2], constants, strict=True))
+        ):
+            refs = [None if array is None else weakref.ref(array) for array in constants]
+            known = self._made[name, node.name] = node.node, key, refs, make()
+        found: T = known[3]
+        return found
+
+    def same(self, content: bytes) -> Array:
+        """An array of this content: the same one as long as a plan has it."""
+        found = self._same.get(content)
+        if found is None:
+            found = self._same[content] = np.frombuffer(content, np.uint8)
+        return found
 
     def afresh(self) -> "PackedConstants":
         """The same for a plan that hurries not: it knows what was built, takes over no kernel, and gives none to others."""
@@ -91,17 +131,18 @@ class PackedConstants:
         """Whether in a hurried plan nodes stay separate that this one, a merged node, would stand for."""
         return self.hurried and any(name in self.choices for name in node.node.origins if name != node.name)
 
-    def _forgetter(self, key: Hashable) -> Callable[[object], None]:
-        known = self._known  # and not `self`, which may go before the array
-
-        def forget(gone: object) -> None:
-            if key in known and known[key][1] is gone:
-                known.pop(key, None)
-
-        return forget
-
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._known) + len(self._facts)
+
+
+def _forgetter(known: dict[Hashable, Any], key: Hashable, place: int) -> Callable[[object], None]:
+    """Called when the array is gone that an entry refers to at this place: takes the entry out."""
+
+    def forget(gone: object) -> None:
+        if key in known and known[key][place] is gone:
+            known.pop(key, None)
+
+    return forget
 
 
 def owner(array: Array) -> Array:

@@ -2,6 +2,8 @@
 //
 // An item writes a pixel. NDRange: SIZE = N * PH * PW pixels, rounded up to whole groups.
 //
+// The sizes of images, the pads, S_B and perhaps S_C are among the arguments SIZES; the divisors PH and PW are.
+//
 // Layout: pixel (y, x) of image b of dst, [N][PH][PW], is pixel (y - PAD_Y, x - PAD_X) of src, whose channel c is at
 // b * S_B + pixel * S_P + c * S_C; outside the image each byte is FILL. Channels from C on are zeros.
 #ifndef C
@@ -9,8 +11,7 @@
 #define SIZE 1
 #define IH 1
 #define IW 1
-#define PH 1
-#define PW 1
+#define SIZES , const int PH, const uint PH_factor, const int PH_shift, const int PW, const uint PW_factor, const int PW_shift
 #define PAD_Y 0
 #define PAD_X 0
 #define S_B 3
@@ -18,13 +19,14 @@
 #define S_C 1
 #define FILL 0
 #endif
+#include "quotients.cl"
 
-__kernel void bytes_padded(__global const uchar* restrict src, __global uint* restrict dst) {
+__kernel void bytes_padded(__global const uchar* restrict src, __global uint* restrict dst SIZES) {
   const int item = get_global_id(0);
   if (item >= SIZE) return;
-  const int y = item / PW % PH - PAD_Y, x = item % PW - PAD_X;
+  const int line = QUOTIENT(item, PW), y = REMAINDER(line, PH) - PAD_Y, x = REMAINDER(item, PW) - PAD_X;
   const bool inside = y >= 0 && y < IH && x >= 0 && x < IW;
-  const int at = item / (PH * PW) * S_B + (y * IW + x) * S_P;
+  const int at = QUOTIENT(line, PH) * S_B + (y * IW + x) * S_P;
   uint word = 0;
 #pragma unroll
   for (int c = 0; c < C; ++c) word |= (inside ? (uint)src[at + c * S_C] : (uint)(FILL)) << 8 * c;

@@ -3,6 +3,7 @@
 //
 // A work item computes one output element in int, which wraps.
 // NDRange: (output elements, rounded up to the local size); SIZE is the number of output elements.
+// The sizes of images are among the arguments SIZES: SIZE, and P, the pixels of an image of dst, OH and OW, which are divisors.
 //
 // Layout: src and dst dense NCDHW (missing axes of size 1), or NDHWC with INNERMOST; wei dense [M][C][KD][KH][KW], C the input channels of a group; bia [M].
 // X_ZERO and W_ZERO(m) are zero points, read from x_zero and w_zero, which may be NULL. STORE_SUM(o, s, z, m, n) makes element o
@@ -17,12 +18,16 @@
 #define W_ZERO(m) 0
 #define RESULT_ARGS
 #define STORE_SUM(o, s, z, m, n) (dst[o] = (s))
-#define SIZE 1
+#define SIZE out
+#define P out
+#define SIZES , const int out, const uint out_factor, const int out_shift
+#define OUT out
 #define GROUPS 1
 #define C 1
 #define M 1
 #endif
 #include "windows.cl"
+#include "quotients.cl"
 #ifndef POST_ARGS
 #define POST_ARGS
 #define POST(s, o) (s)
@@ -43,15 +48,16 @@
 
 __kernel void conv_integer(__global const X* restrict src, __global const W* restrict wei, __global const X* restrict x_zero,
                            __global const W* restrict w_zero, __global const int* restrict bia,
-                           __global T* dst RESULT_ARGS POST_ARGS) {
+                           __global T* dst SIZES RESULT_ARGS POST_ARGS) {
   const int o = get_global_id(0);
   if (o >= SIZE) return;
 #ifdef INNERMOST
   const int m = o % M, pixel = o / M;
 #else
-  const int m = o / (OW * OH * OD) % M, pixel = o / (OW * OH * OD * M) * (OW * OH * OD) + o % (OW * OH * OD);
+  const int plane = QUOTIENT(o, P), m = plane % M, pixel = plane / M * P + REMAINDER(o, P);
 #endif
-  const int ox = pixel % OW, oy = pixel / OW % OH, oz = pixel / (OW * OH) % OD, n = pixel / (OW * OH * OD);
+  const int n = QUOTIENT(pixel, P), place = REMAINDER(pixel, P), line = QUOTIENT(place, OW);
+  const int ox = REMAINDER(place, OW), oy = REMAINDER(line, OH), oz = QUOTIENT(line, OH);
   const int x0 = ox * STRIDE_X - PAD_X, y0 = oy * STRIDE_Y - PAD_Y, z0 = oz * STRIDE_Z - PAD_Z;
   __global const X* s = src + n * (GROUPS * C * ID * IH * IW) + m / MG * C * STEP_C;
   __global const W* w = wei + m * (C * KD * KH * KW);

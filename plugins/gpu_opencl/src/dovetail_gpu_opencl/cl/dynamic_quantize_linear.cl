@@ -1,8 +1,8 @@
-// find_range: scale and zero point that spread the range of src, 0 included, over 0 to 255; 1 / 255 when there is none.
-// dynamic_quantize_linear: dst = saturate(round(src / scale) + zero), halves to even.
-// What is small is quantized by find_range itself, by one work item: the first `quantized` elements.
+// Launched once for scale and zero point, which spread the range of src, 0 included, over 0 to 255, 1 / 255 when there is none, and
+// for the first `quantized` elements, which one work item computes; then with `quantized` below 0 for all:
+// dst = saturate(round(src / scale) + zero), halves to even. One kernel, which drivers for CPUs compile when it is first launched.
 //
-// A work item of dynamic_quantize_linear computes RUN elements.
+// In the second launch a work item computes RUN elements.
 // NDRange: (GROUP), local size GROUP, a power of two; (size / RUN, rounded up to the local size).
 //
 // Tunables: GROUP, RUN.
@@ -24,8 +24,14 @@ static void quantize(__global const float* restrict src, __global uchar* restric
   }
 }
 
-__kernel void find_range(__global const float* restrict src, __global float* restrict scale, __global uchar* restrict zero,
-                         __global uchar* restrict dst, const int size, const int quantized) {
+__kernel void dynamic_quantize_linear(__global const float* restrict src, __global float* restrict scale,
+                                      __global uchar* restrict zero, __global uchar* restrict dst, const int size,
+                                      const int quantized) {
+  if (quantized < 0) {
+    const int first = get_global_id(0) * RUN, last = min(first + RUN, size);
+    quantize(src, dst, scale[0], zero[0], first, last);
+    return;
+  }
   const int lane = get_local_id(0);
   float low = 0, high = 0;
   int i = lane;
@@ -73,10 +79,4 @@ __kernel void find_range(__global const float* restrict src, __global float* res
     zero[0] = convert_uchar_sat(z);
     quantize(src, dst, s, zero[0], 0, quantized);
   }
-}
-
-__kernel void dynamic_quantize_linear(__global const float* restrict src, __global const float* restrict scale,
-                                      __global const uchar* restrict zero, __global uchar* restrict dst, const int size) {
-  const int first = get_global_id(0) * RUN, last = min(first + RUN, size);
-  quantize(src, dst, scale[0], zero[0], first, last);
 }

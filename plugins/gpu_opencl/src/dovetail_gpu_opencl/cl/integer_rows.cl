@@ -5,7 +5,7 @@
 // integer_rows: a work item computes ROWS pixels (p counts an image row by row) and COLS output channels of one group, in vectors
 // along the channels. What the pixels read is brought into private memory as short, CHUNK elements at once, less the zero point;
 // pairs of these multiply pairs of weights, and the sums of both are added in int, which wraps. No local memory.
-// NDRange: (ceil(OH * OW / ROWS), GROUPS * ceil(M / GROUPS / COLS), images), local size 1.
+// NDRange: (ceil(OH * OW / ROWS), GROUPS * ceil(M / GROUPS / COLS / SPAN), images), local size 1.
 //
 // integer_depthwise: the same where each channel is a separate group: a work item computes one pixel for all channels, in vectors
 // along them. NDRange: (OH * OW, images), local size 1. Arguments as for integer_rows; wei [KH][KW][M].
@@ -24,7 +24,7 @@
 //
 // Sizes are arguments, so that all sizes share a program: drivers for CPUs take long to build one.
 //
-// Tunables: ROWS, SPAN. VEC is 8, COLS = 16.
+// SPAN is how many blocks of COLS a work item computes at most, up to MOST. Tunables: ROWS, MOST. VEC is 8, COLS = 16.
 #ifndef X
 #define X uchar
 #define W char
@@ -44,7 +44,7 @@
 #endif
 #ifndef ROWS
 #define ROWS 6
-#define SPAN 4
+#define MOST 4
 #endif
 #ifndef POST_ARGS
 #define POST_ARGS
@@ -117,7 +117,8 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
                            __global const int* restrict bia, __global T* dst, const int GROUPS, const int C, const int M,
                            const int IH, const int IW, const int OH, const int OW, const int KH, const int KW,
                            const int STRIDE_Y, const int STRIDE_X, const int DILATION_Y, const int DILATION_X,
-                           const int PAD_Y, const int PAD_X, const int TAPS, const int O_P, const int O_N RESULT_ARGS POST_ARGS) {
+                           const int PAD_Y, const int PAD_X, const int TAPS, const int O_P, const int O_N,
+                           const int SPAN RESULT_ARGS POST_ARGS) {
   const int MG = M / GROUPS, BLOCKS = (MG + COLS - 1) / COLS, SPANS = (BLOCKS + SPAN - 1) / SPAN;
   const int pixel = get_global_id(0) * ROWS;
   const int span = get_global_id(1);
@@ -139,7 +140,7 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
     py += px == OW;
     px = px == OW ? 0 : px;
   }
-  int8 sums[SPAN][ROWS][2];
+  int8 sums[MOST][ROWS][2];
   for (int i = 0; i < count; ++i)
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) sums[i][r][0] = sums[i][r][1] = (int8)(0);
@@ -209,7 +210,8 @@ __kernel void integer_depthwise(__global const X* restrict src, __global const W
                                 __global const int* restrict bia, __global T* dst, const int GROUPS, const int C, const int M,
                                 const int IH, const int IW, const int OH, const int OW, const int KH, const int KW,
                                 const int STRIDE_Y, const int STRIDE_X, const int DILATION_Y, const int DILATION_X,
-                                const int PAD_Y, const int PAD_X, const int TAPS, const int O_P, const int O_N RESULT_ARGS POST_ARGS) {
+                                const int PAD_Y, const int PAD_X, const int TAPS, const int O_P, const int O_N,
+                                const int SPAN RESULT_ARGS POST_ARGS) {
   const int p = get_global_id(0), z = get_global_id(1), zero = X_ZERO(z, p);
   const int y0 = p / OW * STRIDE_Y - PAD_Y, x0 = p % OW * STRIDE_X - PAD_X;
   const int at = z * (M * OH * OW) + p * O_P;

@@ -2,7 +2,7 @@
 //
 // A work item computes RUN elements. NDRange: (size / RUN, rounded up to the local size).
 //
-// Layout: all dense and alike. VALUE(o) is element o of the result, VALUES(o), which need not be, eight from there on; RESULT_ARGS
+// Layout: all dense and alike. VALUE(o) is element o of the result, VALUES(o) eight from there on; RESULT_ARGS
 // is what they read. Both are generated (quantized.py).
 //
 // Tunables: RUN, the local size.
@@ -10,6 +10,7 @@
 #define T uchar
 #define RESULT_ARGS
 #define VALUE(o) 0
+#define VALUES(o) ((CAT(T, 8))(0))
 #endif
 #ifndef RUN
 #define RUN 1
@@ -24,8 +25,6 @@ typedef struct __attribute__((packed)) {
 __kernel void quantized_elementwise(__global T* restrict dst, const int size RESULT_ARGS) {
   const int first = get_global_id(0) * RUN, last = min(first + RUN, size);
   int o = first;
-#ifdef VALUES
   for (; o + 8 <= last; o += 8) ((__global PACKED_T*)(dst + o))->v = VALUES(o);
-#endif
   for (; o < last; ++o) dst[o] = VALUE(o);
 }

@@ -230,8 +230,8 @@ def _greatest_sum(factors: Factors) -> int:
     source, counts = given(factors.node, 0), factors.counts
     limits = np.iinfo(source.dtype.numpy)
     widest = max(factors.zero_point - int(limits.min), int(limits.max) - factors.zero_point)
-    whole = np.abs(np.moveaxis(factors.weights, factors.axis, 0).reshape(len(factors.units), -1)).sum(1, dtype=np.int64)
-    return int((whole * widest + (0 if counts is None else np.abs(counts.astype(np.int64)))).max(initial=0))
+    magnitudes = factors.weights.fact("magnitudes", lambda whole: np.abs(whole).reshape(len(whole), -1).sum(1, dtype=np.int64))
+    return int((magnitudes * widest + (0 if counts is None else np.abs(counts.astype(np.int64)))).max(initial=0))
 
 
 def _within_range(scale: float) -> float:

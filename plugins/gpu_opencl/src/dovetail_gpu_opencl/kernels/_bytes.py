@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +11,17 @@ from dovetail.dataclass import dataclass
 from dovetail.device import PLAIN, DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div, round_up, spread
-from dovetail_gpu_opencl.kernels._integer import Result
+from dovetail_gpu_opencl.kernels._integer import Result, Weights
 from dovetail_gpu_opencl.kernels._pipelined import DEPTH, SHAPES, Pipeline, Pipelined, pipelines, runtime_sizes
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Scratch, Write
+from dovetail_gpu_opencl.packed import PackedConstants
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 from dovetail_ops_onnx.spatial import ConvGeometry
 
-__all__ = ["ByteTiles", "Images", "Weights", "refusal_of"]
+__all__ = ["ByteTiles", "Images", "refusal_of"]
 
 VECTOR = 8
 _FOUR = 4
@@ -144,18 +146,6 @@ class Images:
         return rows.view(np.uint16)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Weights:
-    """Constant weights: as they are stored, and [maps, channels, ...] in whole numbers less their zero points.
-
-    `key` names all that makes the one of the other.
-    """
-
-    source: NDArray[np.generic]
-    whole: NDArray[np.integer]
-    key: Hashable
-
-
 class ByteTiles(Pipelined):
     """The base of the kernels: for which devices they are, and their launches."""
 
@@ -194,9 +184,8 @@ class ByteTiles(Pipelined):
         tiling, (src, before) = self.settled(problem, node), self._source(node, images, zero)
         found = direct(tiling.work_n)
         block, result = (1, result) if found is None else (tiling.work_n, found)
-        key = ("bytes", images.width, block, weights.key)
-        packed = self.packed.get(weights.source, key, lambda: images.pack(weights.whole, block))
-        columns = weights.whole.reshape(images.maps, -1).sum(1, dtype=np.int64)
+        packed = weights.packed(("bytes", images.width, images.folds, block), lambda whole: images.pack(whole, block))
+        columns = weights.fact("columns", lambda whole: whole.reshape(len(whole), -1).sum(1, dtype=np.int64))
         sums = np.zeros(images.maps, np.int64) if start is None else start.astype(np.int64)
         declared = ", __global const int* restrict bia"
         if isinstance(zero, str):
@@ -216,7 +205,7 @@ class ByteTiles(Pipelined):
             declared += str(result.defines["RESULT_ARGS"])
             given += result.arguments
             result = dataclasses.replace(result, arguments=())
-        declared, together, given = _together(declared, given)
+        declared, together, given = _together(declared, given, self.packed)
         defines = {**images.defines(), **starts, "SUM_ARGS": declared, "SUM_CONSTANTS": together, "B_ROWS": len(packed)}
         return (*before, self._main(node, problem, tiling, defines, (src, Constant(packed), *given), result, len(before)))
 
@@ -259,8 +248,9 @@ class ByteTiles(Pipelined):
         defines = {"C": channels, "WIDTH": width, "V": vector, "PIXELS": pixels, "PLANE": plane, "S_B": channels * plane, **steps}
         work, local = spread(pixels * (width // vector), self.caps)
         entry = "bytes_innermost"
-        source = assemble(f"{entry}.cl", defines)
-        return scratch, (Launch(f"{entry}.cl", source, entry, (Read(name), scratch), work, local),)
+        sized, numbers = by_value(defines, ("PIXELS", "S_B", *("S_C",) * is_plain), ("PLANE",))
+        source = assemble(f"{entry}.cl", sized)
+        return scratch, (Launch(f"{entry}.cl", source, entry, (Read(name), scratch, *numbers), work, local),)
 
     def _padded(self, node: TypedNode, images: Images, zero: int) -> tuple[Scratch, tuple[Launch, ...]]:
         """An image that folds, with its padding, and the launch that writes it."""
@@ -270,9 +260,12 @@ class ByteTiles(Pipelined):
         steps = {"S_P": 1, "S_C": plane} if src.layout == PLAIN else {"S_P": images.channels, "S_C": 1}
         pads = {"PAD_Y": g.pads_begin[0], "PAD_X": g.pads_begin[1]}
         sizes = {"C": images.channels, "SIZE": pixels, "IH": g.input[0], "IW": g.input[1], "PH": height, "PW": width, **pads}
-        source = assemble("bytes_padded.cl", {**sizes, "S_B": images.channels * plane, **steps, "FILL": zero & 255})
+        defines = {**sizes, "S_B": images.channels * plane, **steps, "FILL": zero & 255}
+        names = ("SIZE", "IH", "IW", "PAD_Y", "PAD_X", "S_B", *("S_C",) * (src.layout == PLAIN))
+        sized, numbers = by_value(defines, names, ("PH", "PW"))
+        source = assemble("bytes_padded.cl", sized)
         scratch, (work, local) = Scratch(f"scratch:{node.name}:0", pixels * _FOUR), spread(pixels, self.caps)
-        arguments = (Read(node.node.inputs[0]), scratch)
+        arguments: tuple[Argument, ...] = (Read(node.node.inputs[0]), scratch, *numbers)
         return scratch, (Launch("bytes_padded.cl", source, "bytes_padded", arguments, work, local),)
 
 
@@ -296,9 +289,10 @@ def refusal_of(weights: Weights, rank: int, groups: int) -> Refusal | None:
         return Refusal(Reason.ATTRIBUTE, f"{groups} groups")
     if rank > 2:
         return Refusal(Reason.SHAPE, f"{rank} spatial axes")
-    if not weights.whole.size:
+    bounds = weights.fact("bounds", lambda whole: (int(whole.min()), int(whole.max())) if whole.size else None)
+    if bounds is None:
         return Refusal(Reason.SHAPE, "no weights")
-    least, most = int(weights.whole.min()), int(weights.whole.max())
+    least, most = bounds
     if least < -128 or most > 127:
         return Refusal(Reason.ATTRIBUTE, f"weights from {least} to {most} less their zero points; accepted: int8")
     return None
@@ -313,7 +307,7 @@ def neighbours(block: int) -> NDArray[np.intp]:
     return at % 8 // 2 * (block // 4) + at // 8 * 2 + at % 2
 
 
-def _together(declared: str, arguments: Sequence[Argument]) -> tuple[str, str, list[Argument]]:
+def _together(declared: str, arguments: Sequence[Argument], shared: PackedConstants) -> tuple[str, str, list[Argument]]:
     """The declarations and arguments with all constants in one buffer, and the statements that give these their names.
 
     A buffer of a launch costs the host 0.25 us or more, and most of these are read for one result in ten thousand.
@@ -329,7 +323,7 @@ def _together(declared: str, arguments: Sequence[Argument]) -> tuple[str, str, l
         else:
             declarations.append(declaration)
             others.append(argument)
-    return "".join(f",{text}" for text in declarations), named, [Constant(np.frombuffer(content, np.uint8)), *others]
+    return "".join(f",{text}" for text in declarations), named, [Constant(shared.same(content)), *others]
 
 
 def _wrapped(numbers: NDArray[np.int64]) -> NDArray[np.int32]:

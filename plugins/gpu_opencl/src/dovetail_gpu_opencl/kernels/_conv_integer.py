@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel, spread
-from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, ONE, Lines, Places, Ports, Result, given, read, result_of
-from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, channels_last, is_sparse
-from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
-from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write
+from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, ONE, Lines, Places, Ports, Result, Weights, given, read, result_of
+from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, channels_last, is_sparse, source_of
+from dovetail_gpu_opencl.kernels._spatial import IMAGES, MAX_SPATIAL, spatial_defines
+from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scalar, Scratch, Write
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 from dovetail_ops_onnx.spatial import ConvGeometry
 
@@ -20,11 +20,14 @@ __all__ = [
     "IntegerConv",
     "IntegerConvDirect",
     "IntegerConvRows",
+    "direct_sizes",
     "row_defines",
     "windows_configurations",
     "windows_launches",
 ]
 
+_DIVISORS = ("P", "OH", "OW")
+_SIZES = ("SIZE", *(name for name in IMAGES if name not in _DIVISORS))
 SPARSE = "groups of few channels; vectors along these would be mostly empty"
 
 
@@ -104,17 +107,13 @@ class IntegerConvRows(IntegerConv):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         zero, bias = read(node, self.ports.first_zero), read(node, self.ports.bias)
         return windows_launches(
-            self.caps.compute_units, node, self.sizes(node), self._shifted(node), zero, bias, self.result(node)
+            self.caps.compute_units, node, self.sizes(node), self._weights(node), zero, bias, self.result(node)
         )
 
-    def _shifted(self, node: TypedNode) -> NDArray[np.integer]:
-        """The weights less their zero points."""
+    def _weights(self, node: TypedNode) -> Weights:
         value, zero = self.weights(node).value, given(node, self.ports.second_zero)
         assert value is not None
-        whole = value.astype(np.int16)
-        if zero is None or zero.value is None:
-            return whole
-        return whole - zero.value.astype(np.int16).reshape(-1, *(1,) * (whole.ndim - 1))
+        return Weights.of(self.packed, value, None if zero is None else zero.value, 0)
 
 
 def windows_configurations(node: TypedNode) -> Sequence[LayerConfig]:
@@ -136,19 +135,18 @@ def windows_launches(
     units: int,
     node: TypedNode,
     numbers: Mapping[str, int],
-    weights: NDArray[np.integer],
+    weights: Weights,
     zero: Argument,
     bias: Argument,
     result: Result,
 ) -> tuple[Launch, ...]:
-    """The launches of a convolution by weights [M, C, *K] in whole numbers, on so many compute units."""
+    """The launches of a convolution by weights [M, C, *K], on so many compute units."""
     src, dst = node.inputs[0], node.outputs[0]
     assert src is not None
     if not dst.size:
         return ()
     sums = Sums(numbers, dst.dims[0], dst.layout == PLAIN)
-    square = weights.reshape(*weights.shape[:2], *(1,) * (4 - weights.ndim), *weights.shape[2:])
-    wei, c_type = sums.pack(square)
+    wei, c_type = sums.pack(weights)
     has_zero, has_bias = not isinstance(zero, Null), not isinstance(bias, Null)
     defines = row_defines(C_TYPES[src.dtype], c_type, has_zero=has_zero, has_bias=has_bias)
     given = Read(node.node.inputs[0])
@@ -157,7 +155,13 @@ def windows_launches(
         return (sums.launch(units, defines, result, given, wei, zero, bias, Write(node.node.outputs[0])),)
     scratch = Scratch(f"scratch:{node.name}:0", src.nbytes)
     main = sums.launch(units, defines, result, scratch, wei, zero, bias, Write(node.node.outputs[0]))
-    return (channels_last(main, given, scratch, src.dims[0], channels, pixels), main)
+    return (channels_last(source_of(defines, result), given, scratch, src.dims[0], channels, pixels), main)
+
+
+def direct_sizes(defines: Mapping[str, object]) -> tuple[dict[str, object], tuple[Scalar, ...]]:
+    """The defines of conv_integer.cl without the sizes of images, and these."""
+    own: Mapping[str, Any] = defines
+    return by_value({**own, "P": own["OD"] * own["OH"] * own["OW"]}, _SIZES, _DIVISORS)
 
 
 class IntegerConvDirect(IntegerConv):
@@ -179,9 +183,10 @@ class IntegerConvDirect(IntegerConv):
             "W_ZERO(m)": "0" if own is None else f"w_zero[{maps.of(own)}]",
             "HAS_BIAS": given(node, ports.bias) is not None,
         }
-        source = assemble("conv_integer.cl", defines, result.source)
+        sized, numbers = direct_sizes(defines)
+        source = assemble("conv_integer.cl", sized, result.source)
         work, local = spread(size, self.caps)
         factors = (Read(node.node.inputs[0]), Read(node.node.inputs[ports.second]))
         rest = (read(node, ports.first_zero), read(node, ports.second_zero), read(node, ports.bias))
-        arguments = (*factors, *rest, Write(node.node.outputs[0]), *result.arguments)
+        arguments = (*factors, *rest, Write(node.node.outputs[0]), *numbers, *result.arguments)
         return (Launch("conv_integer.cl", source, self.name, arguments, work, local),)

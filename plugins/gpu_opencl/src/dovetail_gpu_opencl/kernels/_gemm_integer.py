@@ -9,8 +9,8 @@ from dovetail.dataclass import dataclass
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, round_up, spread
 from dovetail_gpu_opencl.kernels._gemm import Product
-from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Lines, Places, Ports, given, read, result_of
-from dovetail_gpu_opencl.kernels._integer_rows import COLUMNS, VECTOR, Sums, pack_on_device, pack_weights
+from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Lines, Places, Ports, Weights, given, read, result_of
+from dovetail_gpu_opencl.kernels._integer_rows import COLUMNS, VECTOR, Sums, pack_on_device, packed, source_of
 from dovetail_gpu_opencl.kernels.mat_mul import product_of
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, assemble
@@ -90,20 +90,19 @@ class IntegerRows(IntegerGemm):
         product, names, (zero, own) = self.product(node), node.node.inputs, self.zeros(node)
         if 0 in (product.m, product.n, product.batch):
             return ()
-        constant, each = self._constant(node, product), ceil_div(product.n, COLUMNS) * COLUMNS * round_up(product.k, 2)
+        count, each = self._constants(node, product), ceil_div(product.n, COLUMNS) * COLUMNS * round_up(product.k, 2)
         scratch = Scratch(f"scratch:{node.name}:0", 2 * max(1, product.batch * each))
         wei: Argument = scratch
         c_type = "short"
-        if constant is not None:
-            columns = constant.swapaxes(1, 2).reshape(-1, product.k, 1, 1)
-            wei, c_type = pack_weights(columns, len(constant), 1)
+        if count:
+            wei, c_type = packed(self._weights(node, product), (count * product.n, product.k, 1, 1), count)
         defines = {
             "X": C_TYPES[product.a.type.dtype],
             "W": c_type,
             "B": C_TYPES[product.b.type.dtype],
             "A_BATCH(z)": IN_ROWS.first(product),
             "B_BATCH(z)": DIRECT.second(product),
-            "WEI_AT(z)": "0" if constant is not None and len(constant) == 1 else f"(z) * {each}",
+            "WEI_AT(z)": "0" if count == 1 else "(z) * ((M + COLS - 1) / COLS * COLS * ((C + 1) / 2 * 2))",
             "X_ZERO(z, m)": "0" if zero is None else f"x_zero[{IN_ROWS.rows(product).of(zero)}]",
             "B_ZERO(z, n)": "0" if own is None else f"b_zero[{DIRECT.columns(product).of(own)}]",
         }
@@ -111,23 +110,33 @@ class IntegerRows(IntegerGemm):
         sums = Sums.of_product(product.m, product.n, product.k, product.batch)
         values = (Read(names[0]), wei, read(node, self.ports.first_zero), Null(), Write(node.node.outputs[0]))
         main = sums.launch(self.caps.compute_units, defines, result, *values)
-        if constant is not None or not product.k:
+        if count or not product.k:
             return (main,)
         second = Read(product.b.name), read(node, self.ports.second_zero)
-        return (pack_on_device(main, *second, scratch, product.batch, product.k, product.n), main)
+        return (pack_on_device(source_of(defines, result), *second, scratch, product.batch, product.k, product.n), main)
 
-    def _constant(self, node: TypedNode, product: Product) -> NDArray[np.integer] | None:
-        """The second factor [Z, K, N] less its zero points, where both are constants and it is not repeated for batches."""
-        second, (_, zero) = given(node, self.ports.second), self.zeros(node)
-        assert second is not None
-        if second.value is None or (zero is not None and zero.value is None):
-            return None
-        if second.value.size not in (product.k * product.n, product.batch * product.k * product.n):
-            return None
-        whole = second.value.astype(np.int16)
-        if zero is not None and zero.value is not None:
-            whole = whole - zero.value.astype(np.int16)
-        return whole.reshape(-1, product.k, product.n) if product.k else None
+    def _constants(self, node: TypedNode, product: Product) -> int:
+        """How many constant matrices the second factor has; 0 where not it and its zero points are constants, or some repeat."""
+        second, (_, zero) = node.given(self.ports.second), self.zeros(node)
+        if second.value is None or (zero is not None and zero.value is None) or not product.k:
+            return 0
+        count, rest = divmod(second.size, product.k * product.n)
+        return count if not rest and count in (1, product.batch) else 0
+
+    def _weights(self, node: TypedNode, product: Product) -> Weights:
+        """The columns of all matrices, where there are `_constants`."""
+        value, zero = node.given(self.ports.second).value, self.zeros(node)[1]
+        assert value is not None
+        own = None if zero is None else zero.value
+
+        def make() -> NDArray[np.int16]:
+            whole = value.astype(np.int16)
+            if own is not None:
+                whole = whole - own.astype(np.int16)
+            return whole.reshape(-1, product.k, product.n).swapaxes(1, 2)
+
+        key = ("columns", b"" if own is None else (own.tobytes(), own.shape))
+        return Weights(self.packed, value, key, make)
 
 
 class IntegerDirect(IntegerGemm):

@@ -1,12 +1,18 @@
 """Shared by kernels for products of 8-bit integers: inputs, zero points, and the steps after the exact sums."""
 
+from collections.abc import Callable, Hashable
+from functools import cached_property
+from typing import Any, TypeVar
+
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.device import DType, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.launch import Argument, Null, Read
+from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_gpu_opencl.source import C_TYPES, storage
 
 __all__ = [
@@ -18,12 +24,15 @@ __all__ = [
     "Places",
     "Ports",
     "Result",
+    "Weights",
     "given",
     "read",
     "result_of",
 ]
 
 EIGHT_BITS = frozenset({DType.INT8, DType.UINT8})
+T = TypeVar("T")
+Whole = NDArray[np.integer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,40 @@ class Result:
     defines: dict[str, object]
     arguments: tuple[Argument, ...]
     options: tuple[str, ...] = ()
+
+
+class Weights:
+    """Constant weights in whole numbers less their zero points, channels of the result outermost.
+
+    Only what plans have not yet made of them is computed. `key` names all that makes them of `source`.
+    """
+
+    def __init__(self, shared: PackedConstants, source: NDArray[Any], key: Hashable, make: Callable[[], Whole]) -> None:
+        self._shared, self._source, self._key, self._make = shared, source, key, make
+
+    @staticmethod
+    def of(shared: PackedConstants, source: NDArray[Any], zero: NDArray[Any] | None, axis: int) -> "Weights":
+        """Those whose channels of the result are along `axis`, with a zero point for all or one for each of these."""
+
+        def make() -> Whole:
+            whole = source.astype(np.int16)
+            if zero is not None:
+                whole -= zero.astype(np.int16).reshape([-1 if at == axis else 1 for at in range(whole.ndim)])
+            return np.moveaxis(whole, axis, 0)
+
+        return Weights(shared, source, (axis, b"" if zero is None else zero.tobytes()), make)
+
+    @cached_property
+    def _whole(self) -> Whole:
+        return self._make()
+
+    def packed(self, order: Hashable, pack: Callable[[Whole], NDArray[Any]]) -> NDArray[Any]:
+        """The weights as `pack` brings them into this order, now or for a plan that is still there."""
+        return self._shared.get(self._source, (order, self._key), lambda: pack(self._whole))
+
+    def fact(self, name: str, find: Callable[[Whole], T]) -> T:
+        """Something small that `find` finds out of them, now or before."""
+        return self._shared.fact(self._source, (name, self._key), lambda: find(self._whole))
 
 
 def given(node: TypedNode, index: int) -> TensorType | None:

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from dovetail.device import NHWC, PLAIN, LayerConfig, Layout, Reason, Refusal, TypedNode
-from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, Weights, refusal_of
+from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, refusal_of
 from dovetail_gpu_opencl.kernels._conv_integer import IntegerConv
 from dovetail_gpu_opencl.kernels._gemm_integer import DIRECT, IntegerGemm
-from dovetail_gpu_opencl.kernels._integer import given, result_of
+from dovetail_gpu_opencl.kernels._integer import Weights, given, result_of
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Launch
+from dovetail_gpu_opencl.packed import PackedConstants
 
 __all__ = ["ConvBytes", "GemmBytes"]
 
@@ -26,7 +25,7 @@ class ConvBytes(ByteTiles, IntegerConv):
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "GPU":
             return MADE_FOR_GPUS
-        weights = _weights(node, self.ports.second, self.ports.second_zero, 0)
+        weights = _weights(self.packed, node, self.ports.second, self.ports.second_zero, 0)
         if weights is None or (isinstance(self._zero(node), str) and self.images(node).pads):
             return NOT_CONSTANT
         return refusal_of(weights, self.geometry(node).rank, self.sizes(node)["GROUPS"])
@@ -49,7 +48,7 @@ class ConvBytes(ByteTiles, IntegerConv):
         return self.images(node).problem() if node.outputs[0].size else None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        weights = _weights(node, self.ports.second, self.ports.second_zero, 0)
+        weights = _weights(self.packed, node, self.ports.second, self.ports.second_zero, 0)
         assert weights is not None
         return self.launches_of(node, self.images(node), weights, None, self._zero(node), self.result(node))
 
@@ -75,7 +74,7 @@ class GemmBytes(ByteTiles, IntegerGemm):
             or (zero is not None and zero.size != 1)
         ):
             return Refusal(Reason.SHAPE, "several second factors, or zero points for rows of the first")
-        weights = _weights(node, self.ports.second, self.ports.second_zero, 1)
+        weights = _weights(self.packed, node, self.ports.second, self.ports.second_zero, 1)
         return NOT_CONSTANT if weights is None else refusal_of(weights, 0, 1)
 
     def images(self, node: TypedNode) -> Images:
@@ -87,22 +86,18 @@ class GemmBytes(ByteTiles, IntegerGemm):
         return self.images(node).problem() if node.outputs[0].size else None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        weights = _weights(node, self.ports.second, self.ports.second_zero, 1)
+        weights = _weights(self.packed, node, self.ports.second, self.ports.second_zero, 1)
         assert weights is not None
         result = result_of(node, self.ports, self.caps, DIRECT.places(self.product(node)), VECTOR)
         return self.launches_of(node, self.images(node), weights, None, _zero(node, self.ports.first_zero), result)
 
 
-def _weights(node: TypedNode, port: int, zero_port: int, axis: int) -> Weights | None:
+def _weights(shared: PackedConstants, node: TypedNode, port: int, zero_port: int, axis: int) -> Weights | None:
     """Constant weights, whose channels of the result are along an axis; None where they or their zero points are not constant."""
     second, zero = node.given(port), given(node, zero_port)
     if second.value is None or (zero is not None and (zero.value is None or zero.size not in (1, second.dims[axis]))):
         return None
-    whole = second.value.astype(np.int16)
-    key = b"" if zero is None or zero.value is None else zero.value.tobytes()
-    if zero is not None and zero.value is not None:
-        whole = whole - zero.value.astype(np.int16).reshape([-1 if at == axis else 1 for at in range(whole.ndim)])
-    return Weights(second.value, whole if axis == 0 else whole.T, (axis, key))
+    return Weights.of(shared, second.value, None if zero is None else zero.value, axis)
 
 
 def _zero(node: TypedNode, port: int) -> int | str:

@@ -6,20 +6,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
+from dovetail.device import DType
 from dovetail_gpu_opencl.kernel import ceil_div
-from dovetail_gpu_opencl.kernels._integer import Result
+from dovetail_gpu_opencl.kernels._integer import Result, Weights
 from dovetail_gpu_opencl.kernels._spatial import named
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Scratch, ints
-from dovetail_gpu_opencl.source import assemble
+from dovetail_gpu_opencl.memory import aligned_empty
+from dovetail_gpu_opencl.source import C_TYPES, assemble
 
-__all__ = ["COLUMNS", "VECTOR", "Sums", "channels_last", "is_sparse", "pack_on_device", "pack_weights"]
+__all__ = ["COLUMNS", "VECTOR", "Sums", "channels_last", "is_sparse", "pack_on_device", "pack_weights", "packed", "source_of"]
 
 ROWS, SPAN = 6, 4
-"""Pixels, and blocks of channels for which they are brought into private memory once: 8 gained 2 % more, 2 lost 8."""
+"""Pixels, and most blocks of channels for which they are brought into private memory once: 8 gained 2 % more, 2 lost 8."""
 VECTOR = 8
 COLUMNS = 16
 """6 rows of 2 vectors: with both vectors of weights, a pair and a product they fill the 16 registers that every CPU has."""
 _FILE = "integer_rows.cl"
+_WEIGHTS = ("M", "C", "KH", "KW")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +63,16 @@ class Sums:
         """Whether each channel is a separate group."""
         return self.numbers["C"] == 1 and 1 < self.numbers["GROUPS"] == self.numbers["M"]
 
-    def pack(self, weights: NDArray[np.integer]) -> tuple[Argument, str]:
-        """Weights [M, C, KH, KW] in whole numbers as the kernel reads them, and their C type."""
-        if not self.is_depthwise:
-            return pack_weights(weights, self.numbers["GROUPS"], self.taps)
-        return _smallest(weights.reshape(len(weights), -1).T)
+    def pack(self, weights: Weights) -> tuple[Argument, str]:
+        """Weights [M, C, *K] as the kernel reads them, and their C type."""
+        if self.is_depthwise:
+            return _argument(weights.packed("integer_depthwise", lambda whole: _smallest(whole.reshape(len(whole), -1).T)))
+        return packed(weights, tuple(map(self.numbers.__getitem__, _WEIGHTS)), self.numbers["GROUPS"], self.taps)
+
+    @property
+    def rows(self) -> int:
+        """Pixels of a work item: so that two programs are for all sizes."""
+        return 1 if self.pixels < 3 and not self.is_depthwise else ROWS
 
     def launch(
         self,
@@ -80,32 +88,46 @@ class Sums:
         """The launch on so many compute units; `defines` are the types X and W, and what the file says."""
         steps = (1, self.pixels) if self.plain else (self.numbers["M"], 1)
         names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
-        rows = max(1, self.pixels) if self.pixels < 3 else ROWS
-        tiles = ceil_div(self.pixels, rows) * self.images
+        tiles = ceil_div(self.pixels, self.rows) * self.images
         span = SPAN if tiles * self.spans(SPAN) >= 2 * units else 1
-        arguments = (src, wei, zero, bias, dst, *named(self.numbers, names), *ints(self.taps, *steps), *result.arguments)
-        source = assemble(_FILE, {**result.defines, **defines, "ROWS": rows, "SPAN": span}, result.source)
-        work = (ceil_div(self.pixels, rows), self.spans(span), self.images)
+        arguments = (src, wei, zero, bias, dst, *named(self.numbers, names), *ints(self.taps, *steps, span), *result.arguments)
+        source = source_of(defines, result, self.rows)
+        work = (ceil_div(self.pixels, self.rows), self.spans(span), self.images)
         if self.is_depthwise:
             return Launch(_FILE, source, "integer_depthwise", arguments, (self.pixels, self.images), (1, 1), result.options)
         return Launch(_FILE, source, "integer_rows", arguments, work, (1, 1, 1), result.options)
 
 
-def pack_weights(weights: NDArray[np.integer], groups: int, taps: int) -> tuple[Argument, str]:
-    """Whole numbers [M, C, KH, KW] in the order of integer_rows.cl, and their C type: char where that holds them, else short."""
+def source_of(defines: Mapping[str, object], result: Result, rows: int = ROWS) -> str:
+    """The program. Kernels that do not depend on rows are taken out of the one for the default."""
+    return assemble(_FILE, {**result.defines, **defines, "ROWS": rows, "MOST": SPAN}, result.source)
+
+
+def packed(weights: Weights, dims: tuple[int, ...], groups: int = 1, taps: int = 1) -> tuple[Argument, str]:
+    """Weights that are [M, C, KH, KW] in the order of integer_rows.cl, and their C type."""
+    order = ("integer_rows", groups, taps)
+    return _argument(weights.packed(order, lambda whole: pack_weights(whole.reshape(dims), groups, taps)))
+
+
+def _argument(weights: NDArray[np.integer]) -> tuple[Argument, str]:
+    return Constant(weights) if weights.size else Null(), C_TYPES[DType.of(weights.dtype)]
+
+
+def pack_weights(weights: NDArray[np.integer], groups: int, taps: int) -> NDArray[np.integer]:
+    """Whole numbers [M, C, KH, KW] in the order of integer_rows.cl: of 8 bits where these hold them, else of 16."""
     maps, channels, height, width = weights.shape
     own, length = maps // groups, taps * channels
     blocks, lines = ceil_div(own, COLUMNS), height * (width // taps)
     padded = np.zeros((groups, blocks * COLUMNS, lines, length + length % 2), np.int16)
     padded[:, :own, :, :length] = weights.transpose(0, 2, 3, 1).reshape(groups, own, lines, length)
-    if not padded.size:
-        return Null(), "char"
-    return _smallest(padded.reshape(groups, blocks, COLUMNS, lines, -1, 2).transpose(0, 1, 3, 4, 2, 5))
+    return _smallest(padded.reshape(groups, blocks, COLUMNS, lines, ceil_div(length, 2), 2).transpose(0, 1, 3, 4, 2, 5))
 
 
-def _smallest(weights: NDArray[np.integer]) -> tuple[Argument, str]:
-    small = weights.min() >= -128 and weights.max() <= 127
-    return Constant(np.ascontiguousarray(weights, np.int8 if small else np.int16)), "char" if small else "short"
+def _smallest(weights: NDArray[np.integer]) -> NDArray[np.integer]:
+    small = weights.min(initial=0) >= -128 and weights.max(initial=0) <= 127
+    found = aligned_empty(weights.shape, np.int8 if small else np.int16)
+    found[...] = weights
+    return found
 
 
 def is_sparse(groups: int, channels: int, maps: int) -> bool:
@@ -113,12 +135,12 @@ def is_sparse(groups: int, channels: int, maps: int) -> bool:
     return groups > 1 and channels < COLUMNS and maps // groups < VECTOR and not channels == maps // groups == 1
 
 
-def channels_last(main: Launch, src: Argument, scratch: Scratch, images: int, channels: int, pixels: int) -> Launch:
-    """The launch that brings images into the order in which `main` reads them."""
+def channels_last(source: str, src: Argument, scratch: Scratch, images: int, channels: int, pixels: int) -> Launch:
+    """The launch that brings images into the order in which the program reads them."""
     arguments = (src, scratch, *ints(channels, pixels))
-    return Launch(_FILE, main.source, "channels_last", arguments, (ceil_div(pixels, 16), images), (1, 1))
+    return Launch(_FILE, source, "channels_last", arguments, (ceil_div(pixels, 16), images), (1, 1))
 
 
-def pack_on_device(main: Launch, b: Argument, zero: Argument, scratch: Scratch, batch: int, k: int, n: int) -> Launch:
-    """The launch that packs matrices [batch, k, n] less their zero points as the weights, of short, that `main` reads."""
-    return Launch(_FILE, main.source, "pack", (b, zero, scratch, *ints(n, k)), (ceil_div(n, COLUMNS), batch), (1, 1))
+def pack_on_device(source: str, b: Argument, zero: Argument, scratch: Scratch, batch: int, k: int, n: int) -> Launch:
+    """The launch that packs matrices [batch, k, n] less their zero points as the weights, of short, that the program reads."""
+    return Launch(_FILE, source, "pack", (b, zero, scratch, *ints(n, k)), (ceil_div(n, COLUMNS), batch), (1, 1))

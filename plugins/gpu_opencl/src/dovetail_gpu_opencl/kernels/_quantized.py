@@ -8,7 +8,8 @@ import dataclasses
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -20,18 +21,19 @@ from dovetail.op import Operator
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv_integer import SPARSE, row_defines, windows_configurations, windows_launches
-from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Result
-from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, is_sparse, pack_weights
-from dovetail_gpu_opencl.kernels._quantized_steps import WHOLE, Refused, Steps, given, relus_before, stored_bounds
+from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Result, Weights
+from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, is_sparse, packed
+from dovetail_gpu_opencl.kernels._quantized_steps import WHOLE, Refused, Steps, given, is_as_large, relus_before, stored_bounds
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write, ints
+from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_gpu_opencl.source import C_TYPES, assemble, vector_at
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.gemm import Gemm
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
-__all__ = ["Factors", "QuantizedConv", "QuantizedElementwise", "QuantizedMatMul", "result_of"]
+__all__ = ["Factors", "QuantizedConv", "QuantizedElementwise", "QuantizedMatMul", "QuantizedSums"]
 
 
 class QuantizedKernel(CLKernel):
@@ -72,32 +74,53 @@ class QuantizedKernel(CLKernel):
 # --- sums of products ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Factors:
-    """A source and constant weights whose channels are along `axis`; `units` is the real value of 1 in each channel's sum."""
+    """A source, and constant weights for so many channels of the result. What few ask for is computed when it is asked for."""
 
     node: TypedNode
     op: Quantized
-    axis: int
-    units: NDArray[np.float64]
-    bias: NDArray[np.float64]
+    weights: Weights
+    channels: int
+    alpha: float
+    beta: float
 
     @staticmethod
-    def of(node: TypedNode, op: Quantized, axis: int, alpha: float = 1.0, beta: float = 1.0) -> "Factors":
-        """Raises `Refused`."""
+    def of(
+        shared: PackedConstants, node: TypedNode, op: Quantized, axis: int, alpha: float = 1.0, beta: float = 1.0
+    ) -> "Factors":
+        """Those whose weights have their channels of the result along `axis`. Raises `Refused`."""
         tensor, source, own = given(node, 1), op.scalings[0], op.scalings[1]
         if tensor.value is None or source is None or own is None:
             raise Refused("factors that are not both quantized, or a second one that is not constant")
         if max(own.scale.size, own.zero_point.size) > 1 and own.axis % tensor.rank != axis:
             raise Refused(f"scales of the weights along axis {own.axis}; accepted: {axis}")
-        channels = tensor.dims[axis]
-        units = np.broadcast_to(stored_bounds(source)[0] * own.scale.astype(np.float64).reshape(-1) * alpha, channels)
-        return Factors(node, op, axis, units, _bias(node, op, channels) * beta)
+        weights = Weights.of(shared, tensor.value, own.zero_point, axis)
+        return Factors(node, op, weights, tensor.dims[axis], alpha, beta)
+
+    @cached_property
+    def units(self) -> NDArray[np.float64]:
+        """The real value of 1 in each channel's sum. Raises `Refused`."""
+        own = self.op.scalings[1]
+        assert own is not None
+        scales = stored_bounds(self._source)[0] * own.scale.astype(np.float64).reshape(-1) * self.alpha
+        return np.broadcast_to(scales, self.channels)
+
+    @cached_property
+    def bias(self) -> NDArray[np.float64]:
+        """The real bias. Raises `Refused`."""
+        return _bias(self.node, self.op, self.channels) * self.beta
 
     @property
-    def zero(self) -> Argument:
-        """The zero point of the source."""
-        return Constant(self._source.zero_point.reshape(1))
+    def product(self) -> tuple[int, int, int]:
+        """Rows, columns and depth of a product of matrices."""
+        *rows, depth = given(self.node, 0).dims
+        return math.prod(rows), self.channels, depth
+
+    @property
+    def zero(self) -> bytes:
+        """The zero point of the source as it is stored."""
+        return self._source.zero_point.tobytes()
 
     @property
     def zero_point(self) -> int:
@@ -110,16 +133,7 @@ class Factors:
         assert scaling is not None
         return scaling
 
-    @property
-    def weights(self) -> NDArray[np.int16]:
-        """The weights in whole numbers, less their zero points."""
-        tensor, scaling = given(self.node, 1), self.op.scalings[1]
-        assert tensor.value is not None
-        assert scaling is not None
-        places = [-1 if at == self.axis else 1 for at in range(tensor.rank)]
-        return tensor.value.astype(np.int16) - scaling.zero_point.astype(np.int16).reshape(places)
-
-    @property
+    @cached_property
     def counts(self) -> NDArray[np.int32] | None:
         """The bias in units of the sums; None where these are not whole numbers. float32 may have rounded the stored int32."""
         with np.errstate(all="ignore"):
@@ -240,7 +254,36 @@ def _value(
     return text, types, [Constant(np.ascontiguousarray(array)) for array in arrays.values()]
 
 
-class QuantizedConv(QuantizedKernel):
+class QuantizedSums(QuantizedKernel):
+    """The base of convolutions and products."""
+
+    @abstractmethod
+    def factors(self, node: TypedNode) -> Factors:
+        """The factors. Raises `Refused`."""
+
+    def vec(self, node: TypedNode) -> int:
+        """The results that a vector has."""
+        return VECTOR
+
+    def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
+        factors, vec = self.factors(node), self.vec(node)
+        key = (vec, self.reads(node))
+        return factors, *self.packed.once(self.name, node, key, lambda: result_of(factors, self.caps, vec))
+
+    def reads(self, node: TypedNode) -> Hashable:
+        """All of the sizes and layouts that the steps after the sums depend on: how they read their operands."""
+        found, result = list[Hashable](), node.outputs[0]
+        for step in self.op(node).steps[1:]:
+            for index in step.inputs if isinstance(step, QuantizedStep) else ():
+                tensor = None if index is None or index < 0 else given(node, index)
+                if tensor is not None and not is_as_large(tensor, result):
+                    found.append((tensor.dims, () if tensor.size == 1 else (result.dims, result.layout)))
+                else:
+                    found.append(tensor is None)
+        return tuple(found)
+
+
+class QuantizedConv(QuantizedSums):
     """Convolutions in one and two dimensions, channels innermost or plain, on CPUs; the base of those on GPUs."""
 
     name = "quantized_conv_rows"
@@ -258,9 +301,11 @@ class QuantizedConv(QuantizedKernel):
             return Refusal(Reason.SHAPE, SPARSE)
         return Refusal(Reason.SHAPE, f"{rank} spatial axes") if rank > self.max_spatial else QuantizedKernel.check(self, node)
 
-    def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
-        factors = Factors.of(node, self.op(node), 0)
-        return factors, *result_of(factors, self.caps, 1 if node.outputs[0].layout == PLAIN else VECTOR)
+    def factors(self, node: TypedNode) -> Factors:
+        return Factors.of(self.packed, node, self.op(node), 0)
+
+    def vec(self, node: TypedNode) -> int:
+        return 1 if node.outputs[0].layout == PLAIN else VECTOR
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         extra = windows_configurations(node)
@@ -276,7 +321,8 @@ class QuantizedConv(QuantizedKernel):
         maps, channels = given(node, 1).dims[:2]
         sizes = spatial_defines(conv.geometry(given(node, 0), given(node, 1)))
         numbers = {"GROUPS": conv.group, "C": channels, "M": maps, **sizes}
-        return windows_launches(self.caps.compute_units, node, numbers, factors.weights, factors.zero, bias, result)
+        zero = Constant(self.packed.same(factors.zero))
+        return windows_launches(self.caps.compute_units, node, numbers, factors.weights, zero, bias, result)
 
     def conv(self, node: TypedNode) -> Conv:
         """The convolution."""
@@ -302,7 +348,7 @@ def _with_operands(node: TypedNode, config: LayerConfig, operands: range) -> Lay
     return dataclasses.replace(config, inputs=tuple(inputs))
 
 
-class QuantizedMatMul(QuantizedKernel):
+class QuantizedMatMul(QuantizedSums):
     """Products of matrices by a constant matrix: MatMul and Gemm."""
 
     name = "quantized_gemm_rows"
@@ -310,32 +356,26 @@ class QuantizedMatMul(QuantizedKernel):
     def applies(self, node: TypedNode) -> Refusal | None:
         return self.applies_to(node, Gemm if isinstance(self.op(node).main, Gemm) else MatMul)
 
-    def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
-        factors = self.factors(node)
-        return factors, *result_of(factors, self.caps, VECTOR)
-
     def factors(self, node: TypedNode) -> Factors:
-        """The factors. Raises `Refused`."""
         op, a, b = self.op(node), given(node, 0), given(node, 1)
         if a.rank < 2 or b.rank != 2:
             raise Refused(f"{a} by {b}; accepted: matrices by one matrix")
         if not isinstance(op.main, Gemm):
-            return Factors.of(node, op, 1)
+            return Factors.of(self.packed, node, op, 1)
         if op.main.transA:
             raise Refused("transA 1; accepted: 0")
-        return Factors.of(node, op, 0 if op.main.transB else 1, op.main.alpha, op.main.beta)
+        return Factors.of(self.packed, node, op, 0 if op.main.transB else 1, op.main.alpha, op.main.beta)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         factors, result, bias = self.parts(node)
-        weights = factors.weights if factors.axis == 0 else factors.weights.T
-        n, k = weights.shape
-        m = math.prod(given(node, 0).dims[:-1])
+        m, n, k = factors.product
         if 0 in (m, n):
             return ()
-        wei, c_type = pack_weights(weights.reshape(n, k, 1, 1), 1, 1)
+        wei, c_type = packed(factors.weights, (n, k, 1, 1))
         sums = Sums.of_product(m, n, k, 1)
         defines = row_defines(C_TYPES[given(node, 0).dtype], c_type, has_bias=not isinstance(bias, Null))
-        values = (Read(node.node.inputs[0]), wei, factors.zero, bias, Write(node.node.outputs[0]))
+        zero = Constant(self.packed.same(factors.zero))
+        values = (Read(node.node.inputs[0]), wei, zero, bias, Write(node.node.outputs[0]))
         return (sums.launch(self.caps.compute_units, defines, result, *values),)
 
 
@@ -351,8 +391,7 @@ class QuantizedElementwise(QuantizedKernel):
     def parts(self, node: TypedNode) -> Steps:
         """The steps, the first of which makes a value of the inputs. Raises `Refused`."""
         op, result = self.op(node), node.outputs[0]
-        alike = all(t is None or t.size == 1 or t.dims == result.dims for t in node.inputs)
-        steps, first = Steps(node, op, VECTOR if alike else 1), op.steps[0]
+        steps, first = Steps(node, op, VECTOR, run_axes=0), op.steps[0]
         assert isinstance(first, QuantizedStep)
         types = [None if i is None else given(node, i).with_dtype(DType.FLOAT32) for i in first.inputs]
         names = ["" if i is None else str(i) for i in first.inputs]
@@ -371,15 +410,14 @@ class QuantizedElementwise(QuantizedKernel):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         steps, size, c_type = self.parts(node), node.outputs[0].size, C_TYPES[node.outputs[0].dtype]
-        run = 512 if self.caps.kind == "CPU" else steps.vec
+        run = 512 if self.caps.kind == "CPU" else VECTOR
         defines: dict[str, object] = {
             "T": c_type,
             "RUN": run,
             "RESULT_ARGS": steps.parameters,
             "VALUE(o)": f"(({c_type})(steps_1(0.0f, o{steps.passed})))",
+            "VALUES(o)": f"(convert_{c_type}{VECTOR}(steps_v((float{VECTOR})(0), o{steps.passed})))",
         }
-        if steps.vec > 1:
-            defines["VALUES(o)"] = f"(convert_{c_type}{VECTOR}(steps_v((float{VECTOR})(0), o{steps.passed})))"
         source = assemble("quantized_elementwise.cl", defines, steps.source)
         work, local = spread(ceil_div(size, run), self.caps, 1 if self.caps.kind == "CPU" else 128)
         arguments = (Write(node.node.outputs[0]), *ints(size), *steps.arguments)

@@ -1,6 +1,5 @@
 """Quantized convolutions and products on GPUs: in tiles of bytes, or one element a work item where these refuse."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,9 +7,10 @@ import numpy as np
 from dovetail.device import NHWC, PLAIN, LayerConfig, Layout, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import spread
 from dovetail_gpu_opencl.kernels._byte_results import direct_result, is_direct
-from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, Weights, refusal_of
+from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, refusal_of
+from dovetail_gpu_opencl.kernels._conv_integer import direct_sizes
 from dovetail_gpu_opencl.kernels._integer import Result
-from dovetail_gpu_opencl.kernels._quantized import Factors, QuantizedConv, QuantizedMatMul, result_of
+from dovetail_gpu_opencl.kernels._quantized import Factors, QuantizedConv, QuantizedMatMul, QuantizedSums
 from dovetail_gpu_opencl.kernels._quantized_steps import Refused, given
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem
@@ -20,34 +20,27 @@ from dovetail_gpu_opencl.source import C_TYPES, assemble
 __all__ = ["QuantizedConvBytes", "QuantizedConvDirect", "QuantizedMatMulBytes", "QuantizedMatMulDirect"]
 
 
-def weights_of(factors: Factors) -> Weights:
-    """The weights with their channels of the result outermost."""
-    whole, scaling = factors.weights, factors.op.scalings[1]
-    value = given(factors.node, 1).value
-    assert scaling is not None
-    assert value is not None
-    return Weights(value, whole if factors.axis == 0 else whole.T, (factors.axis, scaling.zero_point.tobytes()))
+class QuantizedTiles(ByteTiles, QuantizedSums):
+    """The base of both kernels in tiles."""
 
+    def vec(self, node: TypedNode) -> int:
+        return VECTOR
 
-class QuantizedTiles(ByteTiles):
-    """The base of both kernels in tiles, which are given the parts of their base for CPUs."""
-
-    def fits(self, factors: Factors, rank: int, groups: int) -> Refusal | None:
-        """Why the factors are not for tiles."""
-        return refusal_of(weights_of(factors), rank, groups)
-
-    def tiled(self, node: TypedNode, images: Images, factors: Factors) -> tuple[Launch, ...]:
+    def tiled(self, node: TypedNode, images: Images) -> tuple[Launch, ...]:
         """The launches."""
-        result, bias = result_of(factors, self.caps, VECTOR)
+        factors, result, bias = self.parts(node)
         start = bias.array if isinstance(bias, Constant) else None
 
-        def direct(work_n: int) -> Result | None:
+        def made(work_n: int) -> Result | None:
             try:
                 return direct_result(factors, result, work_n) if is_direct(node, images.maps, work_n) else None
             except Refused:
                 return None
 
-        return self.launches_of(node, images, weights_of(factors), start, factors.zero_point, result, direct)
+        def direct(work_n: int) -> Result | None:
+            return self.packed.once(f"{self.name} direct", node, (work_n, self.reads(node)), lambda: made(work_n))
+
+        return self.launches_of(node, images, factors.weights, start, factors.zero_point, result, direct)
 
 
 class QuantizedConvBytes(QuantizedTiles, QuantizedConv):
@@ -63,7 +56,8 @@ class QuantizedConvBytes(QuantizedTiles, QuantizedConv):
         if any(given(node, i).dims != result and given(node, i).size != 1 for i in self.operands(node)):
             return Refusal(Reason.LAYOUT, "operands that broadcast along some axes; accepted: the result's shape, or one number")
         conv = self.conv(node)
-        return self.fits(Factors.of(node, self.op(node), 0), conv.geometry(node.given(0), node.given(1)).rank, conv.group)
+        rank = conv.geometry(node.given(0), node.given(1)).rank
+        return refusal_of(self.factors(node).weights, rank, conv.group)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         inputs: list[Layout] = [PLAIN] * len(node.inputs)
@@ -83,7 +77,7 @@ class QuantizedConvBytes(QuantizedTiles, QuantizedConv):
         return self.images(node).problem() if node.outputs[0].size else None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        return self.tiled(node, self.images(node), Factors.of(node, self.op(node), 0))
+        return self.tiled(node, self.images(node))
 
 
 class QuantizedMatMulBytes(QuantizedTiles, QuantizedMatMul):
@@ -94,18 +88,18 @@ class QuantizedMatMulBytes(QuantizedTiles, QuantizedMatMul):
 
     def check(self, node: TypedNode) -> Refusal | None:
         refusal = QuantizedMatMul.check(self, node)
-        return self.fits(self.factors(node), 0, 1) if refusal is None else refusal
+        return refusal_of(self.factors(node).weights, 0, 1) if refusal is None else refusal
 
     def images(self, node: TypedNode) -> Images:
         """The sizes."""
-        maps, channels = weights_of(self.factors(node)).whole.shape
-        return Images(math.prod(node.given(0).dims[:-1]), channels, maps)
+        rows, maps, channels = self.factors(node).product
+        return Images(rows, channels, maps)
 
     def problem(self, node: TypedNode) -> Problem | None:
         return self.images(node).problem() if node.outputs[0].size else None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        return self.tiled(node, self.images(node), self.factors(node))
+        return self.tiled(node, self.images(node))
 
 
 def defines_of(factors: Factors, result: Result, bias: Argument) -> dict[str, object]:
@@ -124,9 +118,8 @@ class QuantizedConvDirect(QuantizedConv):
     max_spatial = MAX_SPATIAL
     sparse = True
 
-    def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
-        factors = Factors.of(node, self.op(node), 0)
-        return factors, *result_of(factors, self.caps, 1)
+    def vec(self, node: TypedNode) -> int:
+        return 1
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         return [c for c in super().configurations(node) if c.inputs[0] == c.outputs[0]]
@@ -138,10 +131,12 @@ class QuantizedConvDirect(QuantizedConv):
         numbers = {"GROUPS": conv.group, "C": wei.dims[1], "M": wei.dims[0], "SIZE": node.outputs[0].size, **sizes}
         innermost = node.outputs[0].layout == NHWC
         defines = {**defines_of(factors, result, bias), **numbers, "INNERMOST": innermost}
-        source = assemble("conv_integer.cl", defines, result.source)
-        values = (Read(node.node.inputs[0]), Constant(np.ascontiguousarray(factors.weights)), Null(), Null(), bias)
+        sized, passed = direct_sizes(defines)
+        source = assemble("conv_integer.cl", sized, result.source)
+        weights = Constant(factors.weights.packed("plain", np.ascontiguousarray))
+        values = (Read(node.node.inputs[0]), weights, Null(), Null(), bias)
         work, local = spread(node.outputs[0].size, self.caps)
-        arguments = (*values, Write(node.node.outputs[0]), *result.arguments)
+        arguments = (*values, Write(node.node.outputs[0]), *passed, *result.arguments)
         return (Launch("conv_integer.cl", source, "conv_integer", arguments, work, local, result.options),)
 
 
@@ -151,17 +146,15 @@ class QuantizedMatMulDirect(QuantizedMatMul):
     name = "quantized_gemm_direct"
     kind = "GPU"
 
-    def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
-        factors = self.factors(node)
-        return factors, *result_of(factors, self.caps, 1)
+    def vec(self, node: TypedNode) -> int:
+        return 1
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         factors, result, bias = self.parts(node)
-        n, k = weights_of(factors).whole.shape
-        m = math.prod(node.given(0).dims[:-1])
+        m, n, k = factors.product
         defines = {**defines_of(factors, result, bias), "A_BATCH(z)": 0, "B_BATCH(z)": 0}
         source = assemble("gemm_integer.cl", defines, result.source)
-        columns = Constant(np.ascontiguousarray(weights_of(factors).whole.T))
+        columns = Constant(factors.weights.packed("turned", lambda whole: np.ascontiguousarray(whole.T)))
         values = (Read(node.node.inputs[0]), columns, Null(), Null(), bias, Write(node.node.outputs[0]))
         work, local = spread(m * n, self.caps)
         arguments = (*values, *ints(1, m, n, k), *result.arguments)

@@ -12,11 +12,12 @@ from dovetail.device import PLAIN, DType, Eltwise, PostOp, Sum, TensorType, Type
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.broadcast import Access, access_to
 from dovetail_gpu_opencl.launch import Argument, Constant, Read
+from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import C_TYPES
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 from dovetail_ops_onnx.relu import Relu
 
-__all__ = ["WHOLE", "Refused", "Steps", "given", "relus_before", "stored_bounds"]
+__all__ = ["WHOLE", "Refused", "Steps", "given", "is_as_large", "relus_before", "stored_bounds"]
 
 WHOLE = "(({0}) + 12582912.0f - 12582912.0f)"
 """A float rounded to a whole number, halves to even, where it is below 2^22; greater ones stay so great. Drivers for CPUs compute
@@ -64,7 +65,8 @@ class Steps:
     """Steps under construction: functions `steps_1` and `steps_v`, the latter for `vec` consecutive elements.
 
     Each takes the value `s`, the index `o` of the result, and `parameters`; `passed` is how the kernel calls them. With
-    `branches`, for GPUs, they divide only where a product by the reciprocal comes near a half.
+    `branches`, for GPUs, they divide only where a product by the reciprocal comes near a half. Vectors do not leave the last
+    `run_axes` axes; with 0 they may.
     """
 
     node: TypedNode
@@ -75,6 +77,8 @@ class Steps:
     lines: dict[int, list[str]] = field(default_factory=dict)
     kinds: list[PostOp] = field(default_factory=list)
     branches: bool = False
+    run_axes: int = 1
+    sizes: RuntimeSizes = field(default_factory=lambda: RuntimeSizes("step_n"))
 
     def __post_init__(self) -> None:
         self.lines = {1: [], self.vec: []}
@@ -133,7 +137,7 @@ class Steps:
     def operand(self, index: int) -> dict[int, str]:
         """The real value of an input of the operator that is read where the result is written, for each width."""
         tensor, scaling, result = given(self.node, index), self.op.scalings[index], self.node.outputs[0]
-        access = elementwise_access(tensor, result)
+        access = elementwise_access(tensor, result, self.run_axes, self.sizes, index)
         if access is None:
             raise Refused(f"operand {tensor} does not broadcast to {result}")
         self.operands.append(index)
@@ -165,18 +169,19 @@ class Steps:
         inputs = "".join(
             f", __global const {C_TYPES[given(self.node, i).dtype]}* restrict in{i}" for i in dict.fromkeys(self.operands)
         )
-        return f", __global const float* restrict {NUMBERS}{inputs}"
+        return f", __global const float* restrict {NUMBERS}{inputs}{self.sizes.parameters}"
 
     @property
     def passed(self) -> str:
         """The names of the parameters."""
-        return f", {NUMBERS}" + "".join(f", in{i}" for i in dict.fromkeys(self.operands))
+        return f", {NUMBERS}" + "".join(f", in{i}" for i in dict.fromkeys(self.operands)) + self.sizes.passed
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
         """The arguments of the kernel for them."""
         numbers: NDArray[np.float32] = np.array(self.numbers or [0], np.float32)
-        return (Constant(numbers), *(Read(self.node.node.inputs[i]) for i in dict.fromkeys(self.operands)))
+        inputs = (Read(self.node.node.inputs[i]) for i in dict.fromkeys(self.operands))
+        return (Constant(numbers), *inputs, *self.sizes.arguments)
 
     @property
     def source(self) -> str:
@@ -192,13 +197,18 @@ class Steps:
         return text
 
 
-def elementwise_access(tensor: TensorType, result: TensorType) -> Access | None:
-    """The access to an operand; one of the result's shape has the result's layout."""
+def elementwise_access(tensor: TensorType, result: TensorType, run_axes: int, sizes: RuntimeSizes, key: int) -> Access | None:
+    """As `access_to`; an operand of the result's shape has the result's layout."""
     if tensor.size == 1:
         return Access("0", "same")
-    if tensor.dims == result.dims:
+    if is_as_large(tensor, result):
         return Access("o", "next")
-    return access_to(tensor, result) if result.layout == PLAIN else None
+    return access_to(tensor, result, run_axes, sizes, key) if result.layout == PLAIN else None
+
+
+def is_as_large(tensor: TensorType, result: TensorType) -> bool:
+    """Whether each element of the result has its own of an operand, in other sizes too."""
+    return tensor.dims == result.dims and (tensor.value is None or result.layout != PLAIN or 1 not in tensor.dims)
 
 
 def reciprocal(scale: float) -> float:

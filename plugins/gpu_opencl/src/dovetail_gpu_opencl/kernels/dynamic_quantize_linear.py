@@ -12,7 +12,7 @@ _AT_ONCE = 32768
 
 
 class DynamicQuantize(CLKernel):
-    """dynamic_quantize_linear.cl: one work group finds the range, then each work item quantizes an element."""
+    """dynamic_quantize_linear.cl: one work group finds the range, then each work item quantizes elements."""
 
     name = "dynamic_quantize_linear"
     has_epilogue = False
@@ -30,10 +30,10 @@ class DynamicQuantize(CLKernel):
         file = "dynamic_quantize_linear.cl"
         exact, at_once = self.caps.exact_options, size <= _AT_ONCE and self.caps.kind == "CPU"
         arguments: tuple[Argument, ...] = (src, Write(scale), Write(zero), Write(dst), *ints(size, size if at_once else 0))
-        found = Launch(file, source, "find_range", arguments, (group,), (group,), exact)
+        found = Launch(file, source, self.name, arguments, (group,), (group,), exact)
         if at_once:
             return (found,)
-        quantized: tuple[Argument, ...] = (src, Read(scale), Read(zero), Write(dst), *ints(size))
+        quantized: tuple[Argument, ...] = (src, Read(scale), Read(zero), Write(dst), *ints(size, -1))
         return (found, Launch(file, source, self.name, quantized, work, local, exact))
 
 
