@@ -10,6 +10,7 @@ from dovetail.graph import GraphBuilder
 from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.passes.constant_folding import fold_constants
 from dovetail_ops_onnx import find
+from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.passes.expand_quantized import expand_quantized
 from dovetail_ops_onnx.passes.fuse_integer_product import fuse_integer_products
 from dovetail_ops_onnx.passes.fuse_quantized import HeldDequantizeLinear, fuse_quantized, hold_quantized, release_quantized
@@ -99,6 +100,15 @@ def test_a_convolution_becomes_one_operator():
     assert [after.types[name].dtype.value for name in node.inputs] == ["uint8", "int8", "float32"]
     assert after.types[node.outputs[0]].dtype.value == "uint8"
     assert len(node.origins) == 2
+
+
+def test_weights_that_are_read_as_they_are_stored_are_not_made_real(monkeypatch):
+    g = Builder()
+    before = fold_constants(hold_quantized(g.graph([g.store(g.convolution(g.real(g.stored("x", (2, 3, 5, 4)))))])))
+    merged, made = fuse_quantized(before, lambda node, graph: True), []
+    monkeypatch.setattr(DequantizeLinear, "reference", lambda self, x, *_: made.append(x.shape))
+    assert kinds(release_quantized(merged)) == ["dovetail::QuantizedConv"]
+    assert made == []
 
 
 def test_a_residual_sum_with_its_quantizations_goes_along():

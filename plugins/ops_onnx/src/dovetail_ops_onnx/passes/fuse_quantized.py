@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass
 from dovetail.errors import OperatorError
 from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType, as_constant
-from dovetail.passes import fold_constants
+from dovetail.passes import drop_dead_nodes, fold_constants
 from dovetail_ops_onnx.constant import Constant
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.max_pool import MaxPool
@@ -68,7 +68,8 @@ def release_quantized(graph: Graph) -> Graph:
         dataclasses.replace(n, op=_replaced(n.op, DequantizeLinear)) if isinstance(n.op, HeldDequantizeLinear) else n
         for n in graph.nodes
     )
-    return fold_constants(graph.replace(nodes=released))
+    # Not what nodes read as it is stored now: the weights of a model in float32 are four times as large.
+    return fold_constants(drop_dead_nodes(graph.replace(nodes=released)))
 
 
 @dataclass(frozen=True)
