@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import MODELS, Arrays, Row, compiled_once, emit, geometric_mean, limit_threads, parser
+from _common import MODELS, QUANTIZED, Arrays, Row, compiled_once, emit, geometric_mean, limit_threads, parser
 from _real_models import REAL_MODELS
 from _runners import Dovetail, OnnxRuntime, Runner
 from real_models import fetch
 from sessions import cpu_ms
 
+OWN = MODELS | QUANTIZED
 THREADS = 2
 PEER = "onnxruntime"
 FIGURES = ("import", "first", "whole", "CPU")
@@ -33,7 +34,7 @@ FIGURES = ("import", "first", "whole", "CPU")
 
 def inputs_of(model: str) -> Arrays:
     rng = np.random.default_rng(0)
-    return MODELS[model].inputs(rng, 1) if model in MODELS else REAL_MODELS[model].make(rng)
+    return OWN[model].inputs(rng, 1) if model in OWN else REAL_MODELS[model].make(rng)
 
 
 def child(runtime: str, model: str, path: Path) -> Row:
@@ -77,7 +78,7 @@ def rows_of(model: str, path: Path, runtimes: list[str], repeats: int, compiled:
 
 
 def main() -> int:
-    names = [*(name for name in MODELS if name != "ocl_engine"), *REAL_MODELS]
+    names = [*(name for name in OWN if name != "ocl_engine"), *REAL_MODELS]
     options = parser(__doc__)
     options.add_argument("-d", "--device", action="append", help="repeatable; ONEDNN and NUMPY by default")
     options.add_argument("--only", action="append", choices=names)
@@ -95,7 +96,7 @@ def main() -> int:
     devices, rows = arguments.device or ["ONEDNN", "NUMPY"], []
     with tempfile.TemporaryDirectory() as folder:
         for name in arguments.only or names:
-            path = MODELS[name].path if name in MODELS else Path(folder, "model.onnx")
+            path = OWN[name].path if name in OWN else Path(folder, "model.onnx")
             if name in REAL_MODELS:
                 content = REAL_MODELS[name].content(arguments.download)
                 if content is None:
@@ -103,11 +104,11 @@ def main() -> int:
                 path.write_bytes(content)
             rows += rows_of(name, path, [PEER, *devices], arguments.repeats, folder)
     means = {
-        f"{device}, {name} / onnxruntime's (goal 1.5), geometric mean": geometric_mean(
-            [row[f"{name} x"] for row in rows if row["runtime"] == device]
-        )
+        f"{device}, {name} / onnxruntime's (goal 1.5), geometric mean of {what}": geometric_mean(ratios)
         for device in devices
         for name in ("first", "whole")
+        for what, is_made in (("float models", False), ("models quantized here", True))
+        if (ratios := [r[f"{name} x"] for r in rows if r["runtime"] == device and (r["model"] in QUANTIZED) is is_made])
     }
     emit(arguments.json, rows, means)
     return 0

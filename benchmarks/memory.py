@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import MODELS, Arrays, Row, compiled_once, emit, geometric_mean, limit_threads, median, parser
+from _common import MODELS, QUANTIZED, Arrays, Row, compiled_once, emit, geometric_mean, limit_threads, median, parser
 from _runners import PEERS, Dovetail, Runner, peer_factory
 
 THREADS = 2
 RUNTIMES = ("onnxruntime", "openvino")
 LARGE, PRODUCTS, SIDE, ROWS = "large", 20, 4096, 8
-NAMES = ("resnet50", "minilm", LARGE)
+OWN = MODELS | QUANTIZED
+NAMES = ("resnet50", "minilm", "resnet50_qdq", "minilm_dynamic", LARGE)
 SAMPLE_S = 0.002
 
 
@@ -56,13 +57,13 @@ def write_large(folder: Path, products: int = PRODUCTS, side: int = SIDE) -> Pat
 
 def inputs_of(model: str) -> Arrays:
     rng = np.random.default_rng(0)
-    return {"x0": rng.standard_normal((ROWS, SIDE), np.float32)} if model == LARGE else MODELS[model].inputs(rng, 1)
+    return {"x0": rng.standard_normal((ROWS, SIDE), np.float32)} if model == LARGE else OWN[model].inputs(rng, 1)
 
 
 def started(runtime: str, model: str, path: Path) -> Runner:
     if runtime not in PEERS:
         return Dovetail(path, runtime)
-    spec = MODELS.get(model)
+    spec = OWN.get(model)
     dimensions = {"N": ROWS} if spec is None else spec.dimensions(1, spec.sizes[0])
     return peer_factory(runtime)(path, dimensions, THREADS)
 
@@ -148,7 +149,7 @@ def main() -> int:
     names, rows = arguments.only or NAMES, []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         for name in names:
-            path = (arguments.file or write_large(Path(folder))) if name == LARGE else MODELS[name].path
+            path = (arguments.file or write_large(Path(folder))) if name == LARGE else OWN[name].path
             rows += rows_of(name, path, runtimes, arguments.repeats)
     means = {}
     for device in devices:
