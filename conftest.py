@@ -10,6 +10,7 @@ import os
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ from click.testing import CliRunner, Result
 
 from dovetail import Core
 from dovetail.cli import program
-from dovetail.device import DeviceInfo, TypedNode
+from dovetail.device import DeviceInfo, TypedNode, Unavailable
 from dovetail.hookspecs import hookimpl
 from dovetail.plugins.discovery import index
 from dovetail.testing import ReferenceDevice, register_device
@@ -153,6 +154,23 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for package, total in seconds.most_common():
         terminalreporter.write_line(f"{total:8.1f} {package}")
     terminalreporter.write_line(f"{seconds.total():8.1f} in all")
+
+
+# --- time ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _opencl_stays_open(pytestconfig: pytest.Config) -> list[Any]:
+    """Each OpenCL device is open all the time: PoCL frees its library of functions with its last context, and takes half a second
+    of the CPU to read it for the next one. The tier `quick` compiles nothing.
+    """
+    if pytestconfig.option.markexpr == "quick" or find_spec("dovetail_gpu_opencl") is None:
+        return []
+    from dovetail_gpu_opencl import dovetail_device_info
+    from dovetail_gpu_opencl.device import OpenCLDevice
+
+    found = dovetail_device_info({})
+    return [] if isinstance(found, Unavailable) else [OpenCLDevice(info) for info in found]
 
 
 # --- commands --------------------------------------------------------------------------------------------------------

@@ -92,7 +92,8 @@ SECOND = pytest.mark.exhaustive(0.1)
 """Of tests on a second device of this machine a sample runs."""
 _NAMES = [pytest.param(info.name, marks=[SECOND] if at else []) for at, info in enumerate(_INFOS)]
 
-_OF_KINDS = {"kind_device", "without_matrix_units"}
+_OF_KINDS = {"kind_device", "without_matrix_units", "gpu"}
+"""Fixtures that make a device choose the kernels of another kind."""
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

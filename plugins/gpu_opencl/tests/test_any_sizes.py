@@ -204,6 +204,7 @@ def constants(inputs: Sequence[Any], others: Sequence[Any]) -> list[int]:
     return [i for i, (one, other) in enumerate(zip(inputs, others, strict=True)) if one is other]
 
 
+@pytest.mark.exhaustive(0.4)  # each compiles programs
 @pytest.mark.parametrize("first", [0, 4])
 @pytest.mark.parametrize(("kind", "case"), [*(("CPU", case) for case in CASES), *(("GPU", case) for case in ON_GPUS)])
 def test_nothing_is_compiled_where_only_sizes_change(

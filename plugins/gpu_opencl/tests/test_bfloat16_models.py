@@ -101,7 +101,7 @@ class Followed:
 
 
 @pytest.fixture
-def core(infos: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def gpu(infos: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A core whose first OpenCL device has the capabilities of a GPU with emulated matrix units, all of which were tried."""
     queried = Capabilities.query
 
@@ -178,10 +178,10 @@ class Network:
 
 @SAMPLED
 @pytest.mark.parametrize(("channels", "scale"), [(16, 1.0), (16, 1e6), (13, 1e6)])
-def test_convolutional_network(channels: int, scale: float, core: Any, info: DeviceInfo, bench: Any, rng: Any) -> None:
+def test_convolutional_network(channels: int, scale: float, gpu: Any, info: DeviceInfo, bench: Any, rng: Any) -> None:
     """Images of 1e6, whose activations float16 does not hold; 13 channels are not eight at a time."""
     network = Network(bench, rng, channels)
-    model = compiled(core, info, network.model("N"))
+    model = compiled(gpu, info, network.model("N"))
     x = floats(rng, 2, 3, 13, 15, scale=scale)
     (got,) = model({"x": x}).values()
     network.expected(x).check(got)
@@ -200,8 +200,8 @@ def check_report(report: Any, info: DeviceInfo) -> None:
     assert f"{info.name}, INFERENCE_PRECISION_HINT bf16: values of float32 products" in str(report.notes)
 
 
-def test_empty_batch(core: Any, info: DeviceInfo, bench: Any, rng: Any) -> None:
-    (got,) = compiled(core, info, Network(bench, rng, 16).model("N"))({"x": np.zeros((0, 3, 13, 15), np.float32)}).values()
+def test_empty_batch(gpu: Any, info: DeviceInfo, bench: Any, rng: Any) -> None:
+    (got,) = compiled(gpu, info, Network(bench, rng, 16).model("N"))({"x": np.zeros((0, 3, 13, 15), np.float32)}).values()
     assert (got.dtype, got.shape) == (np.float32, (0, 5))
 
 
@@ -284,11 +284,11 @@ def gelu(x: Wide) -> Wide:
     ],
 )
 def test_transformer(
-    heads: int, size: int, is_attention: bool, scale: float, wanted: set[str], core: Any, info: DeviceInfo, bench: Any, rng: Any
+    heads: int, size: int, is_attention: bool, scale: float, wanted: set[str], gpu: Any, info: DeviceInfo, bench: Any, rng: Any
 ) -> None:
     """Embeddings and results of 1e6, which float16 does not hold."""
     network = Transformer(bench, rng, heads, size, scale)
-    model = compiled(core, info, network.model(is_attention))
+    model = compiled(gpu, info, network.model(is_attention))
     ids = rng.integers(0, 30, (3, 5))
     (got,) = model({"ids": ids}).values()
     network.expected(ids).check(got)
@@ -297,7 +297,7 @@ def test_transformer(
 
 
 @SAMPLED
-def test_what_bfloat16_may_not_hold_stays_float32(core: Any, info: DeviceInfo, bench: Any, rng: Any) -> None:
+def test_what_bfloat16_may_not_hold_stays_float32(gpu: Any, info: DeviceInfo, bench: Any, rng: Any) -> None:
     """Sums of powers of what a product makes, and a product by numbers beyond 3.39e38; weights of 1e30 are bfloat16."""
     op, g = bench.op, GraphBuilder()
     x, weights = g.input("x", "float32", (16, 24)), floats(rng, 24, 16)
@@ -305,7 +305,7 @@ def test_what_bfloat16_may_not_hold_stays_float32(core: Any, info: DeviceInfo, b
     powers = g.node(op("Exp"), g.node(op("MatMul"), x, g.constant(weights)))
     outputs = [g.node(op("ReduceSum", keepdims=0), powers, g.constant(np.array([1])), outputs=["y0"])]
     outputs += [g.node(op("MatMul"), x, g.constant(w), outputs=[y]) for w, y in ((large, "y1"), (enormous, "y2"))]
-    model = compiled(core, info, g.model(outputs))
+    model = compiled(gpu, info, g.model(outputs))
     image = floats(rng, 16, 24, scale=1 / 64)
     got = model({"x": image})
     factors = Followed.stored(image).through(np.matmul, weights).after(np.exp, 2.0)
@@ -318,7 +318,7 @@ def test_what_bfloat16_may_not_hold_stays_float32(core: Any, info: DeviceInfo, b
 
 @pytest.mark.parametrize(("trial", "capability"), [("bfloat_pipeline", (9, 0)), ("", (7, 5))])
 def test_without_a_pipeline_values_stay_float32(
-    trial: str, capability: tuple[int, int], core: Any, info: DeviceInfo, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
+    trial: str, capability: tuple[int, int], gpu: Any, info: DeviceInfo, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the trial fails, and on GPUs that are too old, factors alone are rounded, as before; the report says so."""
     queried = Capabilities.query
@@ -326,16 +326,16 @@ def test_without_a_pipeline_values_stay_float32(
     monkeypatch.setattr(Capabilities, "query", older)
     monkeypatch.setattr(matrix_units, "_known", lambda caps, name, tried: "a fault" if tried == trial else "")
     network = Network(bench, rng, 16)
-    model, x = compiled(core, info, network.model(2)), floats(rng, 2, 3, 13, 15)
+    model, x = compiled(gpu, info, network.model(2)), floats(rng, 2, 3, 13, 15)
     network.expected(x).check(next(iter(model({"x": x}).values())))
     assert {v.type.dtype for node in model.report().nodes for v in (*node.inputs, *node.outputs)} <= {DType.FLOAT32, DType.INT64}
     assert "factors of float32 products are bfloat16, values are not" in str(model.report().notes)
 
 
 @SAMPLED
-def test_float16_does_not_hold_these_networks(core: Any, info: DeviceInfo, bench: Any, rng: Any) -> None:
+def test_float16_does_not_hold_these_networks(gpu: Any, info: DeviceInfo, bench: Any, rng: Any) -> None:
     """The hint f16 makes infinities of what bf16 computes."""
-    model = compiled(core, info, Network(bench, rng, 16).model(2), "f16")
+    model = compiled(gpu, info, Network(bench, rng, 16).model(2), "f16")
     (got,) = model({"x": floats(rng, 2, 3, 13, 15, scale=1e6)}).values()
     assert not np.isfinite(got).all()
     assert "INFERENCE_PRECISION_HINT f16: values of float32 products, and between these, are float16" in str(model.report().notes)

@@ -136,7 +136,7 @@ CASES = [  # batch, channels, channels of the result, image, kernel, stride, pad
 ]
 
 
-@pytest.mark.exhaustive(0.4)  # each compiles a program
+@pytest.mark.exhaustive(0.2)  # each compiles a program
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_results(case: Any, dtype: str, device: Any, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_results(case: Any, dtype: str, device: Any, bench: Any, rng: Any, monke
     compare(run(device, graph, [arrays[0]]), np.clip(wanted, 0, 6), dtype)
 
 
-@pytest.mark.exhaustive(0.4)
+@pytest.mark.exhaustive(0.2)
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("channels", [3, 20])
 @pytest.mark.parametrize("case", CASES, ids=str)
