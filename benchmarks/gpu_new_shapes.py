@@ -17,12 +17,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from _common import MODELS, Row, emit, median, milliseconds, parser
+from _common import MODELS, QUANTIZED, Row, emit, median, milliseconds, parser
 
 SHAPES: dict[str, Sequence[tuple[int, ...]]] = {
     "mobilenet_v2": ((1,), (2,), (5,), (8,), (32,)),
     "resnet50": ((1,), (2,), (8,), (32,)),
     "minilm": ((1, 16), (2, 16), (1, 128), (8, 128), (32, 128)),
+    "resnet50_qdq": ((1,), (2,), (8,), (32,)),
+    "minilm_dynamic": ((1, 16), (2, 16), (1, 128), (8, 128), (32, 128)),
 }
 LONGEST = 60.0
 """Seconds that a final plan is waited for."""
@@ -47,7 +49,7 @@ def rows_of(name: str, device: str, hint: str, opened: Sequence[Any]) -> list[Ro
     """A row for each shape of a model, in turn."""
     import dovetail
 
-    spec, core = MODELS[name], dovetail.Core()
+    spec, core = (MODELS | QUANTIZED)[name], dovetail.Core()
     model = core.compile_model(core.read_model(str(spec.path)), device, {"INFERENCE_PRECISION_HINT": hint})
     request, rows = model.create_infer_request(), []
 
