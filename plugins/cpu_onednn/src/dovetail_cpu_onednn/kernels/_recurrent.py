@@ -139,7 +139,7 @@ class RecurrentKernel(PrimitiveKernel):
         return Argument(arg, "input", 0, plain(sizes.state.dims), content=zeros)
 
     def _weights(self, node: TypedNode, op: Recurrent, d: int) -> dict[int, "Weights"]:
-        """What is constant, by argument."""
+        """The constants, by argument."""
         gates, hidden = len(self.order), given(node, 2).dims[2]
         found: dict[int, Weights] = {}
         for arg, index in ((Arg.WEIGHTS, 1), (Arg.WEIGHTS_1, 2)):
