@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import dovetail
 from dovetail.errors import FormatError, UsageError
 from dovetail_generate import Sampling, TextGenerator
 from dovetail_generate.decoding import Decoding
+from dovetail_generate.generator import device_for
 from dovetail_generate.lookup import guess
 
 
@@ -289,3 +291,24 @@ print("tokenizers" in sys.modules, sorted(clients & sys.modules.keys()))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("True []\n", "")
+
+
+def _devices(*given: tuple[str, bool]) -> Any:
+    return SimpleNamespace(devices=tuple(SimpleNamespace(name=name, builds_kernels=builds) for name, builds in given))
+
+
+def test_where_no_device_is_named_packed_weights_go_to_devices_that_build_kernels(model: Path, monkeypatch: Any) -> None:
+    packed = dovetail.Core().read_model(model)
+    g = dovetail.GraphBuilder()
+    plain = g.model([g.input("x", "float32", (1,))])
+    here = _devices(("ONEDNN", False), ("OPENCL.0", True), ("OPENCL.1", True), ("NUMPY", False))
+    assert device_for(here, packed) == "AUTO:OPENCL.0,OPENCL.1,ONEDNN,NUMPY"
+    assert device_for(here, plain) == "DEFAULT"
+    assert device_for(_devices(("OPENCL.0", True), ("NUMPY", False)), packed) == "DEFAULT"
+    assert device_for(_devices(("ONEDNN", False), ("NUMPY", False)), packed) == "DEFAULT"
+    monkeypatch.setattr("dovetail_generate.generator.device_for", lambda core, model: "AUTO:NUMPY,ONEDNN")
+    with_default, named = TextGenerator(model, room=64), TextGenerator(model, "ONEDNN", room=64)
+    for made, device in ((with_default, "NUMPY"), (named, "ONEDNN")):
+        assert len(_tokens(made.generate([[5, 6]], limit=2, ends=False))) == 2
+        assert made.device == device
+        made.close()
