@@ -39,7 +39,11 @@ def test_every_pass_names_operators_that_exist_and_a_function() -> None:
 
     assert len(REWRITINGS) == len(PASSES) - 1  # keep_plans
     assert all(one.__wrapped__.__name__ == one.name for one in REWRITINGS)
-    assert [one.name for one in REWRITINGS if not one.operators and not one.pairs] == ["take_over", "merge_equal_nodes"]
+    assert [one.name for one in REWRITINGS if not one.operators and not one.pairs] == [
+        "take_over",
+        "merge_equal_nodes",
+        "widen_halves",
+    ]
     assert [name for one in REWRITINGS for name in (*one.operators, *sum(one.pairs, ())) if not versions(name)] == []
 
 

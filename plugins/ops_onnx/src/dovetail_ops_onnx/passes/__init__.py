@@ -6,10 +6,12 @@ from importlib import import_module
 from itertools import product
 
 from dovetail.dataclass import dataclass
-from dovetail.graph import Graph
+from dovetail.graph import DType, Graph
 from dovetail.passes import GraphPass, PassContext
 
-__all__ = ["PASSES", "Rewriting"]
+__all__ = ["HALVES", "PASSES", "Rewriting"]
+
+HALVES = frozenset({DType.FLOAT16, DType.BFLOAT16})
 
 KEPT_PLANS = 4
 """Plans of a model whose decisions are kept for other input sizes."""
@@ -22,7 +24,8 @@ class Rewriting:
     `pairs` are operators, each with one that must read its result directly: a Softmax alone is the end of many models.
     `module` is imported for the first such graph: all of them, with the operators that they know, are some 50 modules. The
     function takes the graph, and the attribute `takes` of the context if that is not empty ("context": all of it). With `states`
-    it is skipped for graphs without states, with `memory` where the passes' memory lacks that.
+    it is skipped for graphs without states, with `memory` where the passes' memory lacks that, with `halves` for graphs without
+    values of float16 or bfloat16.
     """
 
     module: str
@@ -32,6 +35,7 @@ class Rewriting:
     states: bool = False
     memory: str = ""
     pairs: frozenset[tuple[str, str]] = frozenset()
+    halves: bool = False
 
     @property
     def __wrapped__(self) -> Callable[..., Graph]:
@@ -47,6 +51,8 @@ class Rewriting:
         return self.__wrapped__(graph, context if self.takes == "context" else getattr(context, self.takes))
 
     def _applies(self, graph: Graph) -> bool:
+        if self.halves and HALVES.isdisjoint({tensor.dtype for tensor in graph.types.values()}):
+            return False
         kinds = {node.op.op_type for node in graph.nodes}
         if not kinds.isdisjoint(self.operators) or not (self.operators or self.pairs):
             return True
@@ -84,6 +90,7 @@ def _keep_plans(graph: Graph, context: PassContext) -> Graph:
 _HOLD_CACHES = Rewriting("hold_caches", "hold_caches", frozenset({"Concat"}), takes="", states=True)
 _MERGE_EQUAL_NODES = Rewriting("merge_equal_nodes", "merge_equal_nodes", frozenset(), takes="devices")
 _TAKE_OVER = Rewriting("take_over", "take_over", frozenset(), takes="context", memory="plans")
+_WIDEN_HALVES = Rewriting("widen_halves", "widen_halves", frozenset(), takes="context", halves=True)
 _PADDED = ("AveragePool", "Conv", "MaxPool")
 _PRODUCERS, _AFFINE = ("Conv", "ConvTranspose", "Gemm"), ("Add", "BatchNormalization", "Div", "Mul", "Sub")
 _IN_ACTIVATIONS = (
@@ -100,6 +107,7 @@ PASSES = (
     GraphPass("take_over", "bind", _TAKE_OVER, any_sizes=True),
     GraphPass("hold_caches", "type", _HOLD_CACHES, needs_shapes=False),
     GraphPass("merge_equal_nodes", "type", _MERGE_EQUAL_NODES, needs_shapes=False),
+    GraphPass("widen_halves", "quantize", _WIDEN_HALVES, any_sizes=True),
     _pass("fuse_integer_product.fuse_integer_products", "quantize", "MatMulInteger", any_sizes=True),
     _pass("expand_quantized.expand_quantized", "quantize", "QLinearConv", "QLinearMatMul", any_sizes=True),
     _pass("fuse_quantized.fuse_quantized", "quantize", "DequantizeLinear", any_sizes=True),

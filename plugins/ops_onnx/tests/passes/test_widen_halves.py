@@ -1,0 +1,138 @@
+"""Nodes of halves compute in float32 where the device has kernels for that only: which, what is converted, and the results."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from ml_dtypes import bfloat16
+from numpy.typing import NDArray
+
+import dovetail
+from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
+from dovetail.graph import Graph
+from dovetail.passes import PassContext
+from dovetail.passes.constant_folding import fold_constants
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.passes.widen_halves import widen_halves
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.shape import Shape
+from dovetail_ops_onnx.sigmoid import Sigmoid
+from dovetail_ops_onnx.transpose import Transpose
+
+RNG = np.random.default_rng(3)
+
+
+def some(*shape: int) -> NDArray[Any]:
+    return RNG.standard_normal(shape).astype(np.float16)
+
+
+def network(g: dovetail.GraphBuilder, dtype: str = "float16") -> list[str]:
+    """A convolution, two products, one of which moves first, a value that two nodes read, and two outputs, one read further."""
+    x = g.input("x", dtype, ["N", 3, "H", "W"])
+
+    def constant(*shape: int) -> str:
+        return g.constant(some(*shape).astype(bfloat16 if dtype == "bfloat16" else np.float16))
+
+    y = g.node(Relu(), g.node(Conv(), x, constant(4, 3, 1, 1), constant(4)))
+    moved = g.node(Transpose(perm=(0, 2, 3, 1)), y)
+    first = g.node(MatMul(), moved, constant(4, 5))
+    return [g.node(Add(), first, constant(5)), g.node(Sigmoid(), first), g.node(Shape(), first)]
+
+
+class Picky:
+    """A device with kernels for float32, and for these operators for halves; it has references for all else."""
+
+    def __init__(self, *halves: str) -> None:
+        self.halves = halves
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        types = [t for t in (*node.inputs, *node.outputs) if t is not None]
+        if any(t.dtype in (DType.FLOAT16, DType.BFLOAT16) for t in types) and node.op.op_type not in self.halves:
+            return Accepted("ref")
+        return Refusal(Reason.OPERATOR, "none") if node.op.op_type == "Sigmoid" else Accepted("fast")
+
+
+def widened(g: dovetail.GraphBuilder, outputs: list[str], *halves: str, **shapes: tuple[int, ...]) -> Graph:
+    graph = fold_constants(g.model(outputs).reshape(shapes).graph if shapes else g.graph(outputs))
+    device: Any = Picky(*halves)
+    return widen_halves(graph, PassContext({}, [device]))  # type: ignore[arg-type]
+
+
+def types(graph: Graph) -> list[tuple[str, str, str]]:
+    return [(n.op.op_type, str(graph.types[n.inputs[0]].dtype), str(graph.types[n.writes[0]].dtype)) for n in graph.nodes]
+
+
+def test_what_is_read_and_given_is_converted_once() -> None:
+    g = dovetail.GraphBuilder()
+    graph = widened(g, network(g), x=(2, 3, 5, 6))
+    assert types(graph) == [
+        ("Cast", "float16", "float32"),
+        ("Conv", "float32", "float32"),
+        ("Relu", "float32", "float32"),
+        ("Transpose", "float32", "float32"),
+        ("MatMul", "float32", "float32"),
+        ("Add", "float32", "float32"),
+        ("Cast", "float32", "float16"),
+        ("Sigmoid", "float32", "float32"),  # for which the device has no kernel: it reads float32 anyway
+        ("Cast", "float32", "float16"),
+    ]
+    assert [str(graph.types[name].dtype) for name in graph.outputs[:2]] == ["float16", "float16"]
+    assert {array.dtype.name for name, array in graph.constants.items() if name not in graph.outputs} == {"float32"}
+
+
+def test_what_the_device_computes_in_halves_stays() -> None:
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float16", (2, 4, 3))
+    y = g.node(MatMul(), g.node(Transpose(perm=(0, 2, 1)), x), g.constant(some(4, 5)))
+    z = g.node(Reshape(), y, g.constant(np.array([2, 15])))
+    other = g.node(Relu(), x)
+    graph = widened(g, [g.node(Cast(to=DType.INT32), z), other], "Transpose", "Relu", "Cast")
+    assert sorted(types(graph)) == [
+        ("Cast", "float16", "float32"),  # for the product
+        ("Cast", "float16", "int32"),  # of what is rounded before it becomes a whole number
+        ("Cast", "float32", "float16"),
+        ("MatMul", "float32", "float32"),
+        ("Relu", "float16", "float16"),
+        ("Reshape", "float32", "float32"),
+        ("Transpose", "float16", "float16"),
+    ]
+
+
+def test_graphs_without_kernels_in_float32_stay() -> None:
+    g = dovetail.GraphBuilder()
+    y = g.node(Sigmoid(), g.input("x", "float16", (3,)))
+    graph = g.graph([y])
+    device: Any = Picky()
+    assert widen_halves(fold_constants(graph), PassContext({}, [device])).nodes == graph.nodes  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("device", "dtype"), [("NUMPY", "float16"), ("NUMPY", "bfloat16"), ("ONEDNN", "float16")])
+def test_results(device: str, dtype: str) -> None:
+    """They are those of float64 but for one rounding, in sizes that take over a plan too."""
+    g = dovetail.GraphBuilder()
+    outputs = network(g, dtype)
+    model, wide = g.model(outputs), {n: a.astype(np.float64) for n, a in g.model(outputs).graph.constants.items()}
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    kernel, bias, matrix, row = (wide[name] for name in list(wide)[:4])
+    for n, h, w in ((0, 5, 6), (2, 5, 6), (3, 8, 7)):
+        x = RNG.standard_normal((n, 3, h, w)).astype(bfloat16 if dtype == "bfloat16" else np.float16)
+        product = np.einsum("nchw,mc->nhwm", x.astype(np.float64), kernel[:, :, 0, 0]) + bias
+        first = np.maximum(product, 0) @ matrix
+        found = list(compiled(x).values())
+        unit = 2.0**-8 if dtype == "bfloat16" else 2.0**-11
+        assert [str(array.dtype) for array in found] == [dtype, dtype, "int64"]
+        for got, want in ((found[0], first + row), (found[1], 1 / (1 + np.exp(-first)))):
+            np.testing.assert_allclose(got.astype(np.float64), want, rtol=1.01 * unit, atol=1e-5)
+    assert not [node for node in compiled.report().nodes if node.kernel == "ref" and node.op not in ("Cast", "Shape")]
+
+
+def test_it_can_be_left_out() -> None:
+    g = dovetail.GraphBuilder()
+    model = g.model(network(g)[:1])
+    compiled = dovetail.Core(config=False).compile_model(model, "NUMPY", {"PASSES": "-widen_halves"})
+    compiled(some(2, 3, 5, 6))
+    assert {node.kernel for node in compiled.report().nodes if node.op in ("Conv", "MatMul")} == {"ref"}
