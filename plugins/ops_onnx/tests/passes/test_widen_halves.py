@@ -1,5 +1,7 @@
 """Nodes of halves compute in float32 where the device has kernels for that only: which, what is converted, and the results."""
 
+from math import erf
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,10 @@ from dovetail.passes.constant_folding import fold_constants
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.div import Div
+from dovetail_ops_onnx.erf import Erf
 from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.passes.widen_halves import widen_halves
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
@@ -46,8 +51,8 @@ def network(g: dovetail.GraphBuilder, dtype: str = "float16") -> list[str]:
 class Picky:
     """A device with kernels for float32, and for these operators for halves; it has references for all else."""
 
-    def __init__(self, *halves: str) -> None:
-        self.halves = halves
+    def __init__(self, *halves: str, kind: str = "GPU") -> None:
+        self.halves, self.info = halves, SimpleNamespace(kind=kind)
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         types = [t for t in (*node.inputs, *node.outputs) if t is not None]
@@ -56,9 +61,9 @@ class Picky:
         return Refusal(Reason.OPERATOR, "none") if node.op.op_type == "Sigmoid" else Accepted("fast")
 
 
-def widened(g: dovetail.GraphBuilder, outputs: list[str], *halves: str, **shapes: tuple[int, ...]) -> Graph:
+def widened(g: dovetail.GraphBuilder, outputs: list[str], *halves: str, kind: str = "GPU", **shapes: tuple[int, ...]) -> Graph:
     graph = fold_constants(g.model(outputs).reshape(shapes).graph if shapes else g.graph(outputs))
-    device: Any = Picky(*halves)
+    device: Any = Picky(*halves, kind=kind)
     return widen_halves(graph, PassContext({}, [device]))  # type: ignore[arg-type]
 
 
@@ -102,6 +107,18 @@ def test_what_the_device_computes_in_halves_stays() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "dtype", "computed"),
+    [("CPU", "float16", "float32"), ("CPU", "bfloat16", "bfloat16"), ("GPU", "float16", "float16")],
+)
+def test_products_of_float16_on_cpus(kind: str, dtype: str, computed: str) -> None:
+    g = dovetail.GraphBuilder()
+    x, y = g.input("x", dtype, (2, 4)), g.input("y", dtype, (4, 3))
+    graph = widened(g, [g.node(MatMul(), g.node(Relu(), x), y)], "MatMul", "Relu", kind=kind)
+    assert ("MatMul", computed, computed) in types(graph)
+    assert ("Relu", dtype, dtype) in types(graph)
+
+
 def test_graphs_without_kernels_in_float32_stay() -> None:
     g = dovetail.GraphBuilder()
     y = g.node(Sigmoid(), g.input("x", "float16", (3,)))
@@ -136,3 +153,22 @@ def test_it_can_be_left_out() -> None:
     compiled = dovetail.Core(config=False).compile_model(model, "NUMPY", {"PASSES": "-widen_halves"})
     compiled(some(2, 3, 5, 6))
     assert {node.kernel for node in compiled.report().nodes if node.op in ("Conv", "MatMul")} == {"ref"}
+
+
+def test_numbers_that_were_rounded_to_halves_are_recognised() -> None:
+    """The square root of 2 of an exported GELU; behind a product, since an elementwise node alone stays as it is."""
+    g = dovetail.GraphBuilder()
+
+    def number(value: float) -> str:
+        return g.constant(np.float16(value))
+
+    x = g.node(MatMul(), g.input("x", "float16", (3, 4)), g.constant(some(4, 5)))
+    factor = g.node(Add(), g.node(Erf(), g.node(Div(), x, number(2**0.5))), number(1))
+    model = g.model([g.node(Mul(), g.node(Mul(), x, factor), number(0.5))])
+    compiled = dovetail.Core(config=False).compile_model(model, "NUMPY")
+    data = some(3, 4)
+    (found,) = compiled(data).values()
+    product = data.astype(np.float64) @ next(a for a in model.graph.constants.values() if a.ndim == 2).astype(np.float64)
+    want = product * (1 + np.vectorize(erf)(product / 2**0.5)) / 2
+    np.testing.assert_allclose(found.astype(np.float64), want, rtol=1e-3, atol=1e-3)
+    assert "Gelu" in {node.op for node in compiled.report().nodes} or "gelu_erf" in str(compiled.report().nodes[-2].post_ops)

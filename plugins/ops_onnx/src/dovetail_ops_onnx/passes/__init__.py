@@ -9,9 +9,12 @@ from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph
 from dovetail.passes import GraphPass, PassContext
 
-__all__ = ["HALVES", "PASSES", "Rewriting"]
+__all__ = ["HALVES", "PASSES", "WIDENED", "Rewriting"]
 
 HALVES = frozenset({DType.FLOAT16, DType.BFLOAT16})
+
+WIDENED = "@float32"
+"""The end of the names of constants of halves that `widen_halves` made float32."""
 
 KEPT_PLANS = 4
 """Plans of a model whose decisions are kept for other input sizes."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass, field
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail.op import Operator
+from dovetail_ops_onnx.passes import HALVES, WIDENED
 
 __all__ = [
     "FUSED_TYPES",
@@ -112,7 +113,7 @@ class Const(Pattern):
 
     def matches(self, graph: Graph, value: str, so_far: Match) -> Iterator[Match]:
         found = scalar_of(graph, value)
-        if found is not None and isclose(found, _rounded(self.number, graph.types[value]), rel_tol=RTOL):
+        if found is not None and any(isclose(found, one, rel_tol=RTOL) for one in _rounded(self.number, value, graph)):
             yield so_far
 
 
@@ -215,8 +216,13 @@ def scalar_of(graph: Graph, name: str) -> float | None:
     return float(tensor.value.reshape(()))
 
 
-def _rounded(number: float, tensor: TensorType) -> float:
-    return float(np.asarray(number).astype(tensor.dtype.numpy)) if tensor.dtype.is_float else number
+def _rounded(number: float, value: str, graph: Graph) -> Sequence[float]:
+    """What the number may be in the type of a constant: in all halves for one that was widened."""
+    dtype = graph.types[value].dtype
+    if not dtype.is_float:
+        return (number,)
+    kinds = (*HALVES, dtype) if value.endswith(WIDENED) else (dtype,)
+    return [float(np.asarray(number).astype(kind.numpy)) for kind in kinds]
 
 
 @dataclass(frozen=True)

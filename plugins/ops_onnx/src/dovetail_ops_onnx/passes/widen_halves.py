@@ -9,7 +9,7 @@ from dovetail.errors import DovetailError
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail.passes import PassContext
 from dovetail_ops_onnx.cast import Cast
-from dovetail_ops_onnx.passes import HALVES
+from dovetail_ops_onnx.passes import HALVES, WIDENED
 
 __all__ = ["widen_halves"]
 
@@ -22,10 +22,10 @@ _BY_BITS = frozenset({"BitCast", "Cast", "CastLike"})
 def widen_halves(graph: Graph, context: PassContext) -> Graph:
     """The graph with nodes of halves in float32, where the first device has kernels for that and none for halves.
 
-    CPUs seldom have instructions for halves, and references take 10 to 100 times as long. What reads the result of such a node
-    computes in float32 too, and no value between them is rounded: results differ from those of halves by these roundings, and
-    where halves would overflow. Inputs, outputs, and what else reads them keep their types: values are converted there. Graphs
-    with states stay as they are. Needs types and schedule order.
+    References take 10 to 100 times as long. So do products of float16 on CPUs, which convert each number. What reads the result
+    of such a node computes in float32 too, and no value between them is rounded: results differ from those of halves by these
+    roundings, and where halves would overflow. Inputs, outputs, and what else reads them keep their types: values are converted
+    there. Graphs with states stay as they are. Needs types and schedule order.
     """
     if graph.states:
         return graph
@@ -54,10 +54,16 @@ class _Widening:
             wide = node.inputs[0] in self._values
         else:
             fed, known = any(name in self._values for name in node.reads), node.op.op_type not in _BY_BITS
-            wide = known and (fed or not self._keeps(node, types)) and self._is_wide(node, fed)
+            wide = known and (fed or self._is_slow(node)) and self._is_wide(node, fed)
         if wide:
             self.wide.add(node.name)
             self._values.update({name: types[name].dtype for name in node.writes if types[name].dtype in HALVES})
+
+    def _is_slow(self, node: Node) -> bool:
+        """Whether the device has only a reference for the node, or is a CPU for which it is a product of float16."""
+        is_half = any(self._graph.types[name].dtype is DType.FLOAT16 for name in node.writes)
+        on_cpu = bool(self._context.devices) and self._context.devices[0].info.kind == "CPU"
+        return (on_cpu and is_half and node.op.magnitude == "sum_of_products") or not self._keeps(node, self._graph.types)
 
     def _is_wide(self, node: Node, fed: bool) -> bool:
         """Whether the operator is defined in float32, and the device has a kernel for that, or the node is `fed` such values."""
@@ -85,7 +91,7 @@ class _Widening:
 
     def _constant(self, name: str) -> str:
         """A constant of halves in float32, made when it is first asked for."""
-        found = _named(name, WIDE)
+        found = f"{name}{WIDENED}"
         if found not in self._constants:
             self._constants[found] = as_constant(self._graph.constants[name].astype(np.float32))
             self._types[found] = TensorType.of(self._constants[found], known=True)
