@@ -54,6 +54,10 @@ def _images(rng: np.random.Generator, batch: int, side: int) -> Arrays:
     return {"input": (coarse[:, :, :side, :side] + fine).astype(np.float32)}
 
 
+def _half_images(rng: np.random.Generator, batch: int, size: int) -> Arrays:
+    return {name: array.astype(np.float16) for name, array in _images(rng, batch, size).items()}
+
+
 def _tokens(rng: np.random.Generator, batch: int, length: int) -> Arrays:
     """Two-part sequences of different lengths [N, S], padded with zeros under their attention mask."""
     lengths = rng.integers(length // 2, length, size=(batch, 1))
@@ -80,9 +84,11 @@ QUANTIZED = {
         ModelSpec("resnet50_qdq", _images, (224,)),
         ModelSpec("resnet50_qoperator", _images, (224,)),
         ModelSpec("minilm_dynamic", _tokens, (128, 16)),
+        ModelSpec("mobilenet_v2_f16", _half_images, (224,)),
+        ModelSpec("minilm_f16", _tokens, (128, 16)),
     )
 }
-"""int8 models made of those in `MODELS`."""
+"""Models made of those in `MODELS`: int8, and float16."""
 
 
 def error_figures(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[float, float]:

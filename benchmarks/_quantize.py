@@ -1,4 +1,4 @@
-"""Quantized models by onnxruntime's own tool, calibrated on seeded random images."""
+"""Models in int8, by onnxruntime's own tool and calibrated on seeded random images, and in float16."""
 
 from __future__ import annotations
 
@@ -51,10 +51,31 @@ def _dynamic(spec: ModelSpec, path: Path) -> None:
     tool.quantize_dynamic(str(spec.path), str(path), weight_type=tool.QuantType.QInt8)
 
 
+def _halves(spec: ModelSpec, path: Path) -> None:
+    """The whole model in float16: weights, inputs, outputs, and conversions to float32."""
+    onnx: Any = import_module("onnx")
+    tools, kinds = onnx.numpy_helper, onnx.TensorProto
+    model = onnx.load(spec.path)
+    attributes = [attribute for node in model.graph.node for attribute in node.attribute]
+    tensors = [*model.graph.initializer, *(a.t for a in attributes if a.type == onnx.AttributeProto.TENSOR)]
+    for tensor in tensors:
+        if tensor.data_type == kinds.FLOAT:
+            tensor.CopyFrom(tools.from_array(tools.to_array(tensor).clip(-65504, 65504).astype(np.float16), tensor.name))
+    for attribute in attributes:
+        if attribute.name == "to" and attribute.i == kinds.FLOAT:
+            attribute.i = kinds.FLOAT16
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        if value.type.tensor_type.elem_type == kinds.FLOAT:
+            value.type.tensor_type.elem_type = kinds.FLOAT16
+    onnx.save(model, path)
+
+
 RECIPES: dict[str, Callable[[Path], None]] = {
     "resnet50_qdq": lambda path: _static(MODELS["resnet50"], path, "QDQ"),
     "resnet50_qoperator": lambda path: _static(MODELS["resnet50"], path, "QOperator"),
     "minilm_dynamic": lambda path: _dynamic(MODELS["minilm"], path),
+    "mobilenet_v2_f16": lambda path: _halves(MODELS["mobilenet_v2"], path),
+    "minilm_f16": lambda path: _halves(MODELS["minilm"], path),
 }
 
 

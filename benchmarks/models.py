@@ -352,7 +352,7 @@ def main() -> None:
     exporter = commands.add_parser("export", help="write the models as ONNX files")
     exporter.add_argument("--out", type=Path, default=MODELS_DIR)
     exporter.add_argument("--only", choices=sorted(MODELS), action="append", help="only this model (repeatable)")
-    quantizer = commands.add_parser("quantize", help="make int8 models of the exported ones")
+    quantizer = commands.add_parser("quantize", help="make int8 and float16 models of the exported ones")
     quantizer.add_argument("--out", type=Path, default=MODELS_DIR)
     quantizer.add_argument("--only", choices=sorted(QUANTIZED), action="append", help="only this model (repeatable)")
     arguments = parser.parse_args()
