@@ -172,3 +172,21 @@ def test_numbers_that_were_rounded_to_halves_are_recognised() -> None:
     want = product * (1 + np.vectorize(erf)(product / 2**0.5)) / 2
     np.testing.assert_allclose(found.astype(np.float64), want, rtol=1e-3, atol=1e-3)
     assert "Gelu" in {node.op for node in compiled.report().nodes} or "gelu_erf" in str(compiled.report().nodes[-2].post_ops)
+
+
+def test_names_that_conversions_would_have_and_sub_graphs_leave_a_graph_as_it_is() -> None:
+    g = dovetail.GraphBuilder()
+    y = g.node(Relu(), g.node(MatMul(), g.input("x", "float16", (2, 3)), g.constant(some(3, 4))), outputs=["x@float32"])
+    assert types(widened(g, [y])) == [("MatMul", "float16", "float16"), ("Relu", "float16", "float16")]
+
+
+def test_plans_share_widened_weights() -> None:
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(MatMul(), g.input("x", "float16", ["N", 3]), g.constant(some(3, 4)))])
+    graphs, memory, device = [], dict[str, Any](), Picky()
+    for size in (2, 5):
+        graph = fold_constants(model.reshape({"x": (size, 3)}).graph)
+        graphs.append(widen_halves(graph, PassContext({}, [device], memory=memory)))  # type: ignore[arg-type, list-item]
+    first, second = ([a for n, a in graph.constants.items() if n.endswith("@float32")] for graph in graphs)
+    assert len(first) == 1
+    assert first[0] is second[0]

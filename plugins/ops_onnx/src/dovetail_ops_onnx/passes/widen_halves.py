@@ -10,6 +10,7 @@ from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail.passes import PassContext
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.passes import HALVES, WIDENED
+from dovetail_ops_onnx.passes._derived import DerivedConstants
 
 __all__ = ["widen_halves"]
 
@@ -25,9 +26,11 @@ def widen_halves(graph: Graph, context: PassContext) -> Graph:
     References take 10 to 100 times as long. So do products of float16 on CPUs, which convert each number. What reads the result
     of such a node computes in float32 too, and no value between them is rounded: results differ from those of halves by these
     roundings, and where halves would overflow. Inputs, outputs, and what else reads them keep their types: values are converted
-    there. Graphs with states stay as they are. Needs types and schedule order.
+    there. Graphs with states stay as they are, and those with sub-graphs, which read values by name. Needs types and schedule
+    order.
     """
-    if graph.states:
+    taken = any(name.endswith(tuple(f"@{dtype}" for dtype in (*HALVES, WIDE))) for name in graph.types)
+    if graph.states or taken or any(node.op.subgraphs for node in graph.nodes):
         return graph
     widening = _Widening(graph, context)
     for node in graph.nodes:
@@ -48,7 +51,7 @@ class _Widening:
     def decide(self, node: Node) -> None:
         """Whether the node computes in float32."""
         types = self._graph.types
-        if not any(types[name].dtype in HALVES for name in (*node.reads, *node.writes)) or node.post_ops or node.op.subgraphs:
+        if not any(types[name].dtype in HALVES for name in (*node.reads, *node.writes)) or node.post_ops:
             return
         if node.op.is_view:
             wide = node.inputs[0] in self._values
@@ -93,7 +96,8 @@ class _Widening:
         """A constant of halves in float32, made when it is first asked for."""
         found = f"{name}{WIDENED}"
         if found not in self._constants:
-            self._constants[found] = as_constant(self._graph.constants[name].astype(np.float32))
+            half, shared = self._graph.constants[name], self._context.memory.setdefault("widen_halves", DerivedConstants())
+            self._constants[found] = shared.get(WIDE, [half], lambda: as_constant(half.astype(np.float32)))
             self._types[found] = TensorType.of(self._constants[found], known=True)
         return found
 
