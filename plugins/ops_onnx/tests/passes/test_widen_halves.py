@@ -119,6 +119,19 @@ def test_products_of_float16_on_cpus(kind: str, dtype: str, computed: str) -> No
     assert ("Relu", dtype, dtype) in types(graph)
 
 
+@pytest.mark.parametrize(
+    ("kind", "dtype", "last"),
+    [("GPU", "float16", "float16"), ("CPU", "bfloat16", "bfloat16"), ("CPU", "float16", "float32")],
+)
+def test_products_behind_a_node_in_float32(kind: str, dtype: str, last: str) -> None:
+    """Those that the device computes in halves, and fast, do so again."""
+    g = dovetail.GraphBuilder()
+    x, y = g.input("x", dtype, (4, 4)), g.input("y", dtype, (4, 4))
+    graph = widened(g, [g.node(MatMul(), g.node(Relu(), g.node(MatMul(), x, y)), y)], "MatMul", kind=kind)
+    found = [one for one in types(graph) if one[0] != "Cast"]
+    assert found[1:] == [("Relu", "float32", "float32"), ("MatMul", last, last)]
+
+
 def test_graphs_without_kernels_in_float32_stay() -> None:
     g = dovetail.GraphBuilder()
     y = g.node(Sigmoid(), g.input("x", "float16", (3,)))

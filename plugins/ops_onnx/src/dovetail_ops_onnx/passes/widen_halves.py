@@ -23,11 +23,11 @@ _BY_BITS = frozenset({"BitCast", "Cast", "CastLike"})
 def widen_halves(graph: Graph, context: PassContext) -> Graph:
     """The graph with nodes of halves in float32, where the first device has kernels for that and none for halves.
 
-    References take 10 to 100 times as long. So do products of float16 on CPUs, which convert each number. What reads the result
-    of such a node computes in float32 too, and no value between them is rounded: results differ from those of halves by these
-    roundings, and where halves would overflow. Inputs, outputs, and what else reads them keep their types: values are converted
-    there. Graphs with states stay as they are, and those with sub-graphs, which read values by name. Needs types and schedule
-    order.
+    References take 10 to 100 times as long. So do products of float16 on CPUs, which convert each number. What reads a result of
+    such a node computes in float32 too, up to the next product for which the device has a kernel. No value between these nodes is
+    rounded: results differ from those of halves by the roundings, and where halves would overflow. Inputs, outputs, and what else
+    reads them keep their types: values are converted there. Graphs with states stay as they are, and those with sub-graphs, which
+    read values by name. Needs types and schedule order.
     """
     taken = any(name.endswith(tuple(f"@{dtype}" for dtype in (*HALVES, WIDE))) for name in graph.types)
     if graph.states or taken or any(node.op.subgraphs for node in graph.nodes):
@@ -57,19 +57,25 @@ class _Widening:
             wide = node.inputs[0] in self._values
         else:
             fed, known = any(name in self._values for name in node.reads), node.op.op_type not in _BY_BITS
-            wide = known and (fed or self._is_slow(node)) and self._is_wide(node, fed)
+            wide = known and self._is_better(node, fed) and self._is_defined(node, fed)
         if wide:
             self.wide.add(node.name)
             self._values.update({name: types[name].dtype for name in node.writes if types[name].dtype in HALVES})
 
-    def _is_slow(self, node: Node) -> bool:
-        """Whether the device has only a reference for the node, or is a CPU for which it is a product of float16."""
-        is_half = any(self._graph.types[name].dtype is DType.FLOAT16 for name in node.writes)
-        on_cpu = bool(self._context.devices) and self._context.devices[0].info.kind == "CPU"
-        return (on_cpu and is_half and node.op.magnitude == "sum_of_products") or not self._keeps(node, self._graph.types)
+    def _is_better(self, node: Node, fed: bool) -> bool:
+        """Whether float32 is faster: for nodes that are `fed` it, but for products that the device computes in halves, and fast.
 
-    def _is_wide(self, node: Node, fed: bool) -> bool:
-        """Whether the operator is defined in float32, and the device has a kernel for that, or the node is `fed` such values."""
+        A CPU converts each float16 of a product.
+        """
+        types, is_product = self._graph.types, node.op.magnitude == "sum_of_products"
+        if fed and not is_product:
+            return True
+        on_cpu = bool(self._context.devices) and self._context.devices[0].info.kind == "CPU"
+        converts = on_cpu and any(types[name].dtype is DType.FLOAT16 for name in (*node.reads, *node.writes))
+        return (converts and is_product) or not self._keeps(node, types)
+
+    def _is_defined(self, node: Node, fed: bool) -> bool:
+        """Whether the operator is defined in float32, and the device has a kernel for that or the node is `fed` such values."""
         types = {name: self._widened(name) for name in (*node.reads, *node.writes)}
         inputs = [types[name] if name else None for name in node.inputs]
         try:
