@@ -56,9 +56,9 @@ class _Widening:
         if node.op.is_view:
             wide = node.inputs[0] in self._values
         else:
-            fed, known = any(name in self._values for name in node.reads), node.op.op_type not in _BY_BITS
-            wide = known and self._is_better(node, fed) and self._is_defined(node, fed)
-        if wide:
+            fed = any(name in self._values for name in node.reads)
+            wide = self._is_better(node, fed) and self._is_defined(node, fed)
+        if wide and node.op.op_type not in _BY_BITS:
             self.wide.add(node.name)
             self._values.update({name: types[name].dtype for name in node.writes if types[name].dtype in HALVES})
 
