@@ -217,7 +217,7 @@ def scalar_of(graph: Graph, name: str) -> float | None:
 
 
 def _rounded(number: float, value: str, graph: Graph) -> Sequence[float]:
-    """What the number may be in the type of a constant: in all halves for one that was widened."""
+    """The number as the type of a constant rounds it; for a constant that was widened, as halves do, too."""
     dtype = graph.types[value].dtype
     if not dtype.is_float:
         return (number,)
