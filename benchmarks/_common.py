@@ -33,7 +33,7 @@ class ModelSpec:
         """The file; FileNotFoundError with the command that writes it when it is missing."""
         path = MODELS_DIR / f"{self.name}.onnx"
         if not path.exists():
-            command = "quantize" if self.name in QUANTIZED else "export"
+            command = "quantize" if self.name in MADE else "export"
             raise FileNotFoundError(f"{path} is missing: run `python benchmarks/models.py {command}` first")
         return path
 
@@ -84,11 +84,20 @@ QUANTIZED = {
         ModelSpec("resnet50_qdq", _images, (224,)),
         ModelSpec("resnet50_qoperator", _images, (224,)),
         ModelSpec("minilm_dynamic", _tokens, (128, 16)),
+    )
+}
+"""int8 models made of those in `MODELS`."""
+
+HALVES = {
+    spec.name: spec
+    for spec in (
         ModelSpec("mobilenet_v2_f16", _half_images, (224,)),
         ModelSpec("minilm_f16", _tokens, (128, 16)),
     )
 }
-"""Models made of those in `MODELS`: int8, and float16."""
+"""The same in float16."""
+
+MADE = QUANTIZED | HALVES
 
 
 def error_figures(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[float, float]:

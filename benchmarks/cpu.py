@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 from _common import (
+    MADE,
     MODELS,
     QUANTIZED,
     Arrays,
@@ -169,7 +170,7 @@ def main() -> int:
     options = parser(__doc__)
     options.add_argument("-d", "--device", action="append", help="a dovetail device (repeatable; NUMPY and OPENCL by default)")
     options.add_argument("--peers", default="onnxruntime,openvino", help=f"some of {','.join(PEERS)}; empty for none")
-    every = {**MODELS, **QUANTIZED}
+    every = {**MODELS, **MADE}
     options.add_argument("--only", choices=sorted(every), action="append", help="only this model (repeatable)")
     options.add_argument("--quantized", action="store_true", help="the int8 models instead of the float32 ones")
     options.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="of ONEDNN and OpenVINO")

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import torch
-from _common import MODELS, MODELS_DIR, QUANTIZED, Arrays, ModelSpec, error_figures, print_table
+from _common import MADE, MODELS, MODELS_DIR, Arrays, ModelSpec, error_figures, print_table
 from _quantize import quantize
 from _runners import OnnxRuntime
 from ml_dtypes import finfo
@@ -354,11 +354,11 @@ def main() -> None:
     exporter.add_argument("--only", choices=sorted(MODELS), action="append", help="only this model (repeatable)")
     quantizer = commands.add_parser("quantize", help="make int8 and float16 models of the exported ones")
     quantizer.add_argument("--out", type=Path, default=MODELS_DIR)
-    quantizer.add_argument("--only", choices=sorted(QUANTIZED), action="append", help="only this model (repeatable)")
+    quantizer.add_argument("--only", choices=sorted(MADE), action="append", help="only this model (repeatable)")
     arguments = parser.parse_args()
     torch.set_num_threads(2)
     if arguments.command == "quantize":
-        for name in arguments.only or QUANTIZED:
+        for name in arguments.only or MADE:
             print(f"{name}: {histogram(quantize(name, arguments.out))}")
         return
     rows, graphs = [], []

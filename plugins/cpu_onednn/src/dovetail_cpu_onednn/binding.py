@@ -8,7 +8,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_uint, c_void_p
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from struct import pack
 from typing import Any, TypeVar
 
@@ -194,12 +194,7 @@ class Onednn:
         return self._has_isa(AVX512_VNNI) or self._has_isa(AVX2_VNNI)
 
     def _has_isa(self, wanted: int) -> bool:
-        return self._isa & wanted == wanted
-
-    @cached_property
-    def _isa(self) -> int:
-        # In a virtual machine the call takes 0.15 ms.
-        return int(self._cdll.dnnl_get_effective_cpu_isa())
+        return bool(self._cdll.dnnl_get_effective_cpu_isa() & wanted == wanted)
 
     def set_threads(self, count: int) -> None:
         """How many threads of OpenMP what this thread calls may use. Without effect where oneDNN was built without OpenMP.
