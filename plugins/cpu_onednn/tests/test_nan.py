@@ -10,7 +10,7 @@ import dovetail
 from dovetail.device import TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Binary, Eltwise, HostConfig, HostKernel, Layout, Operator
-from dovetail_cpu_onednn import request as requests
+from dovetail_cpu_onednn import binder
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan import bounds, fused_steps, scan
 from dovetail_ops_onnx.abs import Abs
@@ -59,8 +59,8 @@ def device_run(outputs, g, x):
 
 def test_references_are_made_when_data_needs_them(monkeypatch):
     """They read an operand that is large enough to be read where the caller has it, if only primitives read it."""
-    made, make = [], requests.reference_call
-    monkeypatch.setattr(requests, "reference_call", lambda node, array: made.append(node.name) or make(node, array))
+    made, make = [], binder.reference_call
+    monkeypatch.setattr(binder, "reference_call", lambda node, array: made.append(node.name) or make(node, array))
     rng, dims = np.random.default_rng(0), (1, 4096, 1, 1)
     g = GraphBuilder()
     chain = [Binary("mul", g.input("factor", "float32", dims))]

@@ -129,7 +129,7 @@ class OnednnExecutable(Executable):
 
     `threads` is how many the device may use, `shared_by` how many this plan does. `shared` has the constants of the executables
     of the same compilation, `arenas` the memory of its requests. `earlier` is the graph in other sizes: nodes with its placements
-    are as they were there.
+    are as they were there. `blocks` are the bytes of the memory in which each output lies.
     """
 
     def __init__(
@@ -158,6 +158,7 @@ class OnednnExecutable(Executable):
 
         # The memory of a result decides between a sum in place and a binary post-op, so storage is planned before.
         storage = share_storage(sized, lambda n: takes[n.name])
+        self.blocks = {name: sized.types[storage[name]].nbytes for name in graph.outputs}
         kept = {} if earlier is None else earlier.kept(placements, storage)
         before = {} if earlier is None else earlier.prepared
         nodes = [p.node for p in placements]

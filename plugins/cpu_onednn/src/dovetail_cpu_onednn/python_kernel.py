@@ -1,7 +1,7 @@
 """The base of kernels that run in Python, and small helpers for their calls."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, MutableSequence
+from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from typing import Any, cast
 
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dovetail.device import TypedNode
 from dovetail_cpu_onednn.kernel import OnednnKernel
 
-__all__ = ["Array", "Call", "PythonKernel", "number", "quiet"]
+__all__ = ["Array", "Call", "PythonKernel", "in_turn", "number", "quiet"]
 
 Array = NDArray[Any]
 Call = Callable[[], int | None]
@@ -35,5 +35,18 @@ def quiet(function: Callable[[], object]) -> Call:
 
     def run() -> None:
         function()
+
+    return run
+
+
+def in_turn(calls: Sequence[Call]) -> Call:
+    """All of these; the first status that is an error ends them."""
+
+    def run() -> int | None:
+        for call in calls:
+            status = call()
+            if status:
+                return status
+        return 0
 
     return run

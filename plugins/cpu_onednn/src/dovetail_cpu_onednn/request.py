@@ -1,8 +1,7 @@
 """One inference at a time: an arena, and a flat tuple of executions bound to it."""
 
-import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from functools import partial
 from time import perf_counter
@@ -17,24 +16,20 @@ from dovetail.device import (
     Node,
     OutOfMemory,
     PartRecorder,
-    TypedNode,
     WorkBudget,
     by_node,
     clock,
     current_budget,
 )
 from dovetail.errors import DovetailError, InferError
-from dovetail_cpu_onednn.binding import Arg, Launch, Memory, MemoryDesc, Onednn, Stream
-from dovetail_cpu_onednn.kernel import Argument
+from dovetail_cpu_onednn.binder import Binder, Output, move
+from dovetail_cpu_onednn.binding import Launch, Memory
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import refused
-from dovetail_cpu_onednn.nan.bounds import are_moderate
-from dovetail_cpu_onednn.nan.fused_steps import has_no_nan, may_make_nan
-from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, number
-from dovetail_cpu_onednn.reference import reference_call
+from dovetail_cpu_onednn.python_kernel import Array, Call, in_turn
 
 if TYPE_CHECKING:
-    from dovetail_cpu_onednn.executable import OnednnExecutable, Placement, Prepared
+    from dovetail_cpu_onednn.executable import OnednnExecutable
 
 __all__ = ["CLOSED", "OnednnRequest"]
 
@@ -42,6 +37,8 @@ COPIED = 1 << 13
 """Bytes of an input up to which copying it, 0.3 us, takes less time than telling primitives its address, 1.4 us each."""
 
 _UNLIMITED = WorkBudget()
+
+_NOTHING: Array = np.empty(0, np.uint8)
 
 CLOSED = "ONEDNN: the compiled model or the request was closed"
 
@@ -60,11 +57,12 @@ class OnednnRequest(ExecutableRequest):
         self._state = _quiet_state()
         self._bound: _Bound | None = None if self._states else self._bind({})
         self._by_node: _ByNode | None = None
+        self.fresh = self._bound is not None and bool(self._bound.new)
 
     def _bind(self, states: Mapping[str, Array]) -> "_Bound":
         """Bind the executions to an arena, and to the arrays of states."""
         executable = self._executable
-        binder = _Binder(executable, self._is_strict, states)
+        binder = Binder(executable, self._is_strict, states)
         self._arena = binder.arena
         self._given = tuple(states.values())
         graph = executable.graph
@@ -76,7 +74,11 @@ class OnednnRequest(ExecutableRequest):
         calls, ends_with = _calls([(launch, threads) for launch, _, threads in bound], executable.shared_by)
         # A state that was written where it is, is returned as it was given.
         storage = executable.memory.storage
-        outputs = tuple(states[storage[name]] if storage[name] in states else binder.array(name) for name in graph.outputs)
+        new = {} if states else {i: binder.output(n) for i, n in enumerate(graph.outputs) if binder.is_new(n)}
+        outputs = tuple(
+            _NOTHING if i in new else states[storage[name]] if storage[name] in states else binder.array(name)
+            for i, name in enumerate(graph.outputs)
+        )
         # What only primitives read need not be copied: they get the caller's address at every run.
         large = [name for name in graph.inputs if name not in states and graph.types[name].nbytes > COPIED]
         borrowed = {name: binder.readers.get(name, []) for name in large if name not in binder.arrays}
@@ -85,8 +87,9 @@ class OnednnRequest(ExecutableRequest):
             calls=calls,
             nodes=tuple(node for _, node, _ in bound),
             in_python=in_python,
-            is_plain=not (in_python or borrowed or executable.checks_values),
+            is_plain=not (in_python or borrowed or new or executable.checks_values),
             outputs=outputs,
+            new=new,
             borrowed=tuple((i, tuple(borrowed[n])) for i, n in enumerate(graph.inputs) if n in borrowed),
             copied=tuple((i, binder.array(n)) for i, n in enumerate(graph.inputs) if n not in borrowed and n not in states),
             large=binder.large,
@@ -113,8 +116,8 @@ class OnednnRequest(ExecutableRequest):
                 if bound.end is not None:
                     bound.end()
                 return bound.outputs
-            self._run(bound, inputs, self._call_all)
-            return self._run_strictly(inputs) if bound.with_nan else bound.outputs
+            outputs = self._run(bound, inputs, self._call_all)
+            return self._run_strictly(inputs) if bound.with_nan else outputs
         except MemoryError as error:
             raise refused(error) from error
 
@@ -136,10 +139,10 @@ class OnednnRequest(ExecutableRequest):
             traced = self._by_node = _ByNode.of(bound, recorder)
         traced.stamp(clock())
         try:
-            self._run(bound, inputs, self._call_by_node)
+            outputs = self._run(bound, inputs, self._call_by_node)
             if not bound.with_nan:
                 recorder.add(traced.marks)
-                return bound.outputs
+                return outputs
             outputs = self._run_strictly(inputs)
         except MemoryError as error:
             raise refused(error) from error
@@ -147,14 +150,14 @@ class OnednnRequest(ExecutableRequest):
         recorder.add((*traced.marks, Mark("kernel", text="all nodes once more, because of NaN")))
         return outputs
 
-    def _run(self, bound: "_Bound", inputs: Sequence[Array], call: "Callable[[_Bound], None]") -> None:
+    def _run(self, bound: "_Bound", inputs: Sequence[Array], call: "Callable[[_Bound], None]") -> Sequence[Array]:
         # The number of threads belongs to the calling thread, whichever that is.
         bound.begin()
         for index, staging in bound.copied:
             staging[...] = inputs[index]
         for index, memories in bound.borrowed:
-            for memory in memories:
-                library().set_address(memory, inputs[index].ctypes.data)
+            move(memories, inputs[index])
+        new = {index: output.make() for index, output in bound.new.items()}
         bound.large.clear()
         bound.with_nan.clear()
         if not bound.in_python:
@@ -166,13 +169,15 @@ class OnednnRequest(ExecutableRequest):
                 call(bound)
         if bound.end is not None:
             bound.end()
+        return [new[i] if i in new else array.copy() for i, array in enumerate(bound.outputs)] if new else bound.outputs
 
     def _run_strictly(self, inputs: Sequence[Array]) -> Sequence[Array]:
         """Repeat the run, in other memory: the first one may have turned infinity into NaN."""
         strict = self._strict
         if strict is None:
             strict = self._strict = OnednnRequest(self._executable, strict=True)
-        return strict.run(inputs)
+        outputs = strict.run(inputs)
+        return [array.copy() for array in outputs] if self.fresh and not strict.fresh else outputs
 
     def _call_all(self, bound: "_Bound") -> None:
         calls, budget = iter(bound.calls), current_budget() or _UNLIMITED
@@ -242,7 +247,8 @@ class _Bound:
     """Everything that a run uses. While a thread holds it, the memory that primitives read and write stays alive.
 
     `is_plain`: calls of primitives are all, besides copying inputs. `borrowed` are inputs that only primitives read, which get
-    the caller's address; `copied` those that have a place of their own. `large` and `with_nan` are those of the binder. `kept`
+    the caller's address; `copied` those that have a place of their own. `new` are outputs that only primitives touch, for which
+    each run makes an array; `outputs` has an empty array in their place. `large` and `with_nan` are those of the binder. `kept`
     are it and the launches, whose calls hold bare addresses. `begin` sets the number of threads, `end` that of the device where
     the last calls had another one.
     """
@@ -252,6 +258,7 @@ class _Bound:
     in_python: bool
     is_plain: bool
     outputs: tuple[Array, ...]
+    new: Mapping[int, Output]
     borrowed: tuple[tuple[int, tuple[Memory, ...]], ...]
     copied: tuple[tuple[int, Array], ...]
     large: list[str]
@@ -274,21 +281,8 @@ class _ByNode:
     @staticmethod
     def of(bound: _Bound, recorder: PartRecorder) -> "_ByNode":
         found = by_node(bound.calls, bound.nodes)
-        calls = tuple(group[0] if len(group) == 1 else _in_turn(group) for group in found.groups)
+        calls = tuple(group[0] if len(group) == 1 else in_turn(group) for group in found.groups)
         return _ByNode(calls, found.nodes, found.marks, recorder, recorder.stamps.append)
-
-
-def _in_turn(calls: Sequence[Call]) -> Call:
-    """All of these; the first status that is an error ends them."""
-
-    def run() -> int | None:
-        for call in calls:
-            status = call()
-            if status:
-                return status
-        return 0
-
-    return run
 
 
 def _calls(launches: Sequence[tuple[Launch | Call, int]], threads: int) -> tuple[tuple[Call, ...], int]:
@@ -313,160 +307,3 @@ def _with_threads(threads: int, call: Call) -> Call:
         return call()
 
     return run
-
-
-class _Binder:
-    """The values of one request in its arena, as arrays and as memory objects.
-
-    `readers` maps each block of memory to its memory objects; `arrays` are the blocks that are used as arrays. `large` are the
-    nodes whose clip was not safe for the numbers of this run, `with_nan` the values in which NaN was found.
-    """
-
-    def __init__(self, executable: "OnednnExecutable", strict: bool, states: Mapping[str, Array]) -> None:
-        self.executable = executable
-        # Kept here, because `close` takes them from the executable.
-        self._prepared, self._constants = executable.held()
-        self._states = states
-        self._is_strict = strict
-        self._types = executable.graph.types
-        self.arena = executable.arenas.take(executable.memory.peak)
-        self._start = int(self.arena.ctypes.data)
-        self._stream: Stream = library().stream()
-        self._addresses: dict[str, int] = {}
-        self._memories: dict[tuple[str, MemoryDesc], Memory] = {}
-        self.readers: dict[str, list[Memory]] = {}
-        self.arrays: set[str] = set()
-        self.large: list[str] = []
-        self.with_nan: list[str] = []
-
-    def launches(self, placement: "Placement") -> Iterator[Launch | Call]:
-        """All that a node does, in order."""
-        library().plan_threads(placement.threads)
-        yield from self.nan_checks(self.executable.nan_checks.get(placement.node.name, ()))
-        prepared = self._prepared.get(placement.node.name)
-        if prepared is not None and self._is_strict and may_make_nan(placement.node):
-            yield reference_call(placement.node, self.array)
-        elif prepared is not None and (checks := self._checks(placement)):
-            yield self._guarded(placement, checks, [self._launch(placement, one) for one in prepared])
-        elif prepared is not None:
-            for one in prepared:
-                yield self._number(placement.node, one) if one.stage.is_number else self._launch(placement, one)
-        elif isinstance(placement.kernel, PythonKernel):
-            yield from placement.kernel.bind(placement.node, self.array)
-
-    def nan_checks(self, names: Sequence[str]) -> Iterator[Launch]:
-        """Calls that search values for NaN."""
-        for name in () if self._is_strict else names:
-            yield self._nan_check(name, has_no_nan(self.array(name), self._stream))
-
-    def _nan_check(self, name: str, has_no_nan: Callable[[], bool]) -> Launch:
-        def check() -> int:
-            if not has_no_nan():
-                self.with_nan.append(name)
-            return 0
-
-        return Launch(check, ())
-
-    def array(self, name: str) -> Array:
-        """A value in its layout."""
-        plan, found = self.executable.memory, self._types[name]
-        root, dims = plan.storage[name], found.memory_dims
-        if (outside := self._outside(root)) is not None:
-            return outside.view(found.dtype.numpy).reshape(dims)
-        self.arrays.add(root)
-        start = plan.offsets[root]
-        return self.arena[start : start + math.prod(dims) * found.dtype.itemsize].view(found.dtype.numpy).reshape(dims)
-
-    def _outside(self, root: str) -> Array | None:
-        """The array of a state or a constant; None for a block of the arena."""
-        if root in self._states:
-            return self._states[root]
-        if root in self._constants:  # not `get`, which raises and catches a KeyError for most
-            return self._constants[root]
-        return None
-
-    def _address(self, root: str) -> int:
-        """Where a block of memory begins."""
-        found = self._addresses.get(root)
-        if found is None:
-            outside = self._outside(root)
-            found = self._start + self.executable.memory.offsets[root] if outside is None else int(outside.ctypes.data)
-            self._addresses[root] = found
-        return found
-
-    def _launch(self, placement: "Placement", prepared: "Prepared") -> Launch:
-        lib, node = library(), placement.node
-        bound = [(a.arg, self._memory(lib, node.node, a, prepared)) for a in prepared.stage.arguments]
-        if prepared.scratchpad:
-            address = self._start + self.executable.memory.offsets[f"scratch:{node.name}:0"]
-            bound.append((Arg.SCRATCHPAD, lib.memory(lib.scratchpad_md(prepared.stage.desc), address)))
-        return lib.launch(prepared.primitive, self._stream, bound, placement.is_short)
-
-    def _memory(self, lib: Onednn, node: Node, argument: Argument, prepared: "Prepared") -> Memory:
-        if argument.arg in prepared.constants:
-            return prepared.constants[argument.arg].memory
-        if argument.place == "scratch":
-            return lib.memory(
-                argument.desc, self._start + self.executable.memory.offsets[f"scratch:{node.name}:{argument.index + 1}"]
-            )
-        names = node.inputs if argument.place == "input" else node.outputs if argument.place == "output" else node.operands
-        root = self.executable.memory.storage[names[argument.index]]
-        memory = self._memories.get((root, argument.desc))
-        if memory is None:
-            memory = self._memories[root, argument.desc] = lib.memory(argument.desc, self._address(root))
-            self.readers.setdefault(root, []).append(memory)
-        return memory
-
-    def _number(self, node: TypedNode, prepared: "Prepared") -> Call:
-        """Copies a single number by Python: 0.1 us, and 2 us by a primitive."""
-        src, dst = prepared.stage.arguments
-        start = self.executable.memory.offsets[f"scratch:{node.name}:{dst.index + 1}"]
-        source, copy = number(self.array(node.node.inputs[src.index])), number(self.arena[start : start + 4].view(np.int32))
-
-        def run() -> None:
-            copy[0] = source[0]
-
-        return run
-
-    def _checks(self, placement: "Placement") -> list[Callable[[], bool]]:
-        """The checks that the data must pass for the primitives to be right."""
-        node, found = placement.node, []
-        if placement.kernel.is_guarded(node):
-            found.append(placement.kernel.safety(node, self.array, self._stream))
-        if node.name in self.executable.clip_checks:
-            found.append(self._clip_check(node, self.executable.clip_checks[node.name]))
-        return found
-
-    def _reference(self, node: TypedNode) -> Call:
-        """The node by references, made when it is first needed: few runs have such data."""
-        # Its arrays are views of memory that is there in each run: no input that it reads is given to primitives alone.
-        self.arrays.update(self.executable.memory.storage[name] for name in (*node.node.reads, *node.node.writes))
-        made: list[Call] = []
-
-        def run() -> int | None:
-            if not made:
-                made.append(reference_call(node, self.array))
-            return made[0]()
-
-        return run
-
-    def _clip_check(self, node: TypedNode, names: Sequence[str] | None) -> Callable[[], bool]:
-        known = are_moderate(node, names or (), self.array)
-        large, constants_are_large = self.large, names is None
-
-        def check() -> bool:
-            # The bounds of earlier values hold only while all earlier checks of this run were true.
-            found = not constants_are_large and (are_moderate(node, None, self.array)() if large else known())
-            if not found:
-                large.append(node.name)
-            return found
-
-        return check
-
-    def _guarded(self, placement: "Placement", checks: Sequence[Callable[[], bool]], launches: Sequence[Launch]) -> Launch:
-        """The primitives, or references for data that they get wrong."""
-        reference = self._reference(placement.node)
-        is_safe = checks[0] if len(checks) == 1 else lambda: all(check() for check in checks)
-        calls = tuple(launch.call for launch in launches)
-        call = calls[0] if len(calls) == 1 else _in_turn(calls)
-        return Launch(lambda: (call() if is_safe() else reference()) or 0, launches)

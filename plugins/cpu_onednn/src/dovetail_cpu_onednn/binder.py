@@ -1,0 +1,222 @@
+"""The values of one request, and the calls of its runs bound to them."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dovetail.dataclass import dataclass
+from dovetail.device import Node, TensorType, TypedNode
+from dovetail_cpu_onednn.binding import Arg, Launch, Memory, MemoryDesc, Onednn, Stream
+from dovetail_cpu_onednn.kernel import Argument
+from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.memory import aligned
+from dovetail_cpu_onednn.nan.bounds import are_moderate
+from dovetail_cpu_onednn.nan.fused_steps import has_no_nan, may_make_nan
+from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, in_turn, number
+from dovetail_cpu_onednn.reference import reference_call
+
+if TYPE_CHECKING:
+    from dovetail_cpu_onednn.executable import OnednnExecutable, Placement, Prepared
+
+__all__ = ["Binder", "Output", "move"]
+
+NEW = 1 << 17
+"""Bytes of an output from which on primitives write it into a new array: to tell them its address takes less than a copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The type of an output, and all memory objects of its block."""
+
+    type: TensorType
+    memories: tuple[Memory, ...]
+
+    def make(self) -> Array:
+        """A new array, into which the next run of the primitives writes. Raises `MemoryError`."""
+        array = aligned(self.type.nbytes).view(self.type.dtype.numpy).reshape(self.type.memory_dims)
+        move(self.memories, array)
+        return array
+
+
+def move(memories: Iterable[Memory], array: Array) -> None:
+    """Let memory objects use an array, which the caller keeps alive."""
+    address = array.ctypes.data
+    for memory in memories:
+        library().set_address(memory, address)
+
+
+class Binder:
+    """The values of one request in its arena, as arrays and as memory objects.
+
+    `readers` maps each block of memory to its memory objects; `arrays` are the blocks that are used as arrays. `large` are the
+    nodes whose clip was not safe for the numbers of this run, `with_nan` the values in which NaN was found.
+    """
+
+    def __init__(self, executable: "OnednnExecutable", strict: bool, states: Mapping[str, Array]) -> None:
+        self.executable = executable
+        # Kept here, because `close` takes them from the executable.
+        self._prepared, self._constants = executable.held()
+        self._states = states
+        self._is_strict = strict
+        self._types = executable.graph.types
+        self.arena = executable.arenas.take(executable.memory.peak)
+        self._start = int(self.arena.ctypes.data)
+        self._stream: Stream = library().stream()
+        self._addresses: dict[str, int] = {}
+        self._memories: dict[tuple[str, MemoryDesc], Memory] = {}
+        self.readers: dict[str, list[Memory]] = {}
+        self.arrays: set[str] = set()
+        self.large: list[str] = []
+        self.with_nan: list[str] = []
+
+    def launches(self, placement: "Placement") -> Iterator[Launch | Call]:
+        """All that a node does, in order."""
+        library().plan_threads(placement.threads)
+        yield from self.nan_checks(self.executable.nan_checks.get(placement.node.name, ()))
+        prepared = self._prepared.get(placement.node.name)
+        if prepared is not None and self._is_strict and may_make_nan(placement.node):
+            yield reference_call(placement.node, self.array)
+        elif prepared is not None and (checks := self._checks(placement)):
+            yield self._guarded(placement, checks, [self._launch(placement, one) for one in prepared])
+        elif prepared is not None:
+            for one in prepared:
+                yield self._number(placement.node, one) if one.stage.is_number else self._launch(placement, one)
+        elif isinstance(placement.kernel, PythonKernel):
+            yield from placement.kernel.bind(placement.node, self.array)
+
+    def nan_checks(self, names: Sequence[str]) -> Iterator[Launch]:
+        """Calls that search values for NaN."""
+        for name in () if self._is_strict else names:
+            yield self._nan_check(name, has_no_nan(self.array(name), self._stream))
+
+    def _nan_check(self, name: str, has_no_nan: Callable[[], bool]) -> Launch:
+        def check() -> int:
+            if not has_no_nan():
+                self.with_nan.append(name)
+            return 0
+
+        return Launch(check, ())
+
+    def array(self, name: str) -> Array:
+        """A value in its layout."""
+        plan, found = self.executable.memory, self._types[name]
+        root, dims = plan.storage[name], found.memory_dims
+        if (outside := self._outside(root)) is not None:
+            return outside.view(found.dtype.numpy).reshape(dims)
+        self.arrays.add(root)
+        start = plan.offsets[root]
+        return self.arena[start : start + math.prod(dims) * found.dtype.itemsize].view(found.dtype.numpy).reshape(dims)
+
+    def is_new(self, name: str) -> bool:
+        """Whether primitives may write an output into a new array: nothing else uses its block."""
+        graph, storage, found = self.executable.graph, self.executable.memory.storage, self._types[name]
+        root = storage[name]
+        return (
+            found.nbytes >= NEW
+            and root in self.readers
+            and root not in self.arrays
+            and root not in graph.inputs
+            and self._outside(root) is None
+            and [storage[n] for n in graph.outputs].count(root) == 1
+            and self.executable.blocks[name] == found.nbytes
+        )
+
+    def output(self, name: str) -> Output:
+        """For an output that is new."""
+        return Output(self._types[name], tuple(self.readers[self.executable.memory.storage[name]]))
+
+    def _outside(self, root: str) -> Array | None:
+        """The array of a state or a constant; None for a block of the arena."""
+        if root in self._states:
+            return self._states[root]
+        if root in self._constants:  # not `get`, which raises and catches a KeyError for most
+            return self._constants[root]
+        return None
+
+    def _address(self, root: str) -> int:
+        """Where a block of memory begins."""
+        found = self._addresses.get(root)
+        if found is None:
+            outside = self._outside(root)
+            found = self._start + self.executable.memory.offsets[root] if outside is None else int(outside.ctypes.data)
+            self._addresses[root] = found
+        return found
+
+    def _launch(self, placement: "Placement", prepared: "Prepared") -> Launch:
+        lib, node = library(), placement.node
+        bound = [(a.arg, self._memory(lib, node.node, a, prepared)) for a in prepared.stage.arguments]
+        if prepared.scratchpad:
+            address = self._start + self.executable.memory.offsets[f"scratch:{node.name}:0"]
+            bound.append((Arg.SCRATCHPAD, lib.memory(lib.scratchpad_md(prepared.stage.desc), address)))
+        return lib.launch(prepared.primitive, self._stream, bound, placement.is_short)
+
+    def _memory(self, lib: Onednn, node: Node, argument: Argument, prepared: "Prepared") -> Memory:
+        if argument.arg in prepared.constants:
+            return prepared.constants[argument.arg].memory
+        if argument.place == "scratch":
+            return lib.memory(
+                argument.desc, self._start + self.executable.memory.offsets[f"scratch:{node.name}:{argument.index + 1}"]
+            )
+        names = node.inputs if argument.place == "input" else node.outputs if argument.place == "output" else node.operands
+        root = self.executable.memory.storage[names[argument.index]]
+        memory = self._memories.get((root, argument.desc))
+        if memory is None:
+            memory = self._memories[root, argument.desc] = lib.memory(argument.desc, self._address(root))
+            self.readers.setdefault(root, []).append(memory)
+        return memory
+
+    def _number(self, node: TypedNode, prepared: "Prepared") -> Call:
+        """Copies a single number by Python: 0.1 us, and 2 us by a primitive."""
+        src, dst = prepared.stage.arguments
+        start = self.executable.memory.offsets[f"scratch:{node.name}:{dst.index + 1}"]
+        source, copy = number(self.array(node.node.inputs[src.index])), number(self.arena[start : start + 4].view(np.int32))
+
+        def run() -> None:
+            copy[0] = source[0]
+
+        return run
+
+    def _checks(self, placement: "Placement") -> list[Callable[[], bool]]:
+        """The checks that the data must pass for the primitives to be right."""
+        node, found = placement.node, []
+        if placement.kernel.is_guarded(node):
+            found.append(placement.kernel.safety(node, self.array, self._stream))
+        if node.name in self.executable.clip_checks:
+            found.append(self._clip_check(node, self.executable.clip_checks[node.name]))
+        return found
+
+    def _reference(self, node: TypedNode) -> Call:
+        """The node by references, made when it is first needed: few runs have such data."""
+        # Its arrays are views of memory that is there in each run: no input that it reads is given to primitives alone.
+        self.arrays.update(self.executable.memory.storage[name] for name in (*node.node.reads, *node.node.writes))
+        made: list[Call] = []
+
+        def run() -> int | None:
+            if not made:
+                made.append(reference_call(node, self.array))
+            return made[0]()
+
+        return run
+
+    def _clip_check(self, node: TypedNode, names: Sequence[str] | None) -> Callable[[], bool]:
+        known = are_moderate(node, names or (), self.array)
+        large, constants_are_large = self.large, names is None
+
+        def check() -> bool:
+            # The bounds of earlier values hold only while all earlier checks of this run were true.
+            found = not constants_are_large and (are_moderate(node, None, self.array)() if large else known())
+            if not found:
+                large.append(node.name)
+            return found
+
+        return check
+
+    def _guarded(self, placement: "Placement", checks: Sequence[Callable[[], bool]], launches: Sequence[Launch]) -> Launch:
+        """The primitives, or references for data that they get wrong."""
+        reference = self._reference(placement.node)
+        is_safe = checks[0] if len(checks) == 1 else lambda: all(check() for check in checks)
+        calls = tuple(launch.call for launch in launches)
+        call = calls[0] if len(calls) == 1 else in_turn(calls)
+        return Launch(lambda: (call() if is_safe() else reference()) or 0, launches)
