@@ -14,6 +14,7 @@ from dovetail.op import UnboundOperator
 from dovetail_onnxruntime.absent import refuse
 from dovetail_onnxruntime.arguments import ModelMetadata, NodeArg, metadata_of
 from dovetail_onnxruntime.binding import IOBinding
+from dovetail_onnxruntime.decoder import Decoder
 from dovetail_onnxruntime.enums import GraphOptimizationLevel
 from dovetail_onnxruntime.exceptions import Fail, InvalidArgument, coded, failed_run, loading
 from dovetail_onnxruntime.feeds import FeedReader, result
@@ -117,10 +118,10 @@ class Session:
         feed = self._feeds.read(input_feed)
         try:
             if self._profile is None:
-                found = self._compiled(feed, on_device=on_device)
+                found = self._outputs_of(feed, on_device)
             else:
                 with self._profile.event("model_run"):
-                    found = self._compiled(feed, on_device=on_device)
+                    found = self._outputs_of(feed, on_device)
         except DovetailError as error:
             raise failed_run(error) from error
         outputs = []
@@ -128,6 +129,10 @@ class Session:
             value = found[index]
             outputs.append(value if type(value) is ndarray else result(value))
         return outputs
+
+    def _outputs_of(self, feed: Mapping[str, Any], on_device: bool) -> Any:
+        found = None if self._decoder is None or on_device else self._decoder.run(feed)
+        return self._compiled(feed, on_device=on_device) if found is None else found
 
     def _indices(self, names: Sequence[str] | None) -> Sequence[int]:
         known = self._output_indices
@@ -236,6 +241,7 @@ class Session:
             properties.setdefault("PASSES", _without_recognisers())
             properties.setdefault("FUSION", False)
         threads = self._sess_options.intra_op_num_threads
+        self._decoder = Decoder.of(model, lambda held: _with_threads(held, device, properties, threads))
         try:
             self._compiled = _with_threads(model, device, properties, threads)
         except DovetailError:
@@ -244,6 +250,7 @@ class Session:
             without_effect(f"provider {next(iter(self._providers))}", f"{device} failed, the CPU is used")
             self._providers = {CPU: {}}
             self._compiled = _with_threads(model, "CPU", {}, threads)
+            self._decoder = Decoder.of(model, lambda held: _with_threads(held, "CPU", {}, threads))
 
 
 class InferenceSession(Session):
