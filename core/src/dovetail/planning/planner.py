@@ -2,10 +2,11 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 from numpy.typing import NDArray
 
@@ -55,6 +56,9 @@ Placed = Mapping[str, tuple[str, Refusals]]
 _LONG = 0.05
 """Estimated seconds of a node from which on a run need not wait for its end."""
 
+_SMALL = 64
+"""Elements up to which constants are compared by content."""
+
 _WHOLE = tuple(stage for stage in STAGES if stage not in PER_DEVICE)
 """The stages that see the whole model."""
 
@@ -64,7 +68,8 @@ class Planner:
     """Shared by all plans of one model: definitions of operators, devices in order of preference, options, passes.
 
     `provider_of` names the distribution that defines an operator class. `placement` chooses among the targets that accept a
-    node; None takes the first. `memory` is that of the passes; `speeds` are those of runs, by device.
+    node; None takes the first. `memory` is that of the passes; `speeds` are those of runs, by device; `later` has the plans of
+    graphs that are planned when data is there, which plans of the model for other shapes share.
     """
 
     definitions: Definitions
@@ -76,6 +81,7 @@ class Planner:
     placement: Placement | None = None
     memory: dict[str, Any] = field(default_factory=dict)
     speeds: dict[str, Speed] = field(default_factory=lambda: defaultdict(Speed))
+    later: "WeakValueDictionary[Hashable, PlanCache[Signature, Plan]]" = field(default_factory=WeakValueDictionary)
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -127,7 +133,7 @@ class Planner:
 
     def _plan_afresh(self, graph: Graph, early: Mapping[str, PassReport] | None) -> Plan:
         targets = tuple(replace(target, device=target.device.afresh()) for target in self.targets)
-        return replace(self, targets=targets)._planned(graph, early, afresh=True)
+        return replace(self, targets=targets, later=WeakValueDictionary())._planned(graph, early, afresh=True)
 
     def _planned(self, graph: Graph, early: Mapping[str, PassReport] | None, *, afresh: bool = False) -> Plan:
         started = time.perf_counter()
@@ -181,8 +187,19 @@ class Planner:
         stages = PER_DEVICE if self.options.FUSION else [stage for stage in PER_DEVICE if stage != "fuse"]
         return replace(part, graph=self.run(part.graph, stages, self.context(notes, device)))
 
-    def _later(self, inner: Graph) -> PlanCache[Signature, Plan]:
-        return PlanCache(lambda key: self.plan(typed_inputs(inner, key)), self.options.PLAN_CACHE)
+    def _later(self, graph: Graph, *, prepared: bool = True) -> PlanCache[Signature, Plan]:
+        """The plans of a graph whose input types are not known yet."""
+        key = _contents(graph)
+        found = self.later.get(key)
+        if found is None:
+            inner = graph if prepared else self.prepare(graph)
+            # The key is of identities, so the graph has to live as long as it.
+            make = partial(self._plan_later, graph, inner)
+            self.later[key] = found = PlanCache(make, self.options.PLAN_CACHE)
+        return found
+
+    def _plan_later(self, _: Graph, inner: Graph, key: Signature) -> Plan:
+        return self.plan(typed_inputs(inner, key))
 
     def _with_tail(self, plan: Plan, continuation: Continuation, whole: Graph) -> Plan:
         """The plan of `whole`, whose outputs are the values that live on, with what follows."""
@@ -216,7 +233,7 @@ class Planner:
         types = {**graph.types, **{name: TensorType.of(array, known=True) for name, array in known.items()}}
         whole = graph.replace(inputs=(*graph.inputs, *captures), constants={**graph.constants, **known}, types=types)
         declared = declared_signature([{**outer, **graph.types}.get(name) for name in whole.inputs])
-        return Body(graph, self._later(self.prepare(whole)), tuple(sources[name] for name in captures), declared)
+        return Body(graph, self._later(whole, prepared=False), tuple(sources[name] for name in captures), declared)
 
 
 class Prepared:
@@ -275,6 +292,15 @@ def _chosen(node: Node, answers: Mapping[str, Accepted | Refusal], home: str) ->
     names = list(answers)
     asked = names[: names.index(home)] if home else names
     return home, tuple((name, refusal) for name in asked if isinstance(refusal := answers[name], Refusal))
+
+
+def _contents(graph: Graph) -> Hashable:
+    """Equal for graphs of the same nodes and constants; small constants are compared, because plans make them of sizes."""
+    constants = [
+        (name, (a.dtype, a.shape, a.tobytes()) if a.size <= _SMALL and a.dtype != object else id(a))
+        for name, a in graph.constants.items()
+    ]
+    return (*map(id, graph.nodes), graph.inputs, graph.outputs, *constants)
 
 
 def _require_host(continuation: Continuation, targets: Sequence[Target]) -> None:
