@@ -173,13 +173,16 @@ def test_what_is_taken_over_depends_on_threads_constants_and_shared_memory() -> 
     def placed(node: TypedNode, threads: int) -> Placement:
         return device_module._placed(node, threads, placement.nanoseconds, decided, placement)
 
-    assert placed(replace(node), threads) is placement
+    assert placed(node, threads) is placement
     assert placed(node, threads + 1) is not placement
-    x, weights, *rest = node.inputs
+    seen = found.seen["squeeze"]
+    assert device_module._seen(replace(seen.given), seen) is seen
+    x, weights, *rest = seen.given.inputs
     assert weights is not None
     assert weights.value is not None
     other = replace(weights, value=weights.value.copy())
-    assert placed(replace(node, inputs=(x, other, *rest)), threads) is not placement
+    assert device_module._seen(replace(seen.given, inputs=(x, replace(weights), *rest)), seen) is seen
+    assert device_module._seen(replace(seen.given, inputs=(x, other, *rest)), seen) is not seen
     storage = found.memory.storage
     assert found.kept(found.placements, storage).keys() == found.prepared.keys()
     assert "squeeze" not in found.kept([replace(placement)], storage)

@@ -121,7 +121,7 @@ def test_the_gil_is_released(bench):
     graph = bench.single(MatMul(), arrays)[0]
     assert bench.device.supports(TypedNode.of(graph.nodes[0], graph)).kernel != "ref"
     request = bench.executable(graph).create_request()
-    request.run(arrays)
+    kept = request.run(arrays)  # the array into which the call writes
     library().set_threads(1)
     ticks, done = [0], threading.Event()
 
@@ -146,6 +146,7 @@ def test_the_gil_is_released(bench):
         done.set()
         thread.join()
     assert counted
+    assert kept
 
 
 def test_short_primitives_keep_the_gil(bench):

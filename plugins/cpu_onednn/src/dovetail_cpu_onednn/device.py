@@ -1,9 +1,10 @@
 """The device ONEDNN: chooses kernels and compiles graphs."""
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from operator import is_
 from typing import Any
 
 from dovetail.device import (
@@ -21,6 +22,7 @@ from dovetail.device import (
     Node,
     Reason,
     Refusal,
+    TensorType,
     TypedNode,
     Unavailable,
     choose,
@@ -29,7 +31,7 @@ from dovetail.errors import CompileError
 from dovetail.lru import LruCache
 from dovetail_cpu_onednn.choices import Choices
 from dovetail_cpu_onednn.elementwise import ElementwiseKernel
-from dovetail_cpu_onednn.executable import Decided, OnednnExecutable, Placement
+from dovetail_cpu_onednn.executable import Decided, OnednnExecutable, Placement, Seen
 from dovetail_cpu_onednn.hosting import HostedKernel, hosted_kernels
 from dovetail_cpu_onednn.kernel import OnednnKernel, PrimitiveKernel
 from dovetail_cpu_onednn.library import default_threads, library, load
@@ -145,37 +147,43 @@ class OnednnDevice(Device):
         """
         asked = Options.read(options).INFERENCE_NUM_THREADS
         threads = asked if asked is not None and self.streams == 1 else self._threads
-        own, nodes = graph.nodes, [_viewed(TypedNode.of(node, graph)) for node in graph.nodes]
+        own, earlier = graph.nodes, self._earlier.get(graph.nodes)
+        before = None if earlier is None else earlier[1]()
+        known = {} if before is None else before.seen
+        seen = [_seen(TypedNode.of(node, graph), known.get(node.name)) for node in own]
+        nodes, works = [one.node for one in seen], [one.work for one in seen]
         graph = graph.replace(nodes=tuple([one.node for one in nodes]))
-        works = [(single_thread_ns(node), _barriers(node)) for node in nodes]
         used = worth_sharing(works, threads)
         # This also refuses, in a forked process, threads that do not exist there.
         library().set_threads(used)
         threads_of = [(sharers(*work, used), work[0]) for work in works]
         with naming_out_of_memory():
-            executable = self._again(self._earlier.get(own), graph, nodes, threads_of, threads)
+            executable = None
+            if earlier is not None:
+                unchanged = {one.node.name for one in seen if known.get(one.node.name) is one}
+                executable = self._again((earlier[0], before), graph, nodes, threads_of, unchanged, threads)
             if executable is None:
                 placements = tuple([place(node, *one, self._chosen) for node, one in zip(nodes, threads_of, strict=True)])
                 executable = OnednnExecutable(graph, placements, threads, self._constants, self._arenas)
+        executable.seen = {one.node.name: one for one in seen}
         self._earlier.put(own, (executable.decided, weakref.ref(executable)))
         return executable
 
     def _again(
         self,
-        earlier: _Earlier | None,
+        earlier: tuple[Mapping[str, Decided], OnednnExecutable | None],
         graph: Graph,
         nodes: Sequence[TypedNode],
         counts: Sequence[tuple[int, float]],
+        unchanged: Container[str],
         threads: int,
     ) -> OnednnExecutable | None:
-        """The graph by what was decided for its nodes in other sizes; None where nothing was, or other kernels are needed.
+        """The graph by what was decided for its nodes in other sizes; None where other kernels are needed.
 
         Raises `CompileError` where no kernel, chosen anew, takes a node in the layouts of its types.
         """
-        if earlier is None:
-            return None
-        decided, executable = earlier[0], earlier[1]()
-        known = {} if executable is None else {placement.node.name: placement for placement in executable.placements}
+        decided, executable = earlier
+        known = {} if executable is None else {p.node.name: p for p in executable.placements if p.node.name in unchanged}
         try:
             placements = tuple(
                 [_placed(node, *one, decided, known.get(node.name)) for node, one in zip(nodes, counts, strict=True)]
@@ -224,6 +232,14 @@ def _choose(node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
 
 def _kernels_of(op: AbstractOperator) -> Sequence[OnednnKernel]:
     return (*_TABLE[op], *hosted_kernels(op), *_FOR_EVERY_OPERATOR)
+
+
+def _seen(given: TypedNode, known: Seen | None) -> Seen:
+    """`known`, where the types are as they were."""
+    if known is not None and _is_same(known.given, given):
+        return known
+    node = _viewed(given)
+    return Seen(given, node, (single_thread_ns(node), _barriers(node)))
 
 
 def _viewed(node: TypedNode) -> TypedNode:
@@ -287,18 +303,28 @@ def _reservations(kernel: OnednnKernel, node: TypedNode) -> Iterator[tuple[str, 
 def _placed(
     node: TypedNode, threads: int, nanoseconds: float, decided: Mapping[str, Decided], before: Placement | None
 ) -> Placement:
-    """As `place_again`; `before` itself, where nothing changed."""
-    if before is not None and before.threads == threads and _is_same(before.node, node):
+    """As `place_again`; `before`, where the types are as they were, if it has so many threads."""
+    if before is not None and before.threads == threads:
         return before
     return place_again(node, threads, nanoseconds, decided[node.name])
 
 
 def _is_same(one: TypedNode, other: TypedNode) -> bool:
     """Whether two nodes of one name have the same types and constants."""
-    return one.node is other.node and all(
-        a is b or (a is not None and b is not None and a == b and a.value is b.value)
-        for a, b in zip((*one.inputs, *one.operands, *one.outputs), (*other.inputs, *other.operands, *other.outputs), strict=True)
+    return (
+        one.node is other.node
+        and _are_same(one.inputs, other.inputs)
+        and _are_same(one.outputs, other.outputs)
+        and _are_same(one.operands, other.operands)
     )
+
+
+def _are_same(types: Sequence[TensorType | None], others: Sequence[TensorType | None]) -> bool:
+    """Mostly they are the same objects: see the pass `take_over`."""
+    if all(map(is_, types, others)):
+        return True
+    pairs = zip(types, others, strict=True)
+    return types == others and all(a is b or (a is not None and b is not None and a.value is b.value) for a, b in pairs)
 
 
 def _plain(node: TypedNode) -> TypedNode:

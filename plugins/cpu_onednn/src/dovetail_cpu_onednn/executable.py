@@ -38,7 +38,7 @@ from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
 from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants, owner
 from dovetail_cpu_onednn.threads import SHORT_NS
 
-__all__ = ["Decided", "OnednnExecutable", "Placement", "Prepared"]
+__all__ = ["Decided", "OnednnExecutable", "Placement", "Prepared", "Seen"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,15 @@ class Decided:
     implementation: str
     is_reference: bool
     in_place: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A node as it was given and as it runs, with its work: nanoseconds on one thread, and how often threads wait in it."""
+
+    given: TypedNode
+    node: TypedNode
+    work: tuple[float, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +138,13 @@ class OnednnExecutable(Executable):
 
     `threads` is how many the device may use, `shared_by` how many this plan does. `shared` has the constants of the executables
     of the same compilation, `arenas` the memory of its requests. `earlier` is the graph in other sizes: nodes with its placements
-    are as they were there. `blocks` are the bytes of the memory in which each output lies.
+    are as they were there. `seen` are its nodes as the device compared them with those before. `blocks` are the bytes of the
+    memory in which each output lies.
     """
+
+    _placed: Mapping[str, Placement]
+    _takes: Mapping[str, Sequence[str]]
+    decided: Mapping[str, Decided]
 
     def __init__(
         self,
@@ -142,12 +156,14 @@ class OnednnExecutable(Executable):
         earlier: "OnednnExecutable | None" = None,
     ) -> None:
         self.arenas = arenas
+        self.seen: Mapping[str, Seen] = {}
         self.graph = graph
         self.threads = threads
         self.shared_by = max((p.threads for p in placements), default=1)
         self.notes = _notes(placements, threads)
         sized = graph.replace(types=_sized(graph, placements))
-        takes = {p.node.name: _taken(p) for p in placements}
+        placed, taken = ({}, {}) if earlier is None else (earlier._placed, earlier._takes)
+        self._takes = takes = {(n := p.node.name): taken[n] if placed.get(n) is p else _taken(p) for p in placements}
 
         def scratch(node: Node) -> Sequence[int]:
             found = self.planned.get(node.name)
@@ -179,9 +195,12 @@ class OnednnExecutable(Executable):
                     planned = self.planned[node.name] = _planned(placement, storage, helper)
                     known = [one.constants for one in before.get(node.name, ())]
                     found[node.name] = found_constants(node, planned.stages, known, self.constants, shared)
-                labelled.append(_relabelled(placement, planned))
+                labelled.append(placement if node.name in kept else _relabelled(placement, planned))
             self.placements = placements = tuple(labelled)
-            self.decided = {p.node.name: _decided(p, self.planned.get(p.node.name), takes[p.node.name]) for p in placements}
+            decided = {} if earlier is None else earlier.decided
+            self.decided = {
+                (n := p.node.name): decided[n] if n in kept else _decided(p, self.planned.get(n), takes[n]) for p in placements
+            }
             self._placed = {p.node.name: p for p in placements}
             continued = {p.node.name: p.continued for p in placements} if graph.states else {}
             self.memory = plan_graph(

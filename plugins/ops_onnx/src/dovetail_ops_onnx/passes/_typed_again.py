@@ -40,12 +40,45 @@ class _Step:
     writes: tuple[str, ...]
 
 
+class _Found:
+    """The types of one time: by kind of step and identities of what it reads, and by content. `alive` are all of these."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[int, ...], tuple[Sequence[TensorType], int]] = {}
+        self.equal: dict[Hashable, TensorType] = {}
+        self.alive: Sequence[TensorType] = ()
+
+    def one(self, tensor: TensorType, last: "_Found") -> TensorType:
+        """The object for types that are equal to this one and have equal contents."""
+        key = _content(tensor)
+        found = self.equal.get(key)
+        if found is None:
+            found = self.equal[key] = last.equal.get(key, tensor)
+        return found
+
+    def small(self) -> "_Found":
+        """Without those that have a large content, which would keep arrays alive, and the steps that read or write these."""
+        large = {id(t) for t in self.equal.values() if t.value is not None and t.value.size >= LARGE}
+        if large:
+            self.equal = {key: t for key, t in self.equal.items() if id(t) not in large}
+            self.known = {
+                key: found
+                for key, found in self.known.items()
+                if large.isdisjoint(key[1:]) and large.isdisjoint(map(id, found[0]))
+            }
+        self.alive = [*self.equal.values()]
+        return self
+
+
 @dataclass(frozen=True)
 class TypedAgain:
-    """The nodes of a prepared graph, as stage `type` left them for some sizes. `kept` are the types whose identity steps have."""
+    """The nodes of a prepared graph, as stage `type` left them for some sizes. `kept` are the types whose identity steps have,
+    `last` is what was found the last time: decoders get one more row in each run, and most of their values none.
+    """
 
     steps: tuple[_Step, ...]
     kept: Sequence[object]
+    last: list[_Found]
 
     @staticmethod
     def of(graph: Graph, analyzed: Graph) -> "TypedAgain | None":
@@ -59,22 +92,30 @@ class TypedAgain:
             return None
         kinds: dict[Hashable, int] = {}
         alike: dict[Hashable, TensorType] = {}
-        return TypedAgain(tuple(_step(node, graph, types, node.name in left, kinds, alike) for node in nodes), [*alike.values()])
+        steps = tuple(_step(node, graph, types, node.name in left, kinds, alike) for node in nodes)
+        return TypedAgain(steps, [*alike.values()], [_Found()])
 
     def types(self, graph: Graph, limit: int | None, budget: int) -> Types | None:
         """The types of all values; None where more or less is folded or left out now, and for a graph that is not valid.
 
-        Models repeat their layers: what has the same inputs as before is not asked again.
+        Models repeat their layers: what has the same inputs as before is not asked again. Types that are equal are one object,
+        also from one time to the next.
         """
-        types, known, equal = dict(graph.types), dict[Hashable, tuple[Sequence[TensorType], int]](), dict[Hashable, TensorType]()
+        types, last, now = dict(graph.types), self.last[0], _Found()
+        for name in graph.inputs:
+            types[name] = now.one(types[name], last)
+        known, before = now.known, last.known
         try:
             with np.errstate(all="ignore"):
                 for step in self.steps:
                     key = (step.kind, *[id(types[name]) for name in step.reads])
                     found = known.get(key)
                     if found is None:
-                        outputs, nbytes = _typed(step, types, limit)
-                        found = known[key] = [equal.setdefault(_content(t), t) for t in outputs], nbytes
+                        found = before.get(key)
+                        if found is None:
+                            outputs, nbytes = _typed(step, types, limit)
+                            found = [now.one(t, last) for t in outputs], nbytes
+                        known[key] = found
                     budget -= found[1]
                     if budget < 0:
                         return None
@@ -82,6 +123,7 @@ class TypedAgain:
                         types[name] = tensor
         except Exception:  # found again, and named, when everything is planned
             return None
+        self.last[0] = now.small()
         return types
 
 
