@@ -24,8 +24,10 @@ from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
 from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.passes import _typed_again
 from dovetail_ops_onnx.q_linear_conv import QLinearConv
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
+from dovetail_ops_onnx.range import Range
 from dovetail_ops_onnx.reduce_max import ReduceMax
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
@@ -232,6 +234,43 @@ def test_products_with_numbers_are_typed_once(monkeypatch: pytest.MonkeyPatch) -
     compiled.plan(((3, 5),))
     assert asked.count("Mul") == 1
     assert run(compiled, model, x=numbers(3, 5))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_keeps_its_size_is_not_typed_again(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in decoders, whose caches grow by each run: types that stay are objects that stay, for devices too."""
+    g = dovetail.GraphBuilder()
+    row, past = g.input("row", "float32", [1, 4]), g.input("past", "float32", ["P", 4])
+    product = g.node(MatMul(), row, g.constant(numbers(4, 4)))
+    present = g.node(Concat(axis=0), past, g.node(Relu(), product))
+    model = g.model([g.node(ReduceMax(), present), g.node(MatMul(), g.node(Relu(), product), g.constant(numbers(4, 4)))])
+    asked, infer = [], MatMul.infer
+    monkeypatch.setattr(MatMul, "infer", lambda self, *types: asked.append(types) or infer(self, *types))
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    assert not run(compiled, model, row=numbers(1, 4), past=numbers(5, 4))
+    assert run(compiled, model, row=numbers(1, 4), past=numbers(6, 4))
+    asked.clear()
+    compiled.plan(((1, 4), (7, 4)))
+    assert asked == []
+    for rows in (7, 8, 7, 9, 6):
+        assert run(compiled, model, row=numbers(1, 4), past=numbers(rows, 4))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_contents_that_depend_on_sizes_are_those_of_each_size(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More elements than are compared, in turn: what was found for one size must not be given for another."""
+    g = dovetail.GraphBuilder()
+    x, y = g.input("x", "float32", ["N", 4]), g.input("y", "int64", ["M"])
+    count = g.node(Reshape(), sizes(g, y, 0), g.constant(np.zeros(0, np.int64)))
+    numbered = g.node(Range(), g.constant(np.int64(0)), count, g.constant(np.int64(1)))
+    model = g.model([g.node(Relu(), x), g.node(Add(), y, numbered)])
+    kept, small = [], _typed_again._Found.small
+    monkeypatch.setattr(_typed_again._Found, "small", lambda self: kept.append(small(self)) or kept[-1])
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    for index, (rows, length) in enumerate(((2, 90), (3, 90), (3, 91), (2, 91), (4, 90), (4, 95), (4, 20), (5, 20))):
+        assert run(compiled, model, x=numbers(rows, 4), y=RNG.integers(0, 9, length)) or not index
+    found = [t for one in kept for t in (*one.alive, *(t for outputs, _ in one.known.values() for t in outputs))]
+    assert max(t.value.size for t in found if t.value is not None) == 20
 
 
 @pytest.mark.parametrize("device", DEVICES)
