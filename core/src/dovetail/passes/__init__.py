@@ -15,5 +15,17 @@ from dovetail.graph.rewriting import drop_dead_nodes, rename_reads
 from dovetail.graph.schedule import schedule, stages
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.graph_pass import STAGES, GraphPass, PassContext
+from dovetail.passes.inline import chosen_branch, inlined
 
-__all__ = ["STAGES", "GraphPass", "PassContext", "drop_dead_nodes", "fold_constants", "rename_reads", "schedule", "stages"]
+__all__ = [
+    "STAGES",
+    "GraphPass",
+    "PassContext",
+    "chosen_branch",
+    "drop_dead_nodes",
+    "fold_constants",
+    "inlined",
+    "rename_reads",
+    "schedule",
+    "stages",
+]

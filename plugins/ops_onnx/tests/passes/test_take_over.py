@@ -21,6 +21,8 @@ from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.div import Div
 from dovetail_ops_onnx.dynamic_quantize_linear import DynamicQuantizeLinear
 from dovetail_ops_onnx.gather import Gather
+from dovetail_ops_onnx.greater import Greater
+from dovetail_ops_onnx.if_ import If
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
 from dovetail_ops_onnx.mul import Mul
@@ -271,6 +273,43 @@ def test_contents_that_depend_on_sizes_are_those_of_each_size(device: str, monke
         assert run(compiled, model, x=numbers(rows, 4), y=RNG.integers(0, 9, length)) or not index
     found = [t for one in kept for t in (*one.alive, *(t for outputs, _ in one.known.values() for t in outputs))]
     assert max(t.value.size for t in found if t.value is not None) == 20
+
+
+def branching(weights: NDArray[Any]) -> dovetail.Model:
+    """An If that chooses by the number of rows. Branches have constants of their own, and an If by the columns in one of them."""
+    outer = {"x": dovetail.TensorType(dovetail.DType.FLOAT32, (None, 80)), "wide": dovetail.TensorType(dovetail.DType.BOOL, ())}
+
+    def branch(factor: float, *inner: If) -> dovetail.Graph:
+        g = dovetail.GraphBuilder(outer=outer)
+        y = g.node(Mul(), "x", g.constant(np.full(80, factor, np.float32)))
+        return g.graph([g.node(Add(), y, g.node(inner[0], "wide")) if inner else g.node(Relu(), y)])
+
+    def added(value: float) -> dovetail.Graph:
+        g = dovetail.GraphBuilder(outer=outer)
+        return g.graph([g.node(Add(), "x", g.constant(np.full(80, value, np.float32)))])
+
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", ["N", 80])
+    flat = g.constant(np.zeros(0, np.int64))
+    rows, columns = (g.node(Reshape(), sizes(g, x, axis), flat) for axis in (0, 1))
+    g.node(Greater(), columns, g.constant(np.int64(9)), outputs=["wide"])
+    inner = If(then_branch=added(5), else_branch=added(7))
+    chosen = g.node(If(then_branch=branch(2, inner), else_branch=branch(-3)), g.node(Greater(), rows, g.constant(np.int64(6))))
+    return g.model([g.node(MatMul(), chosen, g.constant(weights))])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_branches_that_sizes_choose(device: str) -> None:
+    """As exporters of scripted functions write them: taken over while sizes choose the same one."""
+    weights, taken = numbers(80, 3), []
+    compiled = dovetail.Core(config=False).compile_model(branching(weights), device)
+    for rows in (3, 4, 9, 8, 5, 7, 2):
+        x = numbers(rows, 80)
+        (found,) = compiled({"x": x}).values()
+        chosen = 2 * x + (x + 5) if rows > 6 else np.maximum(-3 * x, 0)
+        np.testing.assert_allclose(found, chosen.astype(np.float64) @ weights, rtol=1e-3, atol=1e-3)
+        taken.append(was_taken_over(compiled))
+    assert taken == [False, True, False, True, True, True, True]
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -1,13 +1,13 @@
 """Types and folds a graph for other input sizes in the order of an earlier time, without the questions answered then."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dovetail.dataclass import dataclass
 from dovetail.graph import Graph, Node, TensorType, as_constant
-from dovetail.passes import drop_dead_nodes, schedule
+from dovetail.passes import chosen_branch, drop_dead_nodes, inlined, schedule
 from dovetail_ops_onnx._pairs import Arithmetic
 
 __all__ = ["TypedAgain"]
@@ -25,7 +25,7 @@ Types = dict[str, TensorType]
 @dataclass(frozen=True, slots=True)
 class _Step:
     """A node with what is asked of its operator; `missing` inputs at the end were left out. It was folded, or left out because
-    its result was equal to its input, or neither.
+    its result was equal to its input, or neither. With a `branch` it is an `If` that chose this one, whose nodes follow.
 
     Steps of the same `kind` do the same with the same types of the values that they read besides constants.
     """
@@ -38,6 +38,7 @@ class _Step:
     kind: int
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+    branch: Graph | None = None
 
 
 class _Found:
@@ -73,17 +74,20 @@ class _Found:
 @dataclass(frozen=True)
 class TypedAgain:
     """The nodes of a prepared graph, as stage `type` left them for some sizes. `kept` are the types whose identity steps have,
-    `last` is what was found the last time: decoders get one more row in each run, and most of their values none.
+    `inner` those of the constants of branches that were chosen, `last` is what was found the last time: decoders get one more row
+    in each run, and most of their values none.
     """
 
     steps: tuple[_Step, ...]
     kept: Sequence[object]
+    inner: Types
     last: list[_Found]
 
     @staticmethod
     def of(graph: Graph, analyzed: Graph) -> "TypedAgain | None":
         """`analyzed` is what became of `graph`. None where there is more to do than to infer, fold and leave out."""
-        nodes = drop_dead_nodes(schedule(graph)).nodes
+        found, inner = _flattened(graph, analyzed)
+        nodes = [node for node, branch in found if branch is None]
         before, types, left = {node.name: node for node in nodes}, analyzed.types, {node.name for node in analyzed.nodes}
         own = all(n.name in before and before[n.name].op is n.op and not n.post_ops for n in analyzed.nodes)
         if not own or any(node.op.has_control() or node.op.subgraphs or node.post_ops for node in nodes):
@@ -92,8 +96,12 @@ class TypedAgain:
             return None
         kinds: dict[Hashable, int] = {}
         alike: dict[Hashable, TensorType] = {}
-        steps = tuple(_step(node, graph, types, node.name in left, kinds, alike) for node in nodes)
-        return TypedAgain(steps, [*alike.values()], [_Found()])
+        known = {**graph.constants, **inner}
+        steps = [
+            _step(node, known, types, node.name in left, kinds, alike) if branch is None else _choice(node, branch, known, kinds)
+            for node, branch in found
+        ]
+        return TypedAgain(tuple(steps), [*alike.values()], inner, [_Found()])
 
     def types(self, graph: Graph, limit: int | None, budget: int) -> Types | None:
         """The types of all values; None where more or less is folded or left out now, and for a graph that is not valid.
@@ -101,7 +109,7 @@ class TypedAgain:
         Models repeat their layers: what has the same inputs as before is not asked again. Types that are equal are one object,
         also from one time to the next.
         """
-        types, last, now = dict(graph.types), self.last[0], _Found()
+        types, last, now = {**graph.types, **self.inner}, self.last[0], _Found()
         for name in graph.inputs:
             types[name] = now.one(types[name], last)
         known, before = now.known, last.known
@@ -137,9 +145,32 @@ class _Misfit(Exception):
     """Raised for a node that is typed in another way than before."""
 
 
+def _flattened(graph: Graph, analyzed: Graph) -> tuple[list[tuple[Node, Graph | None]], Types]:
+    """The nodes in order, those of chosen branches behind the node that chose, with the branch; and the constants of branches."""
+    waiting = [*reversed(drop_dead_nodes(schedule(graph)).nodes)]
+    taken = {*graph.types, *graph.producers, *(node.name for node in graph.nodes)}
+    found: list[tuple[Node, Graph | None]] = []
+    inner: Types = {}
+    while waiting:
+        node = waiting.pop()
+        known = {name: t.value for name in node.inputs if (t := analyzed.types.get(name)) is not None and t.value is not None}
+        branch = chosen_branch(node, known)
+        found.append((node, branch))
+        if branch is not None:
+            body = inlined(node, branch, taken)
+            inner.update((name, TensorType.of(array, known=True)) for name, array in body.constants.items())
+            waiting += reversed(schedule(body).nodes)
+    return found, inner
+
+
+def _choice(node: Node, branch: Graph, constants: Container[str], kinds: dict[Hashable, int]) -> _Step:
+    reads = tuple([name for name in node.inputs if name and name not in constants])
+    return _Step(node, id, (), False, False, kinds.setdefault((id(node.op), id(branch)), len(kinds)), reads, (), branch)
+
+
 def _step(
     node: Node,
-    graph: Graph,
+    constants: Container[str],
     types: Mapping[str, TensorType],
     is_left: bool,
     kinds: dict[Hashable, int],
@@ -151,13 +182,13 @@ def _step(
     # By the identity of the type for a constant; it is that of one of the same type where the content does not matter.
     inputs: list[Hashable] = []
     for name in node.inputs:
-        fixed = types[name] if name in graph.constants else None
+        fixed = types[name] if name in constants else None
         if fixed is not None:
             is_any = fixed.dtype.is_float and not is_folded and _takes_any(node, fixed, is_identity)
             fixed = alike.setdefault((fixed.dtype, fixed.dims) if is_any else _content(fixed), fixed)
         inputs.append(bool(name) if fixed is None else (id(fixed),))
     kind = (_operator(node), *inputs, None, *map(bool, node.outputs), is_folded, is_identity)
-    reads = tuple([name for name in node.inputs if name and name not in graph.constants])
+    reads = tuple([name for name in node.inputs if name and name not in constants])
     return _Step(node, node.op.infer, missing, is_folded, is_identity, kinds.setdefault(kind, len(kinds)), reads, node.writes)
 
 
@@ -187,6 +218,10 @@ def _typed(step: _Step, types: Types, limit: int | None) -> tuple[Sequence[Tenso
     """The types of the outputs that are present, and the bytes of what was folded."""
     node = step.node
     inputs = [types[name] if name else None for name in node.inputs]
+    if step.branch is not None:
+        if node.op.chosen_graph([None if t is None else t.value for t in inputs]) is not step.branch:
+            raise _Misfit
+        return (), 0
     given = step.infer(*inputs, *step.missing)
     if not (step.is_folded or step.is_identity) and type(given) is TensorType and given.value is None and node.outputs[0]:
         if len(node.outputs) > 1 or (limit is not None and given.nbytes > limit):
