@@ -42,6 +42,15 @@ def test_functions_whose_scales_are_inputs(agree: Any, rng: np.random.Generator,
     agree(op_type, [*arrays[:2], None, arrays[3], None], steps=1)
 
 
+def test_sums_of_bytes_are_fused_as_in_other_quantized_models(agree: Any, rng: np.random.Generator) -> None:
+    if not pytest.importorskip("dovetail_cpu_onednn.library").library().has_int8:
+        pytest.skip("this CPU has no exact sums of 8-bit products")
+    sides = [_bytes(rng, np.uint8, 2, 3, 5), _scale(0.03), np.array(100, np.uint8)]
+    arrays = [*sides, _bytes(rng, np.uint8, 2, 3, 5), *sides[1:], _scale(0.05), np.array(9, np.uint8)]
+    report = agree("QLinearAdd", arrays, constants=(1, 2, 4, 5, 6, 7), steps=1, device="ONEDNN")
+    assert [node.op for node in report.nodes] == ["dovetail::QuantizedAdd"]
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("axis", "opset"), [(-1, 13), (1, 13), (0, 13), (-1, 12), (1, 12), (0, 12), (2, 11)])
 def test_softmax(agree: Any, rng: np.random.Generator, axis: int, opset: int, dtype: Any) -> None:

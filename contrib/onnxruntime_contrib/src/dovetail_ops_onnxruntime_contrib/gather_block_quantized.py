@@ -55,7 +55,7 @@ class GatherBlockQuantized(MicrosoftOperator):
         return scales.with_shape((*numbers[:gather], *indices.dims, *numbers[gather + 1 :]))
 
     def compose(self, g: GraphBuilder, data: str, indices: str, scales: str, zeros: str = "") -> str:
-        """Gathers, unpacked numbers, DequantizeLinear in blocks, and zeros for indices outside."""
+        """Gathers, unpacked numbers, DequantizeLinear in blocks, with scales of 0 for indices outside."""
         t, places, scale = given(g, data), given(g, indices), given(g, scales)
         gather, quantize = self._axes(t.rank)
         size = t.dims[gather]
@@ -77,12 +77,10 @@ class GatherBlockQuantized(MicrosoftOperator):
             wanted = shape(scale.dims)
             zero = self._unpacked(g, zero, shape(given(g, zeros).dims), wanted) if zeros else self._middle(g, wanted)
         axis = quantize + places.rank - 1 if quantize > gather else quantize
-        y = node(g, DequantizeLinear(axis=axis, block_size=self.block_size), numbers, blocks, *([zero] if zero else []))
-        if places.value is not None and places.size and -size <= places.value.min() and places.value.max() < size:
-            return y
         kept = node(g, And(), node(g, GreaterOrEqual(), indices, low), node(g, Less(), indices, g.constant(size, places.dtype)))
         kept = reshape(g, kept, (*places.dims, *(1,) * (t.rank - 1 - gather)))
-        return node(g, Where(), kept, y, g.constant(0, scale.dtype))
+        factors = node(g, Where(), kept, blocks, g.constant(0, scale.dtype))
+        return node(g, DequantizeLinear(axis=axis, block_size=self.block_size), numbers, factors, *([zero] if zero else []))
 
     def _axes(self, rank: int) -> tuple[int, int]:
         axes = self.gather_axis, self.quantize_axis

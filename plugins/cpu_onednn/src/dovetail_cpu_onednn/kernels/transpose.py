@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from dovetail.device import PLAIN, AbstractOperator, LayerConfig, Reason, TypedNode
+from dovetail.device import BYXF, PLAIN, AbstractOperator, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
-from dovetail_cpu_onednn.descriptors import BYXF, number_of, plain, plain_strides
+from dovetail_cpu_onednn.descriptors import number_of, plain, plain_strides
 from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, OnednnKernel, PrimitiveKernel, Refused, Stage, given
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.library import library
