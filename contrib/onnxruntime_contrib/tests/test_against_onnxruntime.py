@@ -7,8 +7,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
-from dovetail.op import UnboundOperator
-from dovetail_ops_onnxruntime_contrib import MatMulNBits
+from dovetail.op import OperatorError, UnboundOperator
+from dovetail_ops_onnxruntime_contrib import Inverse, MatMulNBits
 
 F16 = 4e-3
 
@@ -118,6 +118,93 @@ def test_fused_conv(agree: Any, rng: np.random.Generator, activation: str, param
     arrays = [_floats(rng, 2, 4, 7, 5), _floats(rng, 6, 2, 3, 3), _floats(rng, 6), _floats(rng, 2, 6, 7, 5) if added else None]
     attributes = {"activation_params": params} if params else {}
     agree("FusedConv", arrays, group=2, pads=[1, 1, 1, 1], activation=activation, **attributes)
+
+
+@pytest.mark.parametrize(
+    ("activation", "params"),
+    [
+        ("Relu", {}),
+        ("Tanh", {}),
+        ("Sigmoid", {}),
+        ("Softplus", {}),
+        ("Softsign", {}),
+        ("LeakyRelu", {"activation_alpha": 0.2}),
+        ("Elu", {"activation_alpha": 0.7}),
+        ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.4}),
+        ("Selu", {"activation_alpha": 1.3, "activation_gamma": 0.9}),
+        ("ThresholdedRelu", {"activation_alpha": 0.5}),
+    ],
+    ids=str,
+)
+def test_fused_gemm(agree: Any, rng: np.random.Generator, activation: str, params: dict[str, float]) -> None:
+    a, b, c = _floats(rng, 7, 3), _floats(rng, 5, 7), _floats(rng, 5)
+    common = {"transA": 1, "transB": 1, "alpha": 0.7, "beta": 1.3, "activation": activation, **params}
+    agree("FusedGemm", [a, b, c], **common)
+    agree("FusedGemm", [a, b], device="ONEDNN", **common)
+
+
+def test_transpose_mat_mul(agree: Any, rng: np.random.Generator) -> None:
+    agree("TransposeMatMul", [_floats(rng, 2, 7, 3), _floats(rng, 5, 7)], alpha=0.3, transA=1, transB=1)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 4, 5, 5), (0, 2, 2)], ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_inverse(agree: Any, rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> None:
+    x = (_floats(rng, *shape) + 4 * np.eye(shape[-1])).astype(dtype)
+    agree("Inverse", [x], tolerance=F16 if dtype is np.float16 else 1e-4)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("size", [(1, 1), (1, 4), (5, 3)], ids=str)
+def test_crop_and_resize(agree: Any, rng: np.random.Generator, mode: str, size: tuple[int, int]) -> None:
+    boxes = rng.uniform(-0.2, 1.2, (6, 4)).astype(np.float32)
+    boxes[0], boxes[1] = (0, 0, 1, 1), (0.7, 0.8, 0.2, 0.1)
+    images = rng.integers(0, 2, 6).astype(np.int32)
+    arrays = [_floats(rng, 2, 3, 7, 9), boxes, images, np.array(size, np.int32)]
+    agree("CropAndResize", arrays, constants=(3,), mode=mode, extrapolation_value=0.25)
+    agree("CropAndResize", arrays, mode=mode)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 9])
+def test_n_gram_repeat_block(agree: Any, rng: np.random.Generator, size: int) -> None:
+    agree("NGramRepeatBlock", [rng.integers(0, 3, (4, 8)), _floats(rng, 4, 5)], ngram_size=size)
+
+
+def test_the_operators_that_the_standard_has_taken_over(agree: Any, rng: np.random.Generator) -> None:
+    x = _floats(rng, 2, 3, 4, 5)
+    for upper, k in ((0, None), (1, None), (0, np.array(1)), (1, np.array(-2))):
+        agree("Trilu", [x, k], upper=upper)
+    for axis in (0, 2, 4, -1, -5):
+        agree("ExpandDims", [x, np.array(axis, np.int32)], constants=(1,))
+    agree("Unique", [np.array([2, 1, 1, 3, 4, 3], np.float32)], outputs=3)
+    agree("GatherND", [x, np.array([[1, 2], [0, -1]], np.int32)])
+    agree("GatherND", [x, np.array([[1, 2], [0, -1]], np.int64)])
+    agree("Pad", [x, np.array([[0, 1, 0, 2, 1, 0, 2, 0]]), np.array([0.5], np.float32)], constants=(1,), mode="constant")
+    agree("Pad", [x, np.array([0, 1, 0, 2, 1, 0, 2, 0])], constants=(1,), mode="reflect")
+    agree("ConvTransposeWithDynamicPads", [x, _floats(rng, 3, 2, 3, 3), np.array([0, 1, 1, 0]), _floats(rng, 2)], strides=[2, 2])
+    agree("ConvTransposeWithDynamicPads", [x, _floats(rng, 3, 2, 3, 3), np.array([1, 1, 0, 0])], strides=[2, 1], constants=(2,))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int64])
+@pytest.mark.parametrize("shape", [(), (1,)])
+@pytest.mark.parametrize("step", [True, False])
+def test_range(agree: Any, dtype: Any, shape: tuple[int, ...], step: bool) -> None:
+    ends = [np.full(shape, number, dtype) for number in ((2, 11, 3) if step else (2, 11))]
+    agree("Range", ends)
+    agree("Range", ends, constants=(0, 1, 2))
+
+
+@pytest.mark.parametrize("align", [0, 1])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_grid_sample(agree: Any, rng: np.random.Generator, align: int, mode: str, padding: str) -> None:
+    grid = rng.uniform(-1.2, 1.2, (2, 4, 3, 2)).astype(np.float32)
+    agree("GridSample", [_floats(rng, 2, 3, 5, 7), grid], align_corners=align, mode=mode, padding_mode=padding)
+
+
+def test_a_matrix_without_an_inverse_is_an_error() -> None:
+    with pytest.raises(OperatorError, match="without an inverse"):
+        Inverse().reference(np.ones((2, 2), np.float32))
 
 
 def _packed(rng: np.random.Generator, rows: int, count: int, bits: int) -> Any:

@@ -8,11 +8,13 @@ import pytest
 from dovetail.errors import OperatorError
 from dovetail.graph import Graph, GraphBuilder, Node, TensorType
 from dovetail.internal.copy import Copy
-from dovetail.op import FLOATS, Operator
+from dovetail.op import FLOATS, DType, Operator
 from dovetail.passes.constant_folding import fold_constants
-from dovetail.passes.decompose import decompose
+from dovetail.passes.decompose import decompose, decompose_quantized
+from dovetail.passes.pipeline import pipeline
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.split import Split
 
@@ -117,6 +119,20 @@ class Relay(Operator):
 
     def compose(self, g: GraphBuilder, x: str) -> Any:
         return g.node(Endless(), x)
+
+
+class OfBytes(Operator):
+    """Bytes as floats, plus 1."""
+
+    domain = "test"
+    inputs = ("X: uint8",)
+    outputs = ("Y: float32",)
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X.with_dtype(DType.FLOAT32)
+
+    def compose(self, g: GraphBuilder, x: str) -> Any:
+        return g.node(Shifted(), g.node(DequantizeLinear(axis=0), x, g.constant(0.5, "float32")))
 
 
 def never(node: Node, graph: Graph) -> bool:
@@ -249,3 +265,13 @@ def test_a_composition_may_ask_for_a_number_of_outputs() -> None:
     np.testing.assert_array_equal(run(graph, np.float32([1, 2, 3, 4]))[0], [1, 2, 3, 4])
     np.testing.assert_array_equal(Swapped().reference(np.float32([1, 2, 3, 4]))[0], [3, 4, 1, 2])
     assert [n.name for n in graph.nodes] == ["swapped/split", "swapped/concat", "swapped_1/split", "swapped_1/concat"]
+
+
+def test_operators_on_bytes_are_expanded_before_the_passes_on_quantized_forms() -> None:
+    g = GraphBuilder()
+    y = g.node(Shifted(), g.node(OfBytes(), g.input("x", "uint8", [3])))
+    graph = fold_constants(g.graph([y]))
+    assert [type(n.op) for n in decompose_quantized(graph, never).nodes] == [DequantizeLinear, Shifted, Shifted]
+    assert decompose_quantized(graph, lambda node, scope: isinstance(node.op, OfBytes)) is graph
+    order = [(one.stage, one.name) for one in pipeline()]
+    assert order.index(("quantize", "decompose_quantized")) < order.index(("expand", "decompose"))

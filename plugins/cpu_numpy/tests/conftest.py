@@ -23,7 +23,7 @@ class Bench(KernelBench):
     """Executables of NUMPY whose kernels the test may choose."""
 
     stems = sorted(m.name for m in pkgutil.iter_modules(dovetail_cpu_numpy.kernels.__path__) if not m.name.startswith("_"))
-    internal = frozenset({"reorder"})
+    internal = frozenset({"quantized", "reorder"})
     """Stems of operators that only passes insert: they have no cases, and tests of layouts and post-ops run them."""
 
     @staticmethod

@@ -23,6 +23,7 @@ from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
 from dovetail_ops_onnx.global_max_pool import GlobalMaxPool
 from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.transpose import Transpose
 
 SPATIAL = {3: (5,), 4: (5, 6), 5: (3, 4, 5)}
 
@@ -125,6 +126,61 @@ def test_networks_with_reorders_that_move_nothing(bench, batch):
     assert {*reorders} == {"view"}
     (found,) = executable.create_request().run([data])
     np.testing.assert_allclose(found, reference(bench, graph, data), rtol=1e-4, atol=1e-5)
+
+
+TO_FIRST = {3: (0, 2, 1), 4: (0, 3, 1, 2), 5: (0, 4, 1, 2, 3)}
+TO_LAST = {3: (0, 2, 1), 4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("rank", SPATIAL)
+def test_convolutions_between_transposes(bench, rank, batch):
+    """The channels are last in the model, and wherever a convolution takes them so the transposes are views."""
+    rng = np.random.default_rng(rank)
+    shape = (batch, *SPATIAL[rank], 32)
+    weights = [rng.standard_normal((32, 32, *(3,) * (rank - 2))).astype(np.float32) / 10 for _ in range(2)]
+    g = GraphBuilder()
+    y, pads = g.input("x", "float32", shape), (1,) * (2 * (rank - 2))
+    for index, wei in enumerate(weights):
+        y = g.node(Transpose(perm=TO_FIRST[rank]), y)
+        y = g.node(Conv(pads=pads), y, g.constant(wei, name=f"w{index}"), name=f"c{index}")
+        y = g.node(Relu(), g.node(Transpose(perm=TO_LAST[rank]), y))
+    graph, data = g.graph([g.node(Relu(), y, outputs=["y"])]), rng.standard_normal(shape).astype(np.float32)
+    executable = bench.executable(graph)
+    (found,) = executable.create_request().run([data])
+    np.testing.assert_allclose(found, reference(bench, graph, data), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "int64", "float64"])
+@pytest.mark.parametrize("rank", SPATIAL)
+@pytest.mark.parametrize("perms", [TO_FIRST, TO_LAST])
+def test_transposes_of_channels_alone_and_with_readers_in_both_orders(bench, dtype, rank, perms):
+    """As inputs and outputs of a graph, which are plain, and with a reader that takes any layout."""
+    rng, dims = np.random.default_rng(rank), (2, 7, *SPATIAL[rank])
+    g = GraphBuilder()
+    x = g.input("x", dtype, dims)
+    turned = g.node(Transpose(perm=perms[rank]), x)
+    graph = g.graph([turned, g.node(Add(), turned, turned), g.node(Transpose(perm=perms[rank]), g.node(Add(), x, x))])
+    data = rng.integers(0, 99, dims).astype(dtype)
+    request = bench.executable(graph).create_request()
+    for _ in range(2):
+        want = data.transpose(perms[rank])
+        for found, right in zip(request.run([data]), (want, want + want, want + want), strict=True):
+            np.testing.assert_array_equal(found, right)
+
+
+def test_transposes_become_views_of_channels_last(bench):
+    """Bytes that a pooling primitive reads with the channels last: nothing is moved."""
+    data = np.random.default_rng(0).integers(0, 256, (2, 9, 8, 32)).astype(np.uint8)
+    g = GraphBuilder()
+    y = g.node(Transpose(perm=TO_FIRST[4]), g.input("x", "uint8", data.shape))
+    y = g.node(MaxPool(kernel_shape=(2, 2), strides=(2, 2)), y, outputs=1)
+    graph = g.graph([g.node(Transpose(perm=TO_LAST[4]), y)])
+    executable = bench.executable(graph)
+    stems = [p.node.op.stem for p in executable.placements]
+    assert stems == ["viewed_transpose", "max_pool", "viewed_transpose"]
+    (found,) = executable.create_request().run([data])
+    np.testing.assert_array_equal(found, data[:, :8].reshape(2, 4, 2, 4, 2, 32).max((2, 4)))
 
 
 @pytest.mark.parametrize("layout", [PLAIN, Layout("BYXF")])

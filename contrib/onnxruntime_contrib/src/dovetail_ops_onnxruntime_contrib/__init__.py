@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING
 from dovetail.hookspecs import hookimpl
 from dovetail_ops_onnxruntime_contrib.activations import BiasGelu, FastGelu, Gelu, QuickGelu
 from dovetail_ops_onnxruntime_contrib.attention import Attention, MultiHeadAttention
-from dovetail_ops_onnxruntime_contrib.fused import FusedConv, FusedMatMul
+from dovetail_ops_onnxruntime_contrib.fused import FusedConv, FusedGemm, FusedMatMul, TransposeMatMul
+from dovetail_ops_onnxruntime_contrib.gather_block_quantized import GatherBlockQuantized
+from dovetail_ops_onnxruntime_contrib.generation import NGramRepeatBlock
 from dovetail_ops_onnxruntime_contrib.group_query_attention import GroupQueryAttention
+from dovetail_ops_onnxruntime_contrib.linear_algebra import Inverse
 from dovetail_ops_onnxruntime_contrib.mat_mul_n_bits import MatMulNBits
 from dovetail_ops_onnxruntime_contrib.normalizations import (
     EmbedLayerNormalization,
@@ -14,16 +17,35 @@ from dovetail_ops_onnxruntime_contrib.normalizations import (
     SkipLayerNormalization,
     SkipSimplifiedLayerNormalization,
 )
-from dovetail_ops_onnxruntime_contrib.quantized import (
-    DequantizeLinear,
-    QLinearAdd,
-    QLinearAveragePool,
-    QLinearGlobalAveragePool,
-    QLinearMul,
-    QuantizeLinear,
+from dovetail_ops_onnxruntime_contrib.quantized import DequantizeLinear, QLinearAdd, QLinearMul, QuantizeLinear
+from dovetail_ops_onnxruntime_contrib.quantized_functions import (
+    QLinearConcat,
+    QLinearLeakyRelu,
+    QLinearSigmoid,
+    QLinearSoftmax,
+    QLinearWhere,
 )
+from dovetail_ops_onnxruntime_contrib.quantized_pooling import NhwcMaxPool, QLinearAveragePool, QLinearGlobalAveragePool
+from dovetail_ops_onnxruntime_contrib.quantized_products import (
+    DynamicQuantizeMatMul,
+    MatMulIntegerToFloat,
+    QGemm,
+    QLinearConv,
+)
+from dovetail_ops_onnxruntime_contrib.quantized_transformers import QAttention, QEmbedLayerNormalization
 from dovetail_ops_onnxruntime_contrib.recurrent import DynamicQuantizeLSTM
 from dovetail_ops_onnxruntime_contrib.rotary_embedding import RotaryEmbedding
+from dovetail_ops_onnxruntime_contrib.superseded import (
+    ConvTransposeWithDynamicPads,
+    ExpandDims,
+    GatherND,
+    GridSample,
+    Pad,
+    Range,
+    Trilu,
+    Unique,
+)
+from dovetail_ops_onnxruntime_contrib.vision import CropAndResize
 
 if TYPE_CHECKING:
     from dovetail.hookspecs import OpRegistry
@@ -32,26 +54,52 @@ if TYPE_CHECKING:
 OPERATORS: "tuple[type[Operator], ...]" = (
     Attention,
     BiasGelu,
+    ConvTransposeWithDynamicPads,
+    CropAndResize,
     DequantizeLinear,
     DynamicQuantizeLSTM,
+    DynamicQuantizeMatMul,
     EmbedLayerNormalization,
+    ExpandDims,
     FastGelu,
     FusedConv,
+    FusedGemm,
     FusedMatMul,
+    GatherBlockQuantized,
+    GatherND,
     Gelu,
+    GridSample,
     GroupQueryAttention,
+    Inverse,
+    MatMulIntegerToFloat,
     MatMulNBits,
     MultiHeadAttention,
+    NGramRepeatBlock,
+    NhwcMaxPool,
+    Pad,
+    QAttention,
+    QEmbedLayerNormalization,
+    QGemm,
     QLinearAdd,
     QLinearAveragePool,
+    QLinearConcat,
+    QLinearConv,
     QLinearGlobalAveragePool,
+    QLinearLeakyRelu,
     QLinearMul,
+    QLinearSigmoid,
+    QLinearSoftmax,
+    QLinearWhere,
     QuantizeLinear,
     QuickGelu,
+    Range,
     RotaryEmbedding,
     SimplifiedLayerNormalization,
     SkipLayerNormalization,
     SkipSimplifiedLayerNormalization,
+    TransposeMatMul,
+    Trilu,
+    Unique,
 )
 
 __all__ = ["OPERATORS", "dovetail_api", "dovetail_register_ops", *(operator.__name__ for operator in OPERATORS)]

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
     from dovetail.testing import Case
 
-__all__ = ["FLOAT_TYPES", "MicrosoftOperator"]
+__all__ = ["BYTES", "FLOAT_TYPES", "MicrosoftOperator"]
+
+BYTES = frozenset({DType.UINT8, DType.INT8})
 
 FLOAT_TYPES = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16})
 

@@ -83,10 +83,14 @@ class Attention(MicrosoftOperator):
     def compose(self, g: GraphBuilder, x: str, weights: str, bias: str = "", *rest: str) -> Any:
         """A product, three parts, the standard's Attention."""
         mask, past, added, _ = (*rest, "", "", "", "")[:4]
-        t, (q, k, v) = given(g, x), self.parts(given(g, weights))
-        batch, sequence, _ = t.dims
         both = node(g, MatMul(), x, weights)
         both = node(g, Add(), both, bias) if bias else both
+        return self.attend(g, both, given(g, x), self.parts(given(g, weights)), (mask, past, added))
+
+    def attend(self, g: GraphBuilder, both: str, t: TensorType, parts: tuple[int, int, int], rest: tuple[str, str, str]) -> Any:
+        """The outputs, from Q, K and V [batch, sequence, their parts] side by side, of the type of `t`; mask, past and bias."""
+        (mask, past, added), (q, k, v) = rest, parts
+        batch, sequence = t.dims[:2]
         sides = [cut(g, both, 2, start, stop) for start, stop in ((0, q), (q, q + k), (q + k, q + k + v))]
         before = given(g, past).dims[3] if past else 0
         shape = (batch, self.num_heads, before, q // self.num_heads)

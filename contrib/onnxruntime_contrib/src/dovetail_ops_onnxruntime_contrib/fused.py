@@ -1,22 +1,28 @@
 """Products and convolutions with what ONNX Runtime fuses to them."""
 
-from typing import Any
+from collections.abc import Mapping
 
 from dovetail.op import FLOATS, DType, GraphBuilder, Operator, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.clip import Clip
 from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.elu import Elu
+from dovetail_ops_onnx.gemm import Gemm
 from dovetail_ops_onnx.hard_sigmoid import HardSigmoid
 from dovetail_ops_onnx.leaky_relu import LeakyRelu
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.selu import Selu
 from dovetail_ops_onnx.sigmoid import Sigmoid
+from dovetail_ops_onnx.softplus import Softplus
+from dovetail_ops_onnx.softsign import Softsign
 from dovetail_ops_onnx.tanh import Tanh
+from dovetail_ops_onnx.thresholded_relu import ThresholdedRelu
 from dovetail_ops_onnxruntime_contrib._base import MicrosoftOperator
 from dovetail_ops_onnxruntime_contrib._nodes import given, node, transpose
 
-__all__ = ["FusedConv", "FusedMatMul"]
+__all__ = ["FusedConv", "FusedGemm", "FusedMatMul", "TransposeMatMul"]
 
 
 class FusedMatMul(MicrosoftOperator):
@@ -58,6 +64,12 @@ def _order(t: TensorType, swap: bool, batch: bool) -> tuple[int, ...]:
     return tuple(order)
 
 
+class TransposeMatMul(FusedMatMul):
+    """FusedMatMul under its first name."""
+
+    op_type = "TransposeMatMul"
+
+
 class FusedConv(MicrosoftOperator):
     """activation(Conv(X, W, B) + Z)."""
 
@@ -94,13 +106,7 @@ class FusedConv(MicrosoftOperator):
         params = self.activation_params
         if self.activation == "Clip":
             return node(g, Clip(), y, *(g.constant(number, given(g, x).dtype) for number in params))
-        ops: dict[str, Any] = {"Relu": Relu, "Tanh": Tanh, "Sigmoid": Sigmoid}
-        op: Operator | None = ops[self.activation]() if self.activation in ops else None
-        if self.activation == "LeakyRelu":
-            op = LeakyRelu(alpha=params[0])
-        elif self.activation == "HardSigmoid":
-            op = HardSigmoid(alpha=params[0], beta=params[1])
-        return y if op is None else node(g, op, y)
+        return _activated(g, y, self.activation, dict(zip(("alpha", "beta"), params, strict=False)))
 
     def _conv(self) -> Conv:
         return Conv(
@@ -111,3 +117,51 @@ class FusedConv(MicrosoftOperator):
             pads=self.pads,
             strides=self.strides,
         )
+
+
+class FusedGemm(MicrosoftOperator):
+    """activation(alpha A' B' + beta C)."""
+
+    inputs = ("A: T", "B: T", "C?: T")
+    outputs = ("Y: T",)
+    types = {"T": FLOATS}
+    activation: str = ""
+    activation_alpha: float | None = None
+    activation_beta: float | None = None
+    activation_gamma: float | None = None
+    alpha: float = 1.0
+    beta: float = 1.0
+    transA: bool = False
+    transB: bool = False
+
+    def __post_init__(self) -> None:
+        if self.activation and self.activation not in _ACTIVATIONS:
+            raise OperatorError(f"attribute 'activation' is {self.activation!r}; accepted: none, {', '.join(_ACTIVATIONS)}")
+
+    def infer(self, A: TensorType, B: TensorType, C: TensorType | None = None) -> TensorType:
+        """[M, N]."""
+        return self._gemm().infer(A, B, C)
+
+    def compose(self, g: GraphBuilder, a: str, b: str, c: str = "") -> str:
+        """Gemm and the activation: devices fuse them again."""
+        y = node(g, self._gemm(), a, b, *([c] if c else []))
+        given = {"alpha": self.activation_alpha, "beta": self.activation_beta, "gamma": self.activation_gamma}
+        return _activated(g, y, self.activation, given)
+
+    def _gemm(self) -> Gemm:
+        return Gemm(alpha=self.alpha, beta=self.beta, transA=self.transA, transB=self.transB)
+
+
+_ACTIVATIONS: dict[str, type[Operator]] = {
+    cls.op_type: cls
+    for cls in (Elu, HardSigmoid, LeakyRelu, Relu, Selu, Sigmoid, Softplus, Softsign, Tanh, ThresholdedRelu)
+}  # fmt: skip
+
+
+def _activated(g: GraphBuilder, y: str, activation: str, parameters: Mapping[str, float | None]) -> str:
+    if not activation:
+        return y
+    cls = _ACTIVATIONS[activation]
+    # Those that are left out have the defaults of the standard.
+    known = {name: value for name, value in parameters.items() if value is not None and name in cls.attributes}
+    return node(g, cls(**known), y)

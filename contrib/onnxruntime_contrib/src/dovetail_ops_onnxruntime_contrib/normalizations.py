@@ -139,13 +139,20 @@ class EmbedLayerNormalization(MicrosoftOperator):
     def compose(self, g: GraphBuilder, ids: str, segments: str, words: str, positions: str, table: str, *rest: str) -> Any:
         """Gathers, sums and LayerNormalization."""
         gamma, beta, mask, places = (*rest, "", "")[:4]
-        batch, sequence = given(g, ids).dims
-        rows = places or ints(g, range(sequence))
-        total = node(g, Add(), node(g, Gather(), words, ids), node(g, Gather(), positions, rows))
-        if segments:
-            total = node(g, Add(), total, node(g, Gather(), table, segments))
+        pairs = [(words, ids), (positions, places or self.rows(g, ids)), *([(table, segments)] if segments else [])]
+        parts = [node(g, Gather(), source, rows) for source, rows in pairs]
+        return self.normalized(g, parts, gamma, beta, given(g, ids), mask)
+
+    def rows(self, g: GraphBuilder, ids: str) -> str:
+        """The positions of tokens that count from 0."""
+        return ints(g, range(given(g, ids).dims[1]))
+
+    def normalized(self, g: GraphBuilder, parts: list[str], gamma: str, beta: str, ids: TensorType, mask: str) -> Any:
+        """The three outputs, from embeddings [batch, sequence, hidden] or [sequence, hidden]."""
+        total = node(g, Add(), *parts[:2])
+        total = node(g, Add(), total, parts[2]) if len(parts) > 2 else total
         y = node(g, LayerNormalization(epsilon=self.epsilon), total, gamma, beta)
-        empty = [0] * batch
+        empty = [0] * ids.dims[0]
         count = node(g, ReduceSum(keepdims=False), mask, ints(g, [1])) if mask else g.constant(empty, DType.INT32)
         return y, count, total
 

@@ -6,16 +6,20 @@ from dovetail.errors import OperatorError
 from dovetail.evaluate.composition import check_defined, composed
 from dovetail.evaluate.context import node_context
 from dovetail.graph.builder import GraphBuilder
+from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.rewriting import drop_dead_nodes
+from dovetail.graph.types import TensorType
 from dovetail.passes._bodies import check_types, free_scope, write_to
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.unfuse_post_ops import unfuse_post_ops
 
-__all__ = ["decompose"]
+__all__ = ["decompose", "decompose_quantized"]
 
 Keeps = Callable[[Node, Graph], bool]
 """Whether a device runs the node, whose types are in the graph, with a kernel of its own."""
+
+_BYTES = frozenset({DType.INT8, DType.UINT8})
 
 
 def decompose(graph: Graph, keeps: Keeps) -> Graph:
@@ -26,6 +30,16 @@ def decompose(graph: Graph, keeps: Keeps) -> Graph:
     whose outputs differ from those that `infer` gave.
     """
     return _expand_all(graph, keeps, ())
+
+
+def decompose_quantized(graph: Graph, keeps: Keeps) -> Graph:
+    """As `decompose`, for nodes that read or write tensors of int8 or uint8; what their compositions hold besides stays."""
+    return decompose(graph, lambda node, scope: not _has_bytes(node, scope) or keeps(node, scope))
+
+
+def _has_bytes(node: Node, graph: Graph) -> bool:
+    types = (graph.type_of(name) for name in (*node.inputs, *node.outputs) if name)
+    return any(isinstance(t, TensorType) and t.dtype in _BYTES for t in types)
 
 
 def _expand_all(graph: Graph, keeps: Keeps, stack: tuple[str, ...]) -> Graph:

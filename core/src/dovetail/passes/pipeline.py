@@ -11,7 +11,7 @@ from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.passes.bind import bind
 from dovetail.passes.compose_in_graph import compose_in_graph
 from dovetail.passes.constant_folding import fold_closed, type_and_fold
-from dovetail.passes.decompose import decompose
+from dovetail.passes.decompose import decompose, decompose_quantized
 from dovetail.passes.defer import split
 from dovetail.passes.drop_identities import drop_identities
 from dovetail.passes.fuse_post_ops import fuse_post_ops
@@ -69,6 +69,11 @@ def _choose_definitions(graph: Graph, context: PassContext) -> Graph:
     return chosen
 
 
+def _decompose_quantized(graph: Graph, context: PassContext) -> Graph:
+    """Expand operators on 8-bit values with a composition, so that the passes on quantized forms see what they consist of."""
+    return decompose_quantized(graph, context.keeps)
+
+
 def _decompose(graph: Graph, context: PassContext) -> Graph:
     """Expand operators with a composition if the device has no kernel for them."""
     return decompose(graph, context.keeps)
@@ -112,6 +117,7 @@ PASSES: tuple[GraphPass, ...] = (
     GraphPass("drop_identities", "type", _plain(drop_identities), any_sizes=True),
     GraphPass("drop_dead_nodes", "type", _plain(drop_dead_nodes), any_sizes=True),
     GraphPass("choose_definitions", "quantize", _choose_definitions, essential=True),
+    GraphPass("decompose_quantized", "quantize", _decompose_quantized),
     GraphPass("decompose", "expand", _decompose, essential=True),
     GraphPass("drop_expanded_identities", "expand", _plain(drop_identities)),
     GraphPass("pin_expanded", "expand", _pin, essential=True),

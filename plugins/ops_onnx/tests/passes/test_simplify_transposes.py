@@ -53,6 +53,21 @@ def test_chains(rng: np.random.Generator, perms: tuple[tuple[int, ...], ...], le
     np.testing.assert_array_equal(value(graph, x=x)[0], want)
 
 
+def test_readers_of_what_cancels_read_the_first_value(rng: np.random.Generator) -> None:
+    g = GraphBuilder()
+    first = g.node(Relu(), g.input("x", "float32", (2, 3, 4)))
+    back = g.node(Transpose(perm=(2, 0, 1)), g.node(Transpose(perm=(1, 2, 0)), first))
+    graph = g.graph([g.node(Relu(), back), back])
+    found = drop_dead_nodes(simplify_transposes(fold_constants(graph), lambda node, graph: True))
+    # An output of the graph keeps its name, as a view.
+    assert keys(found) == ["Relu", "Reshape", "Relu"]
+    only = drop_dead_nodes(simplify_transposes(fold_constants(g.graph(graph.outputs[:1])), lambda node, graph: True))
+    assert keys(only) == ["Relu", "Relu"]
+    x = rng.standard_normal((2, 3, 4)).astype(np.float32)
+    for result in (*value(found, x=x), *value(only, x=x)):
+        np.testing.assert_array_equal(result, np.maximum(x, 0))
+
+
 def test_a_value_in_the_middle_of_a_chain_stays_what_it_is(rng: np.random.Generator) -> None:
     g = GraphBuilder()
     first = g.node(Transpose(perm=(1, 0, 2)), g.node(Relu(), g.input("x", "float32", (2, 3, 4))))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.graph import Graph, Node, TensorType, as_constant
+from dovetail.passes import rename_reads
 from dovetail_ops_onnx.gemm import Gemm
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.passes._patterns import Keeps
@@ -20,25 +21,36 @@ __all__ = ["simplify_transposes"]
 def simplify_transposes(graph: Graph, keeps: Keeps) -> Graph:
     """The graph with fewer transposes that move data. Needs types and schedule order.
 
-    A transpose of a transpose reads the first value itself; where both cancel, it becomes a view. A transpose that leaves the
-    order of the axes larger than 1 is a reshape, which no device computes. A product of float matrices of which some are
+    A transpose of a transpose reads the first value itself; where both cancel, its readers do. A transpose that leaves the order
+    of the axes larger than 1 is a reshape, which no device computes. A product of float matrices of which some are
     transposed is a Gemm where the device has a kernel for that. Nodes that nobody reads any more are dead afterwards.
     """
     changed: dict[int, Node] = {}
     shapes: dict[str, NDArray[Any]] = {}
+    same: dict[str, str] = {}
     for node in graph.nodes:
+        if _is_transpose(node) and (source := _cancelled(node, graph)):
+            same[node.outputs[0]] = source
+            continue
         found = _simplified(node, graph, shapes) if _is_transpose(node) else _product(node, graph, keeps)
         if found is not None:
             changed[id(node)] = found
-    if not changed:
+    if not changed and not same:
         return graph
     types = {**graph.types, **{name: TensorType.of(dims, known=True) for name, dims in shapes.items()}}
-    nodes = tuple(changed.get(id(node), node) for node in graph.nodes)
+    nodes = tuple(rename_reads(changed.get(id(node), node), same) for node in graph.nodes)
     return graph.replace(nodes=nodes, constants={**graph.constants, **shapes}, types=types)
 
 
 def _is_transpose(node: Node | None) -> bool:
     return node is not None and type(node.op) is Transpose and not node.post_ops
+
+
+def _cancelled(node: Node, graph: Graph) -> str:
+    """The value that the transpose gives again, `""` for none: not for an output of the graph, which needs its name."""
+    source, order = _origin(node, graph)
+    gives_again = tuple(order) == tuple(range(len(order))) and node.outputs[0] not in graph.output_names
+    return source if gives_again else ""
 
 
 def _simplified(node: Node, graph: Graph, shapes: dict[str, NDArray[Any]]) -> Node | None:
