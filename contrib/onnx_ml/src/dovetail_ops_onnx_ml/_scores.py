@@ -28,12 +28,14 @@ def transformed(scores: Array, name: str) -> Array:
             return logistic(scores)
         if name == "PROBIT":
             return _probit(scores)
-        e = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
-        if name == "SOFTMAX":
-            return np.asarray(e / e.sum(axis=1, keepdims=True))
-        e = np.where(np.abs(scores) > 1e-7, e, 0)  # what is 0 stays 0
-        total = e.sum(axis=1, keepdims=True)
-        return np.where(total == 0, 0.5, e / np.where(total == 0, 1, total))
+        # Class by class: NumPy takes 30 ns for the greatest of each short row.
+        classes = np.ascontiguousarray(scores.T)
+        e = np.exp(classes - classes.max(axis=0, initial=-np.inf))
+        if name == "SOFTMAX_ZERO":  # what is 0 stays 0
+            e = np.where(np.abs(classes) > 1e-7, e, 0)
+        total = e.sum(axis=0)
+        shares = e / total if name == "SOFTMAX" else np.where(total == 0, 0.5, e / np.where(total == 0, 1, total))
+        return np.ascontiguousarray(shares.T)
 
 
 def two_classes(score: Array, name: str, *, positive: bool) -> Array:

@@ -1,5 +1,7 @@
 """ZipMap: rows of scores as maps. https://onnx.ai/onnx/operators/onnx_aionnxml_ZipMap.html"""
 
+import functools
+
 from dovetail.op import DType, SequenceType, ShapeError, TensorType
 from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, classes_of, samples
 
@@ -25,5 +27,9 @@ class ZipMap(MachineLearningOperator):
     def reference(self, X: Array) -> list[dict[int | str, float]]:
         """Plain numbers in dictionaries."""
         self.infer(TensorType.of(X))
-        names = classes_of(self.classlabels_int64s, self.classlabels_strings).tolist()
-        return [dict(zip(names, row, strict=True)) for row in X.reshape(samples(TensorType.of(X))).tolist()]
+        names = self._names
+        return [dict(zip(names, row, strict=True)) for row in X.reshape(-1, len(names)).tolist()]
+
+    @functools.cached_property
+    def _names(self) -> list[int | str]:
+        return list(classes_of(self.classlabels_int64s, self.classlabels_strings).tolist())
