@@ -22,7 +22,9 @@ _SAMPLES = 2048
 _FEW = 8
 """Sums that are made along with all sums before the last tree."""
 _DENSE = 2**20
-"""Numbers that a table of all leaves and targets may have in any case; else eight for each entry."""
+"""Numbers that a table of all nodes and targets may have in any case."""
+_SPARSE = 8
+"""Numbers that it may have for each entry that is not 0."""
 
 
 @dataclass(frozen=True)
@@ -104,13 +106,11 @@ class _Totals:
         start, target, weight = self._entries
         leaf = self.slots.leaf.take(at.reshape(-1))
         place = np.tile(np.arange(y.shape[0]) * self.targets, at.shape[0])
-        first = start[leaf]
-        count = start[leaf + 1] - first
+        count = start[leaf + 1] - start[leaf]
+        # One after the other, those of a leaf side by side.
+        entry = np.arange(count.sum()) + np.repeat(start[leaf] - (np.cumsum(count) - count), count)
         flat = y.reshape(-1)  # a view: parts of y are contiguous
-        for k in range(int(count.max(initial=0))):
-            some = count > k
-            entry = first[some] + k
-            self._ufunc.at(flat, place[some] + target[entry], weight[entry])
+        self._ufunc.at(flat, np.repeat(place, count) + target[entry], weight[entry])
 
     @property
     def _ufunc(self) -> np.ufunc:
@@ -124,7 +124,7 @@ class _Totals:
     def _dense(self) -> Array | None:
         """What each slot holds for each target [slots, targets]; None where most of that would be empty."""
         leaves, slots = self.leaves, self.slots
-        if slots.leaf.size * self.targets > max(_DENSE, 8 * leaves.leaf.size):
+        if slots.leaf.size * self.targets > max(_DENSE, _SPARSE * leaves.leaf.size):
             return None
         found = np.full((leaves.count + 1, self.targets), self._identity, self.dtype)
         self._ufunc.at(found, (leaves.leaf, leaves.target), leaves.weight.astype(self.dtype))
