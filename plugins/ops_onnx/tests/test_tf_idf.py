@@ -45,7 +45,7 @@ def test_random_pools(rng: np.random.Generator, kind: str, mode: str) -> None:
         want = np.zeros((5, number), np.float32)
         for place, weight, gram in zip(places, weights, [gram for some in grams for gram in some], strict=True):
             if len(gram) >= least:
-                found = [count(tuple(vocabulary[i] for i in gram), row, skips) for row in x.tolist()]
+                found = np.array([count(tuple(vocabulary[i] for i in gram), row, skips) for row in x.tolist()], np.float32)
                 want[:, place] = {"TF": found, "IDF": np.minimum(found, 1) * weight, "TFIDF": found * weight}[mode]
         np.testing.assert_array_equal(op.reference(np.asfortranarray(x)), want, strict=True)
         np.testing.assert_array_equal(op.reference(x[0]), want[0])

@@ -90,7 +90,7 @@ class TfIdfVectorizer(Operator):
 
     @functools.cached_property
     def _weights(self) -> Array:
-        """For each place in Y: that of the n-gram, as ONNX and ONNX Runtime have it; onnx.reference takes them for places in Y."""
+        """By places in Y. The attribute has them by n-grams, as ONNX says; onnx.reference reads it by places in Y, too."""
         found = np.zeros(self._size, np.float32)
         found[[*self.ngram_indexes]] = self.weights
         return found
