@@ -19,7 +19,7 @@ class ZipMap(MachineLearningOperator):
 
     def infer(self, X: TensorType) -> TensorType:
         """A sequence of maps. Raises `ShapeError` unless there is a score for each label."""
-        classes = classes_of(self.classlabels_int64s, self.classlabels_strings)
+        classes = self._classes
         if X.is_static and samples(X)[1] != len(classes):
             raise ShapeError(f"input 'X' is {X}; accepted: a score for each of the {len(classes)} labels")
         return SequenceType(X.dtype, None, keys=DType.of(classes.dtype))
@@ -27,9 +27,9 @@ class ZipMap(MachineLearningOperator):
     def reference(self, X: Array) -> list[dict[int | str, float]]:
         """Plain numbers in dictionaries."""
         self.infer(TensorType.of(X))
-        names = self._names
+        names = self._classes.tolist()
         return [dict(zip(names, row, strict=True)) for row in X.reshape(-1, len(names)).tolist()]
 
     @functools.cached_property
-    def _names(self) -> list[int | str]:
-        return list(classes_of(self.classlabels_int64s, self.classlabels_strings).tolist())
+    def _classes(self) -> Array:
+        return classes_of(self.classlabels_int64s, self.classlabels_strings)
