@@ -122,7 +122,7 @@ class _Totals:
 
     @functools.cached_property
     def _dense(self) -> Array | None:
-        """What each slot holds for each target [slots, targets]; None where most of that would be empty."""
+        """The weights of each slot for each target [slots, targets]; None where most of them would be 0."""
         leaves, slots = self.leaves, self.slots
         if slots.leaf.size * self.targets > max(_DENSE, _SPARSE * leaves.leaf.size):
             return None

@@ -36,7 +36,7 @@ class Trees:
 
 @dataclass(frozen=True)
 class Leaves:
-    """What `count` leaves hold, as entries in any order: `leaf` adds `weight` to `target`."""
+    """The weights of `count` leaves, as entries in any order: `leaf` adds `weight` to `target`."""
 
     count: int
     leaf: Array
