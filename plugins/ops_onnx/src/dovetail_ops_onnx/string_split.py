@@ -39,7 +39,7 @@ class StringSplit(Operator):
         counts = np.fromiter(self._counts(flat), np.int64, flat.size)
         y = np.empty((flat.size, counts.max(initial=0)), object)
         # Not all lists at once: millions that are kept take the garbage collector seconds, with Python's lock.
-        in_parts(self._fill, y, flat)
+        in_parts(self._fill, y, flat, counts)
         return y.reshape(*X.shape, y.shape[1]), counts.reshape(X.shape)
 
     def _split(self, texts: Array) -> Iterator[list[str]]:
@@ -52,7 +52,8 @@ class StringSplit(Operator):
         counts = map(methodcaller("count", self.delimiter), map(str, texts))
         return (1 + (count if self.maxsplit is None else min(count, self.maxsplit)) for count in counts)
 
-    def _fill(self, y: Array, texts: Array) -> None:
-        empty = [""] * y.shape[1]
-        rows = (found + empty[len(found) :] for found in self._split(texts))
+    def _fill(self, y: Array, texts: Array, counts: Array) -> None:
+        rows, empty = self._split(texts), [""] * y.shape[1]
+        if counts.min(initial=y.shape[1]) < y.shape[1]:
+            rows = (found + empty[len(found) :] for found in rows)
         y[...] = np.fromiter(chain.from_iterable(rows), object, y.size).reshape(y.shape)
