@@ -13,21 +13,7 @@ import dovetail
 from dovetail.errors import DovetailError, ShapeError, UnknownOperator
 
 FLOAT = onnx.TensorProto.FLOAT
-WORDS: dict[str, Any] = {
-    "mode": "TF",
-    "min_gram_length": 1,
-    "max_gram_length": 2,
-    "max_skip_count": 1,
-    "ngram_counts": [0, 2],
-    "ngram_indexes": [0, 1, 2, 3],
-}
 CASES: dict[str, tuple[str, list[Any], list[int], dict[str, Any]]] = {
-    "tf_idf": (
-        "TfIdfVectorizer",
-        [np.array([[1, 2, 1, 5], [5, 1, 2, 2]])],
-        [FLOAT],
-        {**WORDS, "pool_int64s": [1, 2, 1, 2, 5, 1]},
-    ),
     "mel": (
         "MelWeightMatrix",
         [np.array(4), np.array(16), np.array(8000), np.array(100, np.float32), np.array(3500, np.float32)],
@@ -64,16 +50,9 @@ def test_adagrad_as_in_its_definition(core: dovetail.Core, model: Any, rng: np.r
     np.testing.assert_allclose(found[0], x - 0.1 / (1 + 3 * 0.2) * slope / (np.sqrt(squares) + 1e-6), rtol=1e-5)
 
 
-def test_strings_become_numbers(core: dovetail.Core, model: Any) -> None:
-    x = np.array([["b", "a", "?"]], object)
-    file = model("TfIdfVectorizer", [x], [FLOAT], **WORDS, pool_strings=["a", "b", "b", "a", "a", "b"])
-    with core.compile_model(core.read_model(file, format="onnx"), "NUMPY") as compiled:
-        assert compiled([x])[0].tolist() == [[1, 1, 1, 0]]
-
-
 def test_reports_name_the_pack(core: dovetail.Core, model: Any) -> None:
-    _, arrays, outputs, attributes = CASES["tf_idf"]
-    file = model("TfIdfVectorizer", arrays, outputs, **attributes)
+    _, arrays, outputs, attributes = CASES["mel"]
+    file = model("MelWeightMatrix", arrays, outputs, **attributes)
     with core.compile_model(core.read_model(file, format="onnx"), "NUMPY") as compiled:
         compiled(arrays)
         (node,) = compiled.report().nodes
@@ -81,7 +60,7 @@ def test_reports_name_the_pack(core: dovetail.Core, model: Any) -> None:
 
 
 def test_operators_of_dovetail_are_left_alone(core: dovetail.Core) -> None:
-    core.plugins.operator("", "TfIdfVectorizer", 9)
+    core.plugins.operator("", "MelWeightMatrix", 17)
     for operator in core.plugins.operators(""):
         if core.plugins.provider(operator).startswith("dovetail-ops-onnx-reference"):
             with pytest.raises(UnknownOperator):
@@ -102,13 +81,14 @@ def test_onnx_is_not_imported_for_other_models() -> None:
 
 
 def test_what_onnx_reference_refuses_is_an_error_that_names_the_node(core: dovetail.Core, model: Any) -> None:
-    x = np.array([[1, 2]])
-    file = model("TfIdfVectorizer", [x], [FLOAT], **{**WORDS, "mode": "XYZ"}, pool_int64s=[1, 2, 1, 2, 5, 1])
+    _, arrays, outputs, _ = CASES["mel"]
+    arrays = [np.array(-4), *arrays[1:]]
+    file = model("MelWeightMatrix", arrays, outputs)
     with (
         core.compile_model(core.read_model(file, format="onnx"), "NUMPY") as compiled,
-        pytest.raises(DovetailError, match=r"TfIdfVectorizer\).*onnx.reference: "),
+        pytest.raises(DovetailError, match=r"MelWeightMatrix\).*onnx.reference: "),
     ):
-        compiled([x])
+        compiled(arrays)
 
 
 DEFORM_CONV = {"x": (1, 2, 4, 4), "w": (4, 2, 3, 3), "offset": (1, 18, 2, 2), "b": (4,), "mask": (1, 9, 2, 2)}

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
 from dovetail.errors import FormatError, UsageError
 from dovetail_frontend_onnx import cost, dovetail_read_model
@@ -80,6 +80,38 @@ def test_large_attributes_are_not_parsed(read: Any, build: Any, rng: np.random.G
     assert [a.tobytes() for a in parts.raw_data.values()] == [a.tobytes() for a in weights.values() if a.nbytes >= LARGE]
     (tmp_path / "model.onnx").write_bytes(content)
     _same(read(tmp_path / "model.onnx" if is_file else content).graph.constants, weights)
+
+
+class _Counted(io.BytesIO):
+    reads = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.reads += 1
+        return super().read(size)
+
+
+def test_lists_of_attributes_are_read_at_once(read: Any, build: Any) -> None:
+    """Tree ensembles have a million numbers in a node."""
+    lists = {"ints": [*range(-5000, 5000)], "floats": [i / 8 for i in range(5000)], "strings": [f"s{i}" for i in range(5000)]}
+    content = build([helper.make_node("Trees", ["x"], ["y"], domain="d", **lists)], opsets={"": 20, "d": 1}).SerializeToString()
+    file = _Counted(content)
+    parts = read_parts(file, len(content))
+    assert parts is not None
+    assert parts.message == content
+    assert file.reads < 200
+    (node,) = read(content).graph.nodes
+    assert node.op.raw == {name: tuple(values) for name, values in lists.items()}
+
+
+def test_a_tensor_behind_a_list_is_left_to_protobuf(rng: np.random.Generator) -> None:
+    tensor = numpy_helper.from_array(rng.standard_normal(2 * FEW).astype(np.float32))
+    attribute = helper.make_attribute("a", [1, 2]).SerializeToString() + AttributeProto(t=tensor).SerializeToString()
+    content = _field(7, _field(1, _field(5, attribute)))
+    parts = _parts(content)
+    assert parts is not None
+    assert parts.message == content
+    cut_off = _field(7, _field(1, _field(5, attribute + b"\x40")))
+    assert _parts(cut_off[:-1]) is None
 
 
 def test_bytes_like_a_key_are_raw_data(read: Any, build: Any, rng: np.random.Generator) -> None:

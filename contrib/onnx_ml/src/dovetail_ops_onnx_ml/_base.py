@@ -40,10 +40,10 @@ def samples(X: TensorType) -> tuple[int, int]:
 
 def table(X: Array, features: int | None = None, what: str = "") -> Array:
     """X as [samples, features] in float32, or float64 if it is that. Raises `ShapeError` for other than `features`."""
-    found = X.reshape(samples(TensorType.of(X)))
+    found = X if X.ndim == 2 else X.reshape(samples(TensorType.of(X)))
     if features is not None and found.shape[1] != features:
         raise ShapeError(f"input 'X' has {found.shape[1]} features; {what} {features}")
-    return found if found.dtype == np.float64 else found.astype(np.float32)
+    return found if found.dtype == np.float64 else found.astype(np.float32, copy=False)
 
 
 def rows(values: Sequence[float], count: int, name: str) -> Array:

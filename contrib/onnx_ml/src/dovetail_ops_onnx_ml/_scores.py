@@ -21,27 +21,33 @@ def check_transform(name: str) -> None:
 
 def transformed(scores: Array, name: str) -> Array:
     """Scores [samples, classes] after `post_transform`. One score alone takes PROBIT and no other, as in ONNX Runtime."""
-    if scores.shape[1] == 1 and name != "PROBIT":
+    if name == "NONE" or (scores.shape[1] == 1 and name != "PROBIT"):
         return scores
     with np.errstate(all="ignore"):
         if name == "LOGISTIC":
             return logistic(scores)
         if name == "PROBIT":
             return _probit(scores)
-        if name in ("SOFTMAX", "SOFTMAX_ZERO"):
-            e = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
-            if name == "SOFTMAX_ZERO":  # what is 0 stays 0
-                e = np.where(np.abs(scores) > 1e-7, e, 0)
-            total = e.sum(axis=1, keepdims=True)
-            return np.where(total == 0, 0.5, e / np.where(total == 0, 1, total))
-    return scores
+        # Class by class: NumPy takes 30 ns for the greatest of each short row.
+        classes = np.ascontiguousarray(scores.T)
+        e = np.exp(classes - classes.max(axis=0, initial=-np.inf))
+        if name == "SOFTMAX_ZERO":  # what is 0 stays 0
+            e = np.where(np.abs(classes) > 1e-7, e, 0)
+        total = e.sum(axis=0)
+        shares = e / total if name == "SOFTMAX" else np.where(total == 0, 0.5, e / np.where(total == 0, 1, total))
+        return np.ascontiguousarray(shares.T)
 
 
 def two_classes(score: Array, name: str, *, positive: bool) -> Array:
     """Both classes' scores [samples, 2] from one: s and 1 - s where it is a share (`positive`), else s and -s; or LOGISTIC."""
+    found = np.empty((score.size, 2), score.dtype)
     if name == "LOGISTIC":
-        return logistic(np.stack([-score, score], axis=1))
-    return np.stack([1 - score if positive else -score, score], axis=1)
+        e = np.exp(-np.abs(score))
+        less, more = e / (1 + e), 1 / (1 + e)
+        found[:, 0], found[:, 1] = np.where(score > 0, less, more), np.where(score < 0, less, more)
+    else:
+        found[:, 0], found[:, 1] = 1 - score if positive else -score, score
+    return found
 
 
 def check_one_score(name: str) -> None:

@@ -1,5 +1,7 @@
 """Support vectors: kernels, and probabilities for many classes from those of pairs."""
 
+import functools
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -7,7 +9,7 @@ import numpy as np
 from dovetail.op import OperatorError
 from dovetail_ops_onnx_ml._base import Array
 
-__all__ = ["check_kernel", "coupled", "kernel"]
+__all__ = ["Kernel", "check_kernel", "coupled"]
 
 _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
@@ -19,16 +21,32 @@ def check_kernel(op: Any) -> None:
         raise OperatorError(f"attributes {given}; accepted: {', '.join(_KERNELS)}; gamma, coef0 and degree")
 
 
-def kernel(x: Array, vectors: Array, kind: str, params: tuple[float, ...]) -> Array:
-    """k(x, v) for every sample and vector: [samples, vectors]."""
-    gamma, shift, degree = params or (0.0, 0.0, 0.0)
-    if kind == "RBF":
-        squares = (x * x).sum(axis=1)[:, None] - 2 * x @ vectors.T + (vectors * vectors).sum(axis=1)
-        return np.asarray(np.exp(-gamma * np.maximum(squares, 0)))
-    product: Array = x @ vectors.T
-    if kind == "POLY":
-        return np.power(gamma * product + shift, degree)
-    return np.tanh(gamma * product + shift) if kind == "SIGMOID" else product
+@dataclass(frozen=True)
+class Kernel:
+    """k(x, v) for support vectors [vectors, features]."""
+
+    vectors: Array
+    kind: str
+    params: tuple[float, ...]
+
+    def __call__(self, x: Array) -> Array:
+        """For every sample and vector: [samples, vectors]."""
+        gamma, shift, degree = self.params or (0.0, 0.0, 0.0)
+        if self.kind == "RBF":
+            found: Array = (x * -2) @ self.vectors.T
+            found += (x * x).sum(axis=1, keepdims=True)
+            found += self._squares
+            np.maximum(found, 0, out=found)
+            found *= -gamma
+            return np.exp(found, out=found)
+        found = x @ self.vectors.T
+        if self.kind == "POLY":
+            return np.power(gamma * found + shift, degree)
+        return np.tanh(gamma * found + shift) if self.kind == "SIGMOID" else found
+
+    @functools.cached_property
+    def _squares(self) -> Array:
+        return np.asarray((self.vectors * self.vectors).sum(axis=1))
 
 
 def coupled(pairs: Array) -> Array:

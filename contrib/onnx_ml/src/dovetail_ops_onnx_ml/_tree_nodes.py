@@ -1,5 +1,6 @@
 """The attributes that TreeEnsembleClassifier and TreeEnsembleRegressor share."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,8 @@ from numpy.typing import NDArray
 
 from dovetail.op import OperatorError
 from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator
-from dovetail_ops_onnx_ml._trees import Leaves, Trees, entries, of_nodes
+from dovetail_ops_onnx_ml._ensemble import Ensemble
+from dovetail_ops_onnx_ml._trees import Leaves, NodeTable, integers
 
 __all__ = ["TreeNodes"]
 
@@ -33,12 +35,10 @@ class TreeNodes(MachineLearningOperator):
         given = np.array(getattr(self, name), np.float32) if tensor is None or tensor.size == 0 else tensor.reshape(-1)
         return np.asarray(given)
 
-    def built(self, side: str, targets: int) -> tuple[Trees, Leaves]:
+    def built(self, side: str, targets: int, how: str) -> Ensemble:
         """The trees, and what their leaves hold: `class_...` or `target_...`, of so many targets. Raises `OperatorError`."""
-        trees, place = of_nodes(
-            self.nodes_treeids,
-            self.nodes_nodeids,
-            self.nodes_modes,
+        table = NodeTable(self.nodes_treeids, self.nodes_nodeids, self.nodes_modes)
+        trees = table.trees(
             self.nodes_featureids,
             self.numbers("nodes_values"),
             self.nodes_truenodeids,
@@ -50,16 +50,22 @@ class TreeNodes(MachineLearningOperator):
         if not len(treeids) == len(nodeids) == len(ids) == len(weight):
             counts = f"{len(treeids)}, {len(nodeids)}, {len(ids)}, {len(weight)}"
             raise OperatorError(f"the attributes '{side}_...' have {counts} elements; accepted: as many of each")
-        leaf = [place.get(pair, -1) for pair in zip(treeids, nodeids, strict=True)]
-        if -1 in leaf:
-            raise OperatorError(f"attribute '{side}_nodeids' names node {nodeids[leaf.index(-1)]}, which the tree does not have")
-        if any(not 0 <= target < targets for target in ids):
-            raise OperatorError(f"attribute '{side}_ids' goes from {min(ids)} to {max(ids)}; accepted: 0 to {targets - 1}")
-        return trees, entries(np.array(leaf, np.int64), np.array(ids, np.int64), weight, len(self.nodes_nodeids))
+        leaf = table.leaf(treeids, nodeids, f"{side}_nodeids")
+        target = integers(ids)
+        if np.any((target < 0) | (target >= targets)):
+            raise OperatorError(
+                f"attribute '{side}_ids' goes from {target.min()} to {target.max()}; accepted: 0 to {targets - 1}"
+            )
+        own = leaf >= 0
+        return Ensemble(trees, Leaves(table.leaves, leaf[own], target[own], weight[own]), targets, how)
 
-    def base(self, targets: int) -> Array:
-        """`base_values`, 0 where there are none. Raises `OperatorError` for other than one for each target."""
-        found = self.numbers("base_values").astype(np.float64)
-        if found.size not in (0, targets):
-            raise OperatorError(f"attribute 'base_values' has {found.size} numbers; accepted: {targets}, or none")
-        return found if found.size else np.zeros(targets)
+    def based(self, scores: Array) -> Array:
+        """Scores [samples, targets] with `base_values`. Raises `OperatorError` for other than one for each target, or none."""
+        base = self._base
+        if base.size not in (0, scores.shape[1]):
+            raise OperatorError(f"attribute 'base_values' has {base.size} numbers; accepted: {scores.shape[1]}, or none")
+        return scores + base.astype(scores.dtype) if base.size else scores
+
+    @functools.cached_property
+    def _base(self) -> Array:
+        return self.numbers("base_values")

@@ -4,6 +4,7 @@ import numpy as np
 
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator
+from dovetail_ops_onnx_ml._lookup import Lookup
 
 __all__ = ["CategoryMapper"]
 
@@ -29,10 +30,8 @@ class CategoryMapper(MachineLearningOperator):
         return TensorType(DType.INT64 if X.dtype is DType.STRING else DType.STRING, X.dims)
 
     def reference(self, X: Array) -> Array:
-        """Looked up one by one."""
-        pairs = list(zip(self.cats_int64s, self.cats_strings, strict=True))
+        """Looked up; of equal categories the last counts."""
+        texts, numbers = np.array(self.cats_strings[::-1], object), np.array(self.cats_int64s[::-1], np.int64)
         if X.dtype == object:
-            numbers = {text: number for number, text in pairs}
-            return np.array([numbers.get(x, self.default_int64) for x in X.reshape(-1)], np.int64).reshape(X.shape)
-        texts = dict(pairs)
-        return np.array([texts.get(x, self.default_string) for x in X.reshape(-1).tolist()], object).reshape(X.shape)
+            return np.append(numbers, np.int64(self.default_int64)).take(Lookup(texts).places(X.reshape(-1))).reshape(X.shape)
+        return np.append(texts, self.default_string).take(Lookup(numbers).places(X.reshape(-1))).reshape(X.shape)

@@ -9,6 +9,9 @@ from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, column, s
 
 __all__ = ["Imputer"]
 
+_FEW = 1000
+"""Elements from which on it pays to count what is missing."""
+
 
 class Imputer(MachineLearningOperator):
     """X with `imputed_value_...`, one for all features or one for each, where it is `replaced_value_...`, which may be NaN."""
@@ -29,7 +32,13 @@ class Imputer(MachineLearningOperator):
         """Chosen element by element."""
         values, replaced = self._values(TensorType.of(X))
         missing = np.isnan(X) if math.isnan(replaced) else np.asarray(replaced).astype(X.dtype) == X
-        return np.where(missing, values.astype(X.dtype), X)
+        values = values.astype(X.dtype)
+        if X.size < _FEW or np.count_nonzero(missing) > X.size // 16:
+            return np.where(missing, values, X)
+        y = X.copy()
+        at = np.flatnonzero(missing)
+        y.reshape(-1)[at] = values.take(at % values.size)
+        return y
 
     def _values(self, X: TensorType) -> tuple[Array, float]:
         ints = X.dtype.is_integer

@@ -1,18 +1,19 @@
 """LabelEncoder: keys to values. https://onnx.ai/onnx/operators/onnx_aionnxml_LabelEncoder.html"""
 
-from typing import Any
+import functools
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator
+from dovetail_ops_onnx_ml._lookup import Lookup
 
 __all__ = ["LabelEncoder_1", "LabelEncoder_2", "LabelEncoder_4"]
 
 _OLD = frozenset({DType.STRING, DType.INT64, DType.FLOAT32})
 _TYPES = _OLD | {DType.INT32, DType.INT16, DType.FLOAT64}
-_NAN = "NaN"
 
 
 class LabelEncoder_1(MachineLearningOperator):
@@ -30,12 +31,13 @@ class LabelEncoder_1(MachineLearningOperator):
         return TensorType(DType.INT64 if X.dtype is DType.STRING else DType.STRING, X.dims)
 
     def reference(self, X: Array) -> Array:
-        """Looked up one by one."""
+        """Looked up."""
+        classes, x = np.array(self.classes_strings, object), X.reshape(-1)
         if X.dtype == object:
-            places = {text: place for place, text in reversed(list(enumerate(self.classes_strings)))}
-            return np.array([places.get(x, self.default_int64) for x in X.reshape(-1)], np.int64).reshape(X.shape)
-        texts = dict(enumerate(self.classes_strings))
-        return np.array([texts.get(x, self.default_string) for x in X.reshape(-1).tolist()], object).reshape(X.shape)
+            places = Lookup(classes).places(x)
+            return np.where(places < 0, self.default_int64, places).reshape(X.shape)
+        places = np.where((x < 0) | (x >= classes.size), classes.size, x)
+        return np.append(classes, self.default_string).take(places).reshape(X.shape)
 
 
 class _Encoder(MachineLearningOperator):
@@ -53,6 +55,7 @@ class _Encoder(MachineLearningOperator):
     default_float: float = -0.0
     default_int64: int = -1
     default_string: str = "_Unused"
+    _finds_nan: ClassVar[bool] = False
 
     def infer(self, X: TensorType) -> TensorType:
         """The type of the values, in the shape of X. Raises `OperatorError` for other keys."""
@@ -64,14 +67,15 @@ class _Encoder(MachineLearningOperator):
         return TensorType(DType.of(values.dtype), X.dims)
 
     def reference(self, X: Array) -> Array:
-        """Looked up one by one."""
-        keys, values, default = self._pairs()
-        found = dict(zip(map(self._key, reversed(keys.tolist())), reversed(values.tolist()), strict=True))
-        given = [found.get(self._key(x), default) for x in X.reshape(-1).tolist()]
-        return np.array(given, values.dtype).reshape(X.shape)
+        """Looked up."""
+        lookup, values = self._lookup
+        return values.take(lookup.places(X.reshape(-1))).reshape(X.shape)
 
-    def _key(self, x: Any) -> Any:
-        return x
+    @functools.cached_property
+    def _lookup(self) -> tuple[Lookup, Array]:
+        """The keys, and the values with the default at the end."""
+        keys, values, default = self._pairs()
+        return Lookup(keys, has_nan=self._finds_nan), np.append(values, np.array([default], values.dtype))
 
     def _pairs(self) -> tuple[Array, Array, Any]:
         """Keys, values, and the default."""
@@ -106,6 +110,7 @@ class LabelEncoder_4(_Encoder):
     keys_tensor: NDArray[Any] | None = None
     values_tensor: NDArray[Any] | None = None
     default_tensor: NDArray[Any] | None = None
+    _finds_nan = True
 
     def _one(self, side: str) -> tuple[Array, Any]:
         tensor = self.keys_tensor if side == "keys" else self.values_tensor
@@ -116,6 +121,3 @@ class LabelEncoder_4(_Encoder):
         else:
             default = {"f": self.default_float, "i": self.default_int64}.get(tensor.dtype.kind, self.default_string)
         return tensor.reshape(-1), default
-
-    def _key(self, x: Any) -> Any:
-        return _NAN if isinstance(x, float) and x != x else x

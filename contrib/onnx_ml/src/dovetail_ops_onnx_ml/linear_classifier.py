@@ -1,5 +1,7 @@
 """LinearClassifier. https://onnx.ai/onnx/operators/onnx_aionnxml_LinearClassifier.html"""
 
+import functools
+
 import numpy as np
 
 from dovetail.op import DType, OperatorError, TensorType
@@ -38,17 +40,22 @@ class LinearClassifier(MachineLearningOperator):
 
     def reference(self, X: Array) -> tuple[Array, Array]:
         """Computed in float64."""
-        classes = classes_of(self.classlabels_ints, self.classlabels_strings)
-        weights = rows(self.coefficients, self._targets(), "coefficients")
+        classes, weights, intercepts = self._numbers
         scores = table(X, weights.shape[1], "the coefficients are for").astype(np.float64) @ weights.T
-        scores = scores + (np.array(self.intercepts) if self.intercepts else 0.0)
-        if self._targets() > 1:
-            return classes[np.argmax(scores, axis=1)], transformed(scores, self.post_transform).astype(np.float32)
+        scores += intercepts
+        if weights.shape[0] > 1:
+            return classes.take(scores.argmax(axis=1)), transformed(scores, self.post_transform).astype(np.float32)
         pair = classes if len(classes) == 2 else np.array(["0", "1"], object) if classes.dtype == object else np.array([0, 1])
-        chosen = pair[(scores[:, 0] > 0).astype(int)]
+        chosen = pair.take(scores[:, 0] > 0)
         if len(classes) != 2:
             return chosen, transformed(scores, self.post_transform).astype(np.float32)
         return chosen, two_classes(scores[:, 0], self.post_transform, positive=True).astype(np.float32)
+
+    @functools.cached_property
+    def _numbers(self) -> tuple[Array, Array, Array]:
+        """Labels, coefficients [targets, features], intercepts."""
+        classes = classes_of(self.classlabels_ints, self.classlabels_strings)
+        return classes, rows(self.coefficients, self._targets(), "coefficients"), np.array(self.intercepts or 0.0)
 
     def _check(self) -> None:
         count = len(self.classlabels_ints or self.classlabels_strings)

@@ -1,5 +1,7 @@
 """LinearRegressor. https://onnx.ai/onnx/operators/onnx_aionnxml_LinearRegressor.html"""
 
+import functools
+
 import numpy as np
 
 from dovetail.op import DType, OperatorError, TensorType
@@ -31,7 +33,11 @@ class LinearRegressor(MachineLearningOperator):
 
     def reference(self, X: Array) -> Array:
         """Computed in float64."""
-        weights = rows(self.coefficients, self.targets, "coefficients")
+        weights, intercepts = self._numbers
         y = table(X, weights.shape[1], "the coefficients are for").astype(np.float64) @ weights.T
-        y = y + (np.array(self.intercepts) if self.intercepts else 0.0)
+        y += intercepts
         return transformed(y, self.post_transform).astype(np.float32)
+
+    @functools.cached_property
+    def _numbers(self) -> tuple[Array, Array]:
+        return rows(self.coefficients, self.targets, "coefficients"), np.array(self.intercepts or 0.0)

@@ -1,9 +1,12 @@
 """OneHotEncoder: categories as unit vectors. https://onnx.ai/onnx/operators/onnx_aionnxml_OneHotEncoder.html"""
 
+import functools
+
 import numpy as np
 
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import NUMBERS, Array, MachineLearningOperator, classes_of
+from dovetail_ops_onnx_ml._lookup import Lookup
 
 __all__ = ["OneHotEncoder"]
 
@@ -29,15 +32,19 @@ class OneHotEncoder(MachineLearningOperator):
         return TensorType(DType.FLOAT32, (*X.dims, len(cats)))
 
     def reference(self, X: Array) -> Array:
-        """Compared one by one."""
-        cats = classes_of(self.cats_int64s, self.cats_strings)
-        place = {cat: i for i, cat in reversed(list(enumerate(cats.tolist())))}
-        given = X.reshape(-1) if X.dtype == object else X.reshape(-1).astype(np.int64)
-        places = np.array([place.get(x, -1) for x in given.tolist()], np.int64)
+        """Looked up."""
+        cats, lookup = self._cats
+        x = X.reshape(-1)
+        places = lookup.places(x if x.dtype == object else x.astype(np.int64, copy=False))
         if not self.zeros and np.any(places < 0):
-            other = X.reshape(-1)[places < 0].tolist()[0]
+            other = x[places < 0].tolist()[0]
             raise OperatorError(f"input 'X' has {other!r:.60}, which is not a category; accepted: {cats.tolist()[:20]}")
         y = np.zeros((X.size, len(cats)), np.float32)
-        known = places >= 0
+        known = np.flatnonzero(places >= 0)
         y[known, places[known]] = 1
         return y.reshape(*X.shape, len(cats))
+
+    @functools.cached_property
+    def _cats(self) -> tuple[Array, Lookup]:
+        cats = classes_of(self.cats_int64s, self.cats_strings)
+        return cats, Lookup(cats)

@@ -1,5 +1,7 @@
 """Scaler: offsets and factors. https://onnx.ai/onnx/operators/onnx_aionnxml_Scaler.html"""
 
+import functools
+
 import numpy as np
 
 from dovetail.op import DType, TensorType
@@ -24,5 +26,11 @@ class Scaler(MachineLearningOperator):
 
     def reference(self, X: Array) -> Array:
         """Computed in float64."""
-        scaled: Array = (X.astype(np.float64) - np.array(self.offset)) * np.array(self.scale)
+        offset, scale = self._numbers
+        scaled = np.subtract(X, offset, dtype=np.float64)
+        scaled *= scale
         return scaled.astype(np.float32)
+
+    @functools.cached_property
+    def _numbers(self) -> tuple[Array, Array]:
+        return np.array(self.offset), np.array(self.scale)

@@ -1,11 +1,13 @@
 """SVMClassifier. https://onnx.ai/onnx/operators/onnx_aionnxml_SVMClassifier.html"""
 
+import functools
+
 import numpy as np
 
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import NUMBERS, Array, MachineLearningOperator, classes_of, labels, rows, samples, table
 from dovetail_ops_onnx_ml._scores import check_one_score, check_transform, logistic, transformed, two_classes
-from dovetail_ops_onnx_ml._svm import check_kernel, coupled, kernel
+from dovetail_ops_onnx_ml._svm import Kernel, check_kernel, coupled
 
 __all__ = ["SVMClassifier"]
 
@@ -50,20 +52,40 @@ class SVMClassifier(MachineLearningOperator):
 
     def reference(self, X: Array) -> tuple[Array, Array]:
         """Computed in float64."""
-        classes = classes_of(self.classlabels_ints, self.classlabels_strings)
+        classes = self._classes
         if not sum(self.vectors_per_class):
-            weights = rows(self.coefficients, len(classes), "coefficients")
+            weights = self._weights
             x = table(X, weights.shape[1], "the coefficients are for").astype(np.float64)
             scores = x @ weights.T + self.rho[0]
-            return classes[np.argmax(scores, axis=1)], transformed(scores, self.post_transform).astype(np.float32)
-        scores = self._pairs(X, len(classes))
-        chosen = classes[np.argmax(self._votes(scores, len(classes)), axis=1)]
+            return classes.take(scores.argmax(axis=1)), transformed(scores, self.post_transform).astype(np.float32)
+        scores = self._of_pairs(X)
+        chosen = classes.take(self._votes(scores).argmax(axis=1))
         if self.prob_a:
             scores = self._probabilities(scores, len(classes))
         if scores.shape[1] == 1 and len(classes) == 2:
             share = self.post_transform != "NONE"
             return chosen, two_classes(scores[:, 0], self.post_transform, positive=share).astype(np.float32)
         return chosen, transformed(scores, self.post_transform).astype(np.float32)
+
+    @functools.cached_property
+    def _classes(self) -> Array:
+        return classes_of(self.classlabels_ints, self.classlabels_strings)
+
+    @functools.cached_property
+    def _weights(self) -> Array:
+        """Coefficients: of each class if there are no vectors; else of the vectors against each of the other classes."""
+        has_vectors = sum(self.vectors_per_class) > 0
+        return rows(self.coefficients, len(self._classes) - has_vectors, "coefficients")
+
+    @functools.cached_property
+    def _kernel(self) -> Kernel:
+        vectors = rows(self.support_vectors, sum(self.vectors_per_class), "support_vectors")
+        return Kernel(vectors, self.kernel_type, self.kernel_params)
+
+    @functools.cached_property
+    def _pairs(self) -> tuple[Array, Array]:
+        """The first and the second class of each pair."""
+        return np.triu_indices(len(self._classes), 1)
 
     def _check(self) -> None:
         count = len(self.classlabels_ints or self.classlabels_strings)
@@ -79,37 +101,31 @@ class SVMClassifier(MachineLearningOperator):
             if found < size and (found or name == "rho" or (name == "prob_b" and self.prob_a)):
                 raise OperatorError(f"attribute {name!r} has {found} numbers; accepted: {size}, one for each pair of classes")
 
-    def _pairs(self, X: Array, classes: int) -> Array:
+    def _of_pairs(self, X: Array) -> Array:
         """The score of each pair of classes [samples, pairs]: above 0 is for the first."""
-        count = sum(self.vectors_per_class)
-        vectors = rows(self.support_vectors, count, "support_vectors")
-        weights = rows(self.coefficients, classes - 1, "coefficients")
-        near = kernel(
-            table(X, vectors.shape[1], "the vectors have").astype(np.float64), vectors, self.kernel_type, self.kernel_params
-        )
-        ends = np.cumsum(self.vectors_per_class)
-        own = [slice(end - n, end) for end, n in zip(ends, self.vectors_per_class, strict=True)]
-        found: list[Array] = []
-        for i in range(classes):
-            for j in range(i + 1, classes):
-                score = near[:, own[i]] @ weights[j - 1, own[i]] + near[:, own[j]] @ weights[i, own[j]]
-                found.append(score + self.rho[len(found)])
-        return np.stack(found, axis=1)
+        kernel, weights = self._kernel, self._weights
+        near = kernel(table(X, kernel.vectors.shape[1], "the vectors have").astype(np.float64))
+        sums = np.empty((len(self._classes), near.shape[0], weights.shape[0]))
+        end = 0
+        for of_class, count in zip(sums, self.vectors_per_class, strict=True):
+            own = slice(end, end := end + count)
+            np.matmul(near[:, own], weights[:, own].T, out=of_class)
+        first, second = self._pairs
+        scores: Array = (sums[first, :, second - 1] + sums[second, :, first]).T
+        scores += np.array(self.rho[: first.size])
+        return scores
 
-    def _votes(self, scores: Array, classes: int) -> Array:
-        votes = np.zeros((scores.shape[0], classes))
-        pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
-        for score, (i, j) in zip(scores.T, pairs, strict=True):
-            votes[:, i] += score > 0
-            votes[:, j] += score <= 0
+    def _votes(self, scores: Array) -> Array:
+        first, second = self._pairs
+        votes = np.zeros((scores.shape[0], len(self._classes)))
+        np.add.at(votes, (np.arange(scores.shape[0])[:, None], np.where(scores > 0, first, second)), 1)
         return votes
 
     def _probabilities(self, scores: Array, classes: int) -> Array:
         """Platt's, for each pair, coupled."""
         pairs = np.zeros((scores.shape[0], classes, classes))
-        places = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
-        for index, (i, j) in enumerate(places):
-            share = 1 - logistic(scores[:, index] * self.prob_a[index] + self.prob_b[index])
-            pairs[:, i, j] = np.clip(share, _LEAST, 1 - _LEAST)
-            pairs[:, j, i] = 1 - pairs[:, i, j]
+        first, second = self._pairs
+        share = 1 - logistic(scores * np.array(self.prob_a[: first.size]) + np.array(self.prob_b[: first.size]))
+        pairs[:, first, second] = np.clip(share, _LEAST, 1 - _LEAST)
+        pairs[:, second, first] = 1 - pairs[:, first, second]
         return coupled(pairs)

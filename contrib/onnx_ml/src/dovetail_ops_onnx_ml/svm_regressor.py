@@ -1,10 +1,12 @@
 """SVMRegressor. https://onnx.ai/onnx/operators/onnx_aionnxml_SVMRegressor.html"""
 
+import functools
+
 import numpy as np
 
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, rows, samples, table
-from dovetail_ops_onnx_ml._svm import check_kernel, kernel
+from dovetail_ops_onnx_ml._svm import Kernel, check_kernel
 
 __all__ = ["SVMRegressor"]
 
@@ -38,12 +40,18 @@ class SVMRegressor(MachineLearningOperator):
 
     def reference(self, X: Array) -> Array:
         """Computed in float64."""
-        vectors = rows(self.support_vectors if self.n_supports else self.coefficients, max(1, self.n_supports), "support_vectors")
-        x = table(X, vectors.shape[1], "the vectors have").astype(np.float64)
-        kind = self.kernel_type if self.n_supports else "LINEAR"
-        given = kernel(x, vectors, kind, self.kernel_params)
-        if self.n_supports:
-            given = given @ rows(self.coefficients, self.n_supports, "coefficients")
-        y = given + self.rho[0]
+        kernel, coefficients = self._machine
+        y = kernel(table(X, kernel.vectors.shape[1], "the vectors have").astype(np.float64))
+        if coefficients is not None:
+            y = y @ coefficients
+        y += self.rho[0]
         y = np.where(y > 0, 1, -1) if self.one_class else y
         return y.astype(np.float32)
+
+    @functools.cached_property
+    def _machine(self) -> tuple[Kernel, Array | None]:
+        """The kernel and the coefficients of the vectors, which a linear one without vectors has in their place."""
+        if not self.n_supports:
+            return Kernel(rows(self.coefficients, 1, "support_vectors"), "LINEAR", ()), None
+        vectors = rows(self.support_vectors, self.n_supports, "support_vectors")
+        return Kernel(vectors, self.kernel_type, self.kernel_params), rows(self.coefficients, self.n_supports, "coefficients")

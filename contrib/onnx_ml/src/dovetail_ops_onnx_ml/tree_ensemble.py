@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, samples
+from dovetail_ops_onnx_ml._ensemble import Ensemble
 from dovetail_ops_onnx_ml._scores import TRANSFORMS, transformed
-from dovetail_ops_onnx_ml._trees import LEAF, MODES, Leaves, Trees, entries
+from dovetail_ops_onnx_ml._trees import MODES, Leaves, Trees, integers
 from dovetail_ops_onnx_ml.tree_ensemble_regressor import AGGREGATES
 
 __all__ = ["TreeEnsemble"]
@@ -58,29 +59,23 @@ class TreeEnsemble(MachineLearningOperator):
 
     def reference(self, X: Array) -> Array:
         """Summed in float32, of float64 inputs in float64."""
-        trees, leaves = self._built
-        how = AGGREGATES[self.aggregate_function]
-        # Leaves come after the nodes.
-        at = trees.leaves(X.reshape(samples(TensorType.of(X)))) - len(self.nodes_featureids)
-        y = leaves.total(at, self.n_targets, how, np.promote_types(X.dtype, np.float32))
-        y = y / len(self.tree_roots) if how == "AVERAGE" else y
+        x = X.reshape(samples(TensorType.of(X)))
+        y = self._built.total(x.astype(np.promote_types(x.dtype, np.float32)))
+        y = y / len(self.tree_roots) if AGGREGATES[self.aggregate_function] == "AVERAGE" else y
         return transformed(y, TRANSFORMS[self.post_transform]).astype(X.dtype)
 
     @functools.cached_property
-    def _built(self) -> tuple[Trees, Leaves]:
-        """Leaf i is the node behind the last that tests, and i."""
+    def _built(self) -> Ensemble:
         count, leaves = len(self.nodes_featureids), len(self.leaf_targetids)
-        mode = np.concatenate([self.nodes_modes.reshape(-1).astype(np.int64), np.full(leaves, LEAF)])
+        mode = self.nodes_modes.reshape(-1).astype(np.int64)
         columns = {"nodes_splits": self.nodes_splits.size, "nodes_modes": self.nodes_modes.size}
         columns |= {name: len(getattr(self, name)) for name in _SIDES} | {"leaf_weights": self.leaf_weights.size}
         for name, size in columns.items():
             if size != (leaves if name == "leaf_weights" else count):
                 raise OperatorError(f"attribute {name!r} has {size} elements, for {count} nodes and {leaves} leaves")
-        if np.any(mode[:count] >= len(MODES)):
-            raise OperatorError(f"attribute 'nodes_modes' has {mode[:count].max()}; accepted: 0 to {len(MODES) - 1}")
-        feature = np.array([*self.nodes_featureids, *[0] * leaves], np.int64)
-        target = np.array(self.leaf_targetids, np.int64)
-        roots = np.array(self.tree_roots, np.int64)
+        if np.any(mode >= len(MODES)):
+            raise OperatorError(f"attribute 'nodes_modes' has {mode.max()}; accepted: 0 to {len(MODES) - 1}")
+        feature, target, roots = (integers(ids) for ids in (self.nodes_featureids, self.leaf_targetids, self.tree_roots))
         for name, given, size in (
             ("nodes_featureids", feature, 2**31),
             ("leaf_targetids", target, self.n_targets),
@@ -88,19 +83,19 @@ class TreeEnsemble(MachineLearningOperator):
         ):
             if np.any((given < 0) | (given >= size)):
                 raise OperatorError(f"attribute {name!r} goes from {given.min()} to {given.max()}; accepted: 0 to {size - 1}")
-        tracks = np.zeros(count + leaves, np.bool_)
+        tracks = np.zeros(count, np.bool_)
         tracks[: len(self.nodes_missing_value_tracks_true)] = np.array(self.nodes_missing_value_tracks_true, np.bool_)
-        splits = np.concatenate([self.nodes_splits.reshape(-1), np.zeros(leaves, self.nodes_splits.dtype)])
         yes, no = self._side("true", count, leaves), self._side("false", count, leaves)
-        trees = Trees(mode, feature, splits, yes, no, tracks, roots, self._members(mode[:count]))
-        return trees, entries(np.arange(leaves), target, self.leaf_weights.reshape(-1), leaves)
+        trees = Trees(mode, feature, self.nodes_splits.reshape(-1), yes, no, tracks, roots, self._members(mode))
+        held = Leaves(leaves, np.arange(leaves), target, self.leaf_weights.reshape(-1))
+        return Ensemble(trees, held, self.n_targets, AGGREGATES[self.aggregate_function])
 
     def _side(self, side: str, count: int, leaves: int) -> Array:
-        to = np.array(getattr(self, f"nodes_{side}nodeids"), np.int64)
+        to = integers(getattr(self, f"nodes_{side}nodeids"))
         is_leaf = np.array(getattr(self, f"nodes_{side}leafs"), np.bool_)
         if np.any((to < 0) | (to >= np.where(is_leaf, leaves, count))):
             raise OperatorError(f"attribute 'nodes_{side}nodeids' names a node or leaf that does not exist")
-        return np.concatenate([np.where(is_leaf, to + count, to), np.zeros(leaves, np.int64)])
+        return np.where(is_leaf, ~to, to)
 
     def _members(self, mode: Array) -> dict[int, Array]:
         """For each node that looks up, its values: the lists one after the other, each ended by NaN."""

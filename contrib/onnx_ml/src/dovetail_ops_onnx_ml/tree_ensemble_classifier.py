@@ -1,6 +1,7 @@
 """TreeEnsembleClassifier. https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleClassifier.html"""
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,9 @@ from numpy.typing import NDArray
 
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import NUMBERS, Array, classes_of, labels, samples, table
+from dovetail_ops_onnx_ml._ensemble import Ensemble
 from dovetail_ops_onnx_ml._scores import check_one_score, check_transform, transformed, two_classes
 from dovetail_ops_onnx_ml._tree_nodes import TreeNodes
-from dovetail_ops_onnx_ml._trees import Leaves, Trees
 
 __all__ = ["TreeEnsembleClassifier_1", "TreeEnsembleClassifier_3"]
 
@@ -47,23 +48,24 @@ class TreeEnsembleClassifier_1(TreeNodes):
 
     def reference(self, X: Array) -> tuple[Array, Array]:
         """Summed in float32, of float64 inputs in float64."""
-        classes = classes_of(self.classlabels_int64s, self.classlabels_strings)
-        trees, leaves = self._built
         x = table(X)
-        at = trees.leaves(x)
-        scores = leaves.total(at, max(2, len(classes)), "SUM", x.dtype)
+        scores = self.based(self._built.total(x))
         if self._binary:
-            share = self._share
-            score = scores.sum(axis=1) + self.base(1).astype(x.dtype)
-            pair = classes if len(classes) == 2 else np.array(["0", "1"], object) if classes.dtype == object else np.array([0, 1])
-            chosen = pair[(score > (0.5 if share else 0)).astype(int)]
-            return chosen, two_classes(score, self.post_transform, positive=share).astype(np.float32)
-        base = self.base(len(classes)).astype(x.dtype)
-        scores = scores + base
+            score, share = scores[:, 0], self._share
+            chosen = self._labels.take(score > (0.5 if share else 0))
+            return chosen, two_classes(score, self.post_transform, positive=share).astype(np.float32, copy=False)
         # A score that is not 0 was held by some leaf.
-        all_held = self.numbers("base_values").size or np.all(scores != 0)
-        held = scores if all_held else np.where(leaves.held(at, len(classes)), scores, -np.inf)
-        return classes[np.argmax(held, axis=1)], transformed(scores, self.post_transform).astype(np.float32)
+        all_held = self.numbers("base_values").size or scores.all()
+        held = scores if all_held else np.where(self._built.held(x), scores, -np.inf)
+        return self._labels.take(held.argmax(axis=1)), transformed(scores, self.post_transform).astype(np.float32, copy=False)
+
+    @functools.cached_property
+    def _labels(self) -> Array:
+        """Those of the classes; of two where one score decides."""
+        classes = classes_of(self.classlabels_int64s, self.classlabels_strings)
+        if len(classes) == 2 or not self._binary:
+            return classes
+        return np.array(["0", "1"], object) if classes.dtype == object else np.array([0, 1])
 
     @functools.cached_property
     def _share(self) -> bool:
@@ -74,11 +76,13 @@ class TreeEnsembleClassifier_1(TreeNodes):
         return len(set(self.class_ids)) == 1 and len(self.classlabels_int64s or self.classlabels_strings) <= 2
 
     @functools.cached_property
-    def _built(self) -> tuple[Trees, Leaves]:
-        classes = max(2, len(self.classlabels_int64s or self.classlabels_strings))
+    def _built(self) -> Ensemble:
         if not self.class_ids:
             raise OperatorError("attribute 'class_ids' is empty; accepted: at least one")
-        return self.built("class", classes)
+        built = self.built("class", max(2, len(self.classlabels_int64s or self.classlabels_strings)), "SUM")
+        if not self._binary:
+            return built
+        return replace(built, targets=1, leaves=replace(built.leaves, target=np.zeros_like(built.leaves.target)))
 
 
 class TreeEnsembleClassifier_3(TreeEnsembleClassifier_1):

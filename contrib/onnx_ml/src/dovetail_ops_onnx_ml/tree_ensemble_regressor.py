@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import NUMBERS, Array, samples, table
+from dovetail_ops_onnx_ml._ensemble import Ensemble
 from dovetail_ops_onnx_ml._scores import check_transform, transformed
 from dovetail_ops_onnx_ml._tree_nodes import TreeNodes
-from dovetail_ops_onnx_ml._trees import Leaves, Trees
 
 __all__ = ["AGGREGATES", "TreeEnsembleRegressor_1", "TreeEnsembleRegressor_3"]
 
@@ -43,15 +43,15 @@ class TreeEnsembleRegressor_1(TreeNodes):
 
     def reference(self, X: Array) -> Array:
         """Summed in float32, of float64 inputs in float64."""
-        trees, leaves = self._built
+        ensemble = self._built
         x = table(X)
-        y = leaves.total(trees.leaves(x), self.n_targets, self.aggregate_function, x.dtype)
-        y = y / trees.roots.size if self.aggregate_function == "AVERAGE" else y
-        return transformed(y + self.base(self.n_targets).astype(x.dtype), self.post_transform).astype(np.float32)
+        y = ensemble.total(x)
+        y = y / ensemble.trees.roots.size if self.aggregate_function == "AVERAGE" else y
+        return transformed(self.based(y), self.post_transform).astype(np.float32, copy=False)
 
     @functools.cached_property
-    def _built(self) -> tuple[Trees, Leaves]:
-        return self.built("target", self.n_targets)
+    def _built(self) -> Ensemble:
+        return self.built("target", self.n_targets, self.aggregate_function)
 
 
 class TreeEnsembleRegressor_3(TreeEnsembleRegressor_1):

@@ -1,5 +1,7 @@
 """ZipMap: rows of scores as maps. https://onnx.ai/onnx/operators/onnx_aionnxml_ZipMap.html"""
 
+import functools
+
 from dovetail.op import DType, SequenceType, ShapeError, TensorType
 from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, classes_of, samples
 
@@ -17,7 +19,7 @@ class ZipMap(MachineLearningOperator):
 
     def infer(self, X: TensorType) -> TensorType:
         """A sequence of maps. Raises `ShapeError` unless there is a score for each label."""
-        classes = classes_of(self.classlabels_int64s, self.classlabels_strings)
+        classes = self._classes
         if X.is_static and samples(X)[1] != len(classes):
             raise ShapeError(f"input 'X' is {X}; accepted: a score for each of the {len(classes)} labels")
         return SequenceType(X.dtype, None, keys=DType.of(classes.dtype))
@@ -25,5 +27,9 @@ class ZipMap(MachineLearningOperator):
     def reference(self, X: Array) -> list[dict[int | str, float]]:
         """Plain numbers in dictionaries."""
         self.infer(TensorType.of(X))
-        names = classes_of(self.classlabels_int64s, self.classlabels_strings).tolist()
-        return [dict(zip(names, row, strict=True)) for row in X.reshape(samples(TensorType.of(X))).tolist()]
+        names = self._classes.tolist()
+        return [dict(zip(names, row, strict=True)) for row in X.reshape(-1, len(names)).tolist()]
+
+    @functools.cached_property
+    def _classes(self) -> Array:
+        return classes_of(self.classlabels_int64s, self.classlabels_strings)

@@ -156,10 +156,10 @@ def array_bytes(array: NDArray[Any]) -> int:
     """Bytes of an array's elements, those of its strings included, each distinct string object once."""
     if array.dtype != object:
         return array.nbytes
-    lengths = np.fromiter((len(text) if isinstance(text, str) else 0 for text in array.flat), np.int64, array.size)
     # Not in a dictionary: while a large one grows, or is freed, no other thread runs.
-    _, distinct = np.unique(np.fromiter((id(text) for text in array.flat), np.int64, array.size), return_index=True)
-    return array.nbytes + int(lengths[distinct].sum())
+    _, distinct = np.unique(np.fromiter(map(id, array.flat), np.int64, array.size), return_index=True)
+    texts = array.reshape(-1)[distinct]
+    return array.nbytes + sum(len(text) for text in texts if isinstance(text, str))
 
 
 def as_constant(array: Any) -> NDArray[Any]:

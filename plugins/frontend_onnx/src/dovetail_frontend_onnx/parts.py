@@ -7,7 +7,7 @@ data is: a device that copies them can give their memory back.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -38,6 +38,15 @@ _GRAPH, _INITIALIZER, _NODE, _ATTRIBUTE, _TENSOR, _RAW_DATA = (
         TensorProto.RAW_DATA_FIELD_NUMBER,
     )
 )
+
+_LISTS = frozenset(
+    {
+        AttributeProto.FLOATS_FIELD_NUMBER << 3 | _FIXED32,
+        AttributeProto.INTS_FIELD_NUMBER << 3 | _VARINT,
+        AttributeProto.STRINGS_FIELD_NUMBER << 3 | _LENGTH_DELIMITED,
+    }
+)
+"""Fields that an attribute has once for each element of a list."""
 
 Cut = Callable[[int], bytes | bytearray]
 """Reads so many bytes of a field and returns what the message shall have instead."""
@@ -84,8 +93,11 @@ class _Reader:
         self.at = 0
         self.raw_data: dict[bytes, NDArray[np.uint8]] = {}
 
-    def message(self, length: int | None, cuts: Mapping[int, Cut]) -> bytearray:
-        """A message of `length` bytes (None: up to the end of the file) with the fields in `cuts` (by their tags) changed."""
+    def message(self, length: int | None, cuts: Mapping[int, Cut], lists: Container[int] = ()) -> bytearray:
+        """A message of `length` bytes (None: up to the end of the file) with the fields in `cuts` (by their tags) changed.
+
+        From the first field in `lists` on the message is copied as it is.
+        """
         end = None if length is None else self.at + length
         out = bytearray()
         while end is None or self.at < end:
@@ -93,7 +105,9 @@ class _Reader:
             if not written:
                 break
             out += written
-            if tag & 7 == _LENGTH_DELIMITED:
+            if end is not None and tag in lists:
+                out += self._take(max(0, end - self.at))
+            elif tag & 7 == _LENGTH_DELIMITED:
                 self._copy(out, cuts.get(tag), end)
             elif tag & 7 == _VARINT:
                 out += self._varint()[1]
@@ -113,7 +127,7 @@ class _Reader:
         return self._take(length) if length < LARGE else self.message(length, {_ATTRIBUTE: self._attribute})
 
     def _attribute(self, length: int) -> bytes | bytearray:
-        return self._take(length) if length < LARGE else self.message(length, {_TENSOR: self._tensor})
+        return self._take(length) if length < LARGE else self.message(length, {_TENSOR: self._tensor}, _LISTS)
 
     def _tensor(self, length: int) -> bytes | bytearray:
         return self._take(length) if length < LARGE else self.message(length, {_RAW_DATA: self._raw_data})

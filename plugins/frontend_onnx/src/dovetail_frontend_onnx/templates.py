@@ -396,13 +396,13 @@ _CONVERT: dict[int, Callable[[Any, Context], Any]] = {
     _KIND.FLOATS: lambda values, _: tuple(values),
     _KIND.INTS: lambda values, _: tuple(values),
     _KIND.STRING: lambda value, _: value.decode("utf-8", "surrogateescape"),
+    _KIND.STRINGS: lambda values, _: tuple([value.decode("utf-8", "surrogateescape") for value in values]),
     _KIND.TENSOR: read_tensor,
     _KIND.GRAPH: read_graph,
     _KIND.SPARSE_TENSOR: read_sparse,
     _KIND.TYPE_PROTO: lambda value, _: _type_text(value),
 }
 _SINGULAR: dict[int, int] = {
-    _KIND.STRINGS: _KIND.STRING,
     _KIND.TENSORS: _KIND.TENSOR,
     _KIND.GRAPHS: _KIND.GRAPH,
     _KIND.SPARSE_TENSORS: _KIND.SPARSE_TENSOR,

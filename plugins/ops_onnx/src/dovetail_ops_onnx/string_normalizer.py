@@ -1,5 +1,7 @@
 """StringNormalizer: https://onnx.ai/onnx/operators/onnx__StringNormalizer.html."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from dovetail.op import Operator, OperatorError, ShapeError, TensorType
@@ -36,11 +38,13 @@ class StringNormalizer(Operator):
     def reference(self, X: Array) -> Array:
         """The remaining words."""
         stops = set(self.stopwords or ())
-        if not self.is_case_sensitive:
+        kept: Iterable[str] = map(str, X.flat)
+        if stops and self.is_case_sensitive:
+            kept = (text for text in kept if text not in stops)
+        elif stops:
             stops = {word.casefold() for word in stops}
-        texts = (str(text) for text in X.flat)
-        kept = (text for text in texts if (text if self.is_case_sensitive else text.casefold()) not in stops)
+            kept = (text for text in kept if text.casefold() not in stops)
         if self.case_change_action != "NONE":
-            kept = (text.lower() if self.case_change_action == "LOWER" else text.upper() for text in kept)
+            kept = map(str.lower if self.case_change_action == "LOWER" else str.upper, kept)
         found = np.fromiter(kept, object)  # not by way of lists: to free one takes as long as to make it, with Python's lock
         return (found if found.size else np.array([""], object)).reshape(*X.shape[:-1], -1)
