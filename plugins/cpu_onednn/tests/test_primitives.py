@@ -12,10 +12,13 @@ from dovetail_cpu_onednn import constants
 from dovetail_cpu_onednn.kernels._resample import _agree, _places_of_onednn
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx._resample import COORDINATES, NEAREST, Axis, Sampling, resample
+from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.average_pool import AveragePool
+from dovetail_ops_onnx.batch_normalization import BatchNormalization
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.conv_transpose import ConvTranspose
 from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
+from dovetail_ops_onnx.global_max_pool import GlobalMaxPool
 from dovetail_ops_onnx.group_normalization import GroupNormalization, GroupNormalization_18
 from dovetail_ops_onnx.instance_normalization import InstanceNormalization
 from dovetail_ops_onnx.log_softmax import LogSoftmax
@@ -24,6 +27,7 @@ from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_onnx.p_relu import PRelu
 from dovetail_ops_onnx.reduce_mean import ReduceMean
+from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.resize import Resize
 from dovetail_ops_onnx.softmax import Softmax
 from dovetail_ops_onnx.upsample import Upsample
@@ -47,6 +51,8 @@ FLOORED = Resize(coordinate_transformation_mode="asymmetric", nearest_mode="floo
 PRIMITIVES = {
     "conv_1d_dilated": (Conv(dilations=(3,), pads=(2, 3)), (2, 5, 17), [(7, 5, 3), (7,)]),
     "conv_3d_grouped": (Conv(group=3, pads=(1, 0, 1, 1, 1, 0), strides=(2, 1, 1)), (2, 6, 5, 6, 7), [(9, 2, 3, 3, 2), (9,)]),
+    "conv_1d_depthwise": (Conv(group=6, dilations=(2,), pads=(2, 3), strides=(2,)), (2, 6, 17), [(6, 1, 3), (6,)]),
+    "conv_1d_depthwise_same": (Conv(group=20, auto_pad="SAME_LOWER"), (3, 20, 40), [(20, 1, 8)]),
     "conv_3d_depthwise": (Conv(group=6, pads=(1,) * 6), (1, 6, 5, 4, 7), [(6, 1, 3, 3, 3)]),
     "conv_multiplied_depthwise": (Conv(group=6, pads=(1, 1, 1, 1)), SIX, [(12, 1, 3, 3), (12,)]),
     "conv_same_upper": (Conv(auto_pad="SAME_UPPER", strides=(2, 2)), SIX, [(5, 6, 3, 2)]),
@@ -62,11 +68,18 @@ PRIMITIVES = {
     "matmul_broadcast": (MatMul(), (3, 1, 5, 7), [(4, 7, 6)]),
     "matmul_row": (MatMul(), (7,), [(7, 5)]),
     "max_pool_ceil": (MaxPool(kernel_shape=(3, 2), strides=(2, 2), ceil_mode=True, pads=(1, 0, 0, 1)), SIX, []),
+    "max_pool_1d": (MaxPool(kernel_shape=(4,), strides=(4,), pads=(1, 0)), (1, 40, 103), []),
+    "max_pool_of_few_channels": (MaxPool(kernel_shape=(3, 3), strides=(2, 2)), (2, 3, 29, 31), []),
+    "max_pool_whole": (MaxPool(kernel_shape=(9, 7), pads=(0, 0, 1, 1), strides=(2, 2)), SIX, []),
     "max_pool_3d": (MaxPool(kernel_shape=(2, 2, 2), strides=(2, 1, 2)), (1, 3, 5, 4, 7), []),
     "average_pool_ceil": (AveragePool(kernel_shape=(3, 2), strides=(2, 2), ceil_mode=True, pads=(1, 0, 0, 1)), SIX, []),
     "average_pool_counts_pads": (AveragePool(kernel_shape=(3, 3), pads=(1, 1, 1, 1), count_include_pad=True), SIX, []),
+    "average_pool_whole": (AveragePool(kernel_shape=(9, 7)), SIX, []),
+    "average_pool_one": (AveragePool(kernel_shape=(1, 1)), (2, 6, 1, 1), []),
     "average_pool_same": (AveragePool(kernel_shape=(4, 3), strides=(2, 2), auto_pad="SAME_UPPER"), SIX, []),
     "global_average_pool": (GlobalAveragePool(), (2, 5, 3, 4, 5), []),
+    "global_average_pool_1d": (GlobalAveragePool(), (2, 5, 5000), []),
+    "global_max_pool": (GlobalMaxPool(), SIX, []),
     "instance_normalization": (InstanceNormalization(epsilon=0.1), (3, 5, 9, 7), [(5,), (5,)]),
     "group_normalization": (GroupNormalization(num_groups=2), SIX, [(6,), (6,)]),
     "group_normalization_18": (GroupNormalization_18(num_groups=3), SIX, [(3,), (3,)]),
@@ -156,6 +169,38 @@ def _model(graph):
     (node,) = graph.nodes
     g.node(node.op, *(name and names[name] for name in node.inputs), outputs=["y"])
     return g.model(["y"])
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 13), SIX, (1, 3, 2, 5, 4), (2, 6, 1, 1), (5, 6)])
+@pytest.mark.parametrize("constant", [True, False])
+def test_batch_normalization(core, shape, constant):
+    """With what is fused to it; channels far from 0, of small spread, keep their digits."""
+    rng = np.random.default_rng(len(shape))
+    x = rng.standard_normal(shape) * 1e-2 + 1e2 * np.arange(shape[1]).reshape(-1, *(1,) * (len(shape) - 2))
+    x, other = x.astype(np.float32), rng.standard_normal(shape).astype(np.float32)
+    mean = x.mean(axis=(0, *range(2, x.ndim)))
+    scale, shift = (rng.standard_normal(shape[1]).astype(np.float32) for _ in range(2))
+    values = [scale, shift, mean, np.full(shape[1], 1e-4, np.float32)]
+    op, g = BatchNormalization(epsilon=1e-6), GraphBuilder()
+    names = [g.constant(v) if constant else g.input(f"p{i}", "float32", v.shape) for i, v in enumerate(values)]
+    y = g.node(op, g.input("x", "float32", shape), *names)
+    outputs = [y, g.node(Relu(), g.node(Add(), g.node(op, "x", *names), g.input("other", "float32", shape)))]
+    compiled = core.compile_model(g.model(outputs), "ONEDNN")
+    feeds = {"x": awkward(x), "other": awkward(other)} | ({} if constant else {f"p{i}": v for i, v in enumerate(values)})
+    want = op.reference(*(wide(a) for a in (x, *values)))
+    found = [*compiled(feeds).values()]
+    np.testing.assert_allclose(found[0], want, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found[1], np.maximum(want + other, 0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["max_pool_1d", "max_pool_of_few_channels", "conv_1d_depthwise", "conv_1d_depthwise_same"])
+def test_no_slow_implementation_is_taken(core, bench, name):
+    """oneDNN's pooling of such plain data, and its depthwise convolution over one axis, take 10 to 30 times as long as others."""
+    op, shape, parameters = PRIMITIVES[name]
+    arrays = arrays_of(name, shape, parameters)
+    compiled = core.compile_model(_model(bench.single(op, arrays, constants=range(1, len(arrays)))[0]), "ONEDNN")
+    compiled({"x0": arrays[0]})
+    assert not [n for n in compiled.report().nodes if n.kernel.startswith(("simple_nchw", "x64:gemm", "ref"))]
 
 
 @pytest.mark.parametrize("name", [name for name in PRIMITIVES if name not in FIXED_BATCH])
