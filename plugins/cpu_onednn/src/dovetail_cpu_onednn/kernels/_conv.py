@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import gcd
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.device import BYXF, PLAIN, LayerConfig, Layout, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Arg, MemoryDesc
@@ -91,7 +91,7 @@ def _widened(node: TypedNode) -> TypedNode:
     if not isinstance(op, Conv) or not op.group == x.dims[1] > 1:
         return node
     g = op.geometry(x, wei)
-    sizes = {name: (1, *getattr(g, field)) for name, field in _SIZES.items()}
+    sizes: dict[str, Any] = {name: (1, *getattr(g, field)) for name, field in _SIZES.items()}
     op = replace(op, pads=(0, *g.pads_begin, 0, *g.pads_end), auto_pad="NOTSET", **sizes)
     operands = tuple(_with_row(t) for t in node.operands)
     inputs = (_with_row(x), _with_row(wei), *node.inputs[2:])
