@@ -25,11 +25,13 @@ from dovetail_ops_onnx.log_softmax import LogSoftmax
 from dovetail_ops_onnx.lrn import LRN
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.p_relu import PRelu
 from dovetail_ops_onnx.reduce_mean import ReduceMean
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.resize import Resize
 from dovetail_ops_onnx.softmax import Softmax
+from dovetail_ops_onnx.sub import Sub
 from dovetail_ops_onnx.upsample import Upsample
 
 
@@ -191,6 +193,36 @@ def test_batch_normalization(core, shape, constant):
     found = [*compiled(feeds).values()]
     np.testing.assert_allclose(found[0], want, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(found[1], np.maximum(want + other, 0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_broadcasts(core, seed):
+    """Operands that lack some of the axes, at random, of an operator and of what is fused to it; [2, 3, 4, 16] among them."""
+    rng = np.random.default_rng(seed)
+    shape = tuple(int(n) for n in rng.integers(1, 6, rng.integers(3, 7))) + (16,)
+
+    def some():
+        cut = tuple(n if rng.random() < 0.5 else 1 for n in shape)
+        return rng.standard_normal(cut[rng.integers(0, len(cut) + 1) * (rng.random() < 0.3) :]).astype(np.float32)
+
+    x, others, fixed = rng.standard_normal(shape).astype(np.float32), [some(), some()], some()
+    g = GraphBuilder()
+    names = [g.input(f"x{i}", "float32", a.shape) for i, a in enumerate((x, *others))]
+    value = g.node(Add(), g.node(Mul(), *names[:2]), names[2])
+    g.node(Sub(), g.constant(fixed), value, outputs=["y"])
+    found = core.compile_model(g.model(["y"]), "ONEDNN")([x, *map(awkward, others)])["y"]
+    np.testing.assert_allclose(found, wide(fixed) - (wide(x) * others[0] + others[1]), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8, 1), (2, 1, 8, 16), (2, 3, 1, 16), (1, 3, 8, 1)])
+def test_no_reference_broadcasts(core, shape):
+    """Where oneDNN is slow for an operand of the rank of the result, but not once axes are merged."""
+    g = GraphBuilder()
+    x, other = (np.random.default_rng(1).standard_normal(s).astype(np.float32) for s in ((2, 3, 8, 16), shape))
+    g.node(Mul(), g.input("x", "float32", x.shape), g.input("other", "float32", shape), outputs=["y"])
+    compiled = core.compile_model(g.model(["y"]), "ONEDNN")
+    np.testing.assert_array_equal(compiled([x, other])["y"], x * other)
+    assert "ref" not in compiled.report().nodes[0].kernel
 
 
 @pytest.mark.parametrize("name", ["max_pool_1d", "max_pool_of_few_channels", "conv_1d_depthwise", "conv_1d_depthwise_same"])
