@@ -1,5 +1,6 @@
 """Each sort of primitive at odd sizes against its reference in float64, from inputs that are neither contiguous nor writable."""
 
+import math
 from itertools import product
 
 import numpy as np
@@ -17,6 +18,7 @@ from dovetail_ops_onnx.average_pool import AveragePool
 from dovetail_ops_onnx.batch_normalization import BatchNormalization
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.conv_transpose import ConvTranspose
+from dovetail_ops_onnx.erf import Erf
 from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
 from dovetail_ops_onnx.global_max_pool import GlobalMaxPool
 from dovetail_ops_onnx.group_normalization import GroupNormalization, GroupNormalization_18
@@ -195,11 +197,29 @@ def test_batch_normalization(core, shape, constant):
     np.testing.assert_allclose(found[1], np.maximum(want + other, 0), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("shape", [(1,), (3, 5, 7), (4000,)])
+def test_erf(core, shape):
+    """To float32's precision, near 0 and where it is 1, too."""
+    rng = np.random.default_rng(len(shape))
+    x = (rng.standard_normal(shape) * 10.0 ** rng.integers(-6, 3, shape)).astype(np.float32)
+    x.reshape(-1)[-5:] = [np.nan, np.inf, -np.inf, -0.0, 3e38][-x.size :]
+    g = GraphBuilder()
+    g.node(Relu(), g.node(Erf(), g.input("x", "float32", shape), outputs=["y"]), outputs=["z"])
+    compiled = core.compile_model(g.model(["y", "z"]), "ONEDNN")
+    for _ in range(2):
+        y, z = compiled([awkward(x)]).values()
+        want = np.vectorize(math.erf)(wide(x))
+        np.testing.assert_allclose(y, want, rtol=5e-7, atol=0)
+        np.testing.assert_array_equal(np.signbit(y), np.signbit(want))
+        np.testing.assert_array_equal(z, np.maximum(y, 0))
+    assert compiled.report().nodes[0].kernel != "ref"
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_broadcasts(core, seed):
     """Operands that lack some of the axes, at random, of an operator and of what is fused to it; [2, 3, 4, 16] among them."""
     rng = np.random.default_rng(seed)
-    shape = tuple(int(n) for n in rng.integers(1, 6, rng.integers(3, 7))) + (16,)
+    shape = (*rng.integers(1, 6, rng.integers(3, 7)).tolist(), 16)
 
     def some():
         cut = tuple(n if rng.random() < 0.5 else 1 for n in shape)
