@@ -30,11 +30,14 @@ from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.p_relu import PRelu
 from dovetail_ops_onnx.reduce_mean import ReduceMean
+from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.resize import Resize
 from dovetail_ops_onnx.softmax import Softmax
 from dovetail_ops_onnx.sub import Sub
+from dovetail_ops_onnx.transpose import Transpose
 from dovetail_ops_onnx.upsample import Upsample
+from dovetail_ops_onnx.where import Where
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +98,9 @@ PRIMITIVES = {
     "softmax_rows_of_one": (Softmax(axis=1), (3, 5, 1), []),
     "log_softmax": (LogSoftmax(axis=-1), (3, 17), []),
     "reduce_mean": (ReduceMean(), SIX, [axes(2, 3)]),
+    "reduce_mean_first": (ReduceMean(), SIX, [axes(0)]),
+    "reduce_sum_channels": (ReduceSum(keepdims=False), SIX, [axes(1)]),
+    "reduce_mean_apart": (ReduceMean(keepdims=False), SIX, [axes(0, 2)]),
     "nearest_up": (Resize(), SIX, [None, scales(1, 1, 2, 3)]),
     "nearest_sizes": (FLOORED, SIX, [None, None, axes(2, 6, 18, 14)]),
     "linear_up": (Resize(mode="linear"), SIX, [None, scales(1, 1, 2, 3)]),
@@ -130,7 +136,7 @@ def arrays_of(name, shape, parameters):
 
 def awkward(array):
     """The same values with strides of their own, and read-only."""
-    found = np.full(tuple(2 * size for size in array.shape), np.nan, array.dtype)
+    found = np.full(tuple(2 * size for size in array.shape), np.nan if array.dtype.kind == "f" else 1, array.dtype)
     view = found[(slice(None, None, -2),) * array.ndim]
     view[...] = array
     view.flags.writeable = False
@@ -144,7 +150,15 @@ def wide(array):
 CASES = {**PRIMITIVES, **REFERENCES}
 WITH_DATA = [name for name, (_, _, parameters) in CASES.items() if any(isinstance(p, tuple) for p in parameters)]
 """Those with parameters that may be computed too."""
-FIXED_BATCH = ("prelu_elements", "nearest_sizes", "linear_down", "matmul_broadcast", "matmul_row")
+FIXED_BATCH = (
+    "reduce_mean_first",
+    "reduce_mean_apart",
+    "prelu_elements",
+    "nearest_sizes",
+    "linear_down",
+    "matmul_broadcast",
+    "matmul_row",
+)
 
 
 @pytest.mark.parametrize(("name", "constant"), [*((n, True) for n in CASES), *((n, False) for n in WITH_DATA)])
@@ -232,6 +246,39 @@ def test_broadcasts(core, seed):
     g.node(Sub(), g.constant(fixed), value, outputs=["y"])
     found = core.compile_model(g.model(["y"]), "ONEDNN")([x, *map(awkward, others)])["y"]
     np.testing.assert_allclose(found, wide(fixed) - (wide(x) * others[0] + others[1]), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("perm", [(0, 2, 3, 1), (3, 0, 2, 1), (1, 0, 2, 3), (0, 1, 3, 2)])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_transpose_of_bytes(core, dtype, perm):
+    x = np.random.default_rng(2).integers(0, 256, (2, 3, 37, 50)).astype(np.uint8).view(dtype)
+    g = GraphBuilder()
+    g.node(Transpose(perm=perm), g.input("x", dtype, x.shape), outputs=["y"])
+    np.testing.assert_array_equal(core.compile_model(g.model(["y"]), "ONEDNN")([awkward(x)])["y"], x.transpose(perm))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "uint8", "bool"])
+@pytest.mark.parametrize(
+    "shapes", [((80, 90), (80, 90), (80, 90)), ((90,), (80, 90), ()), ((80, 1), (), (80, 90)), ((), (), (80, 90))]
+)
+def test_where(core, shapes, dtype):
+    """Alone, and in the memory of the second alternative; NaN, infinities and signs of zeros stay as they are."""
+    rng = np.random.default_rng(7)
+    condition = rng.random(shapes[0]) < 0.5
+    x, y = ((rng.random(s) * 4 - 2 * (dtype != "uint8")).astype(dtype) for s in shapes[1:])
+    if dtype.startswith("float"):
+        for array in (x, y):
+            array.reshape(-1)[:4] = [np.nan, -0.0, np.inf, -np.inf][: array.size]
+    g = GraphBuilder()
+    names = [g.input(n, a.dtype.name, a.shape) for n, a in zip("cxy", (condition, x, y), strict=True)]
+    fresh = g.node(Where(), names[0], names[1], g.node(Transpose(), g.node(Transpose(), names[2])))
+    g.node(Where(), *names, outputs=["z"])
+    compiled = core.compile_model(g.model([fresh, "z"]), "ONEDNN")
+    for given in (condition, ~condition):
+        feeds = [awkward(a) if a.ndim else a for a in (given, x, y)]
+        for found in compiled(feeds).values():
+            np.testing.assert_array_equal(found.view(f"u{x.itemsize}"), np.where(given, x, y).view(f"u{x.itemsize}"))
+    assert {n.kernel for n in compiled.report().nodes if n.op == "Where"} == {"bit_select"}
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8, 1), (2, 1, 8, 16), (2, 3, 1, 16), (1, 3, 8, 1)])

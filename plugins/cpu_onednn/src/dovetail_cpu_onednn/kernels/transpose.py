@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from dovetail.device import Reason, TypedNode
+from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain, plain_strides
 from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
@@ -16,7 +16,7 @@ class Permutation(PrimitiveKernel):
     """The input seen with its dimensions in another order, copied to a plain output."""
 
     name = "reorder"
-    dtypes = LOW
+    dtypes = LOW | {DType.INT8, DType.UINT8}
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         assert isinstance(node.op, Transpose)
