@@ -148,8 +148,8 @@ class Recurrent(Operator, ABC):
         last = [self._initial(given, (self.directions, batch, hidden), x) for given in initial]
         lengths = np.full(batch, time) if lens is None else lens
         with np.errstate(all="ignore"):
-            # Of few rows BLAS multiplies transposed views of matrices in C order seven times as slowly; to copy them takes as long
-            # as two such products.
+            # BLAS multiplies few rows with a transposed matrix in C order seven times as slowly; to copy it takes as long as
+            # two such products.
             order = np.asfortranarray if time > TURNED else np.asarray
             for d, cell in enumerate(self._cells(wide(W), wide(R), B, P, order)):
                 backwards = self.direction == "reverse" or d == 1
