@@ -9,7 +9,7 @@ from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
 
-FEW = 1 << 12
+FEW = 1 << 13
 """Elements up to which two copies take less time, 0.7 us for eight of them."""
 
 
