@@ -12,7 +12,8 @@ from dovetail.graph import GraphBuilder
 from dovetail_cpu_onednn import constants
 from dovetail_cpu_onednn.kernels._resample import _agree, _places_of_onednn
 from dovetail_cpu_onednn.library import library
-from dovetail_ops_onnx._resample import COORDINATES, NEAREST, Axis, Sampling, resample
+from dovetail_ops_onnx._interpolation import resample
+from dovetail_ops_onnx._resample import COORDINATES, NEAREST, Axis, Sampling
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.average_pool import AveragePool
 from dovetail_ops_onnx.batch_normalization import BatchNormalization

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dovetail_ops_onnx import _resample
+from dovetail_ops_onnx import _interpolation
 from dovetail_ops_onnx.resize import Resize
 
 CASES = {
@@ -27,13 +27,13 @@ def test_parts(monkeypatch: pytest.MonkeyPatch, case: str, dtype: str) -> None:
     whole = op.reference(x, None, None, np.int64(sizes))
     assert whole.shape == sizes
     assert not np.may_share_memory(whole, x)
-    monkeypatch.setattr(_resample, "PART", 7)
+    monkeypatch.setattr(_interpolation, "PART", 7)
     np.testing.assert_array_equal(op.reference(x, None, None, np.int64(sizes)), whole)
 
 
 def test_a_region_beyond_the_input_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Places outside the input have the extrapolation value in every part."""
-    monkeypatch.setattr(_resample, "PART", 1)
+    monkeypatch.setattr(_interpolation, "PART", 1)
     op = Resize(mode="linear", coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0)
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
     got = op.reference(x, np.float32([0, 0, 1, 2]), None, np.int64([2, 4]))
@@ -58,11 +58,11 @@ def test_products(monkeypatch: pytest.MonkeyPatch, case: str, dtype: str) -> Non
     x = np.random.default_rng(5).standard_normal(shape).astype(dtype)
     roi = np.float32([0, 1.2, 1, -0.1])
     made: list[str] = []
-    product = _resample._by_products
-    monkeypatch.setattr(_resample, "_by_products", lambda *args: made.append("") or product(*args))  # type: ignore[func-returns-value]
+    product = _interpolation._by_products
+    monkeypatch.setattr(_interpolation, "_by_products", lambda *args: made.append("") or product(*args))  # type: ignore[func-returns-value]
     found = op.reference(np.asfortranarray(x), roi, None, np.int64(sizes))
     assert made
-    monkeypatch.setattr(_resample, "ROWS", x.size + 1)
+    monkeypatch.setattr(_interpolation, "ROWS", x.size + 1)
     expected = op.reference(x.astype(np.float64), roi, None, np.int64(sizes))
     assert found.dtype == dtype
     np.testing.assert_allclose(found, expected, rtol=0, atol=16 * np.finfo(dtype).eps)

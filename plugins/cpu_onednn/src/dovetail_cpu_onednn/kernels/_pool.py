@@ -26,7 +26,7 @@ class PoolKernel(AnyLayoutKernel):
     name = "pooling"
     dtypes = LOW
     reduction: ClassVar[int] = Alg.REDUCTION_MEAN
-    """What computes the same for a window of all elements."""
+    """The reduction that computes the same for a window of all elements."""
 
     @abstractmethod
     def algorithm(self, node: TypedNode, g: ConvGeometry) -> int:
