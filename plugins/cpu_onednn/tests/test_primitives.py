@@ -263,7 +263,7 @@ def test_transpose_of_bytes(core, dtype, perm):
     "shapes", [((99, 90), (99, 90), (99, 90)), ((90,), (99, 90), ()), ((99, 1), (), (99, 90)), ((), (), (99, 90))]
 )
 def test_where(core, shapes, dtype):
-    """Alone, and in the memory of the second alternative; NaN, infinities and signs of zeros stay as they are."""
+    """Alone, and where the memory of an alternative is free; NaN, infinities and signs of zeros stay as they are."""
     rng = np.random.default_rng(7)
     condition = rng.random(shapes[0]) < 0.5
     x, y = ((rng.random(s) * 4 - 2 * (dtype != "uint8")).astype(dtype) for s in shapes[1:])
@@ -272,11 +272,11 @@ def test_where(core, shapes, dtype):
             array.reshape(-1)[:4] = [np.nan, -0.0, np.inf, -np.inf][: array.size]
     g = GraphBuilder()
     names = [g.input(n, a.dtype.name, a.shape) for n, a in zip("cxy", (condition, x, y), strict=True)]
-    fresh = g.node(Where(), names[0], names[1], g.node(Transpose(), g.node(Transpose(), names[2])))
-    g.node(Where(), *names, outputs=["z"])
-    compiled = core.compile_model(g.model([fresh, "z"]), "ONEDNN")
+    turned = [g.node(Transpose(), g.input(f"{n}t", a.dtype.name, a.T.shape)) for n, a in zip("xy", (x, y), strict=True)]
+    outputs = [g.node(Where(), *names), g.node(Where(), *names[:2], turned[1]), g.node(Where(), names[0], turned[0], names[2])]
+    compiled = core.compile_model(g.model(outputs), "ONEDNN")
     for given in (condition, ~condition):
-        feeds = [awkward(a) if a.ndim else a for a in (given, x, y)]
+        feeds = [awkward(a) if a.ndim else a for a in (given, x, y, x.T, y.T)]
         for found in compiled(feeds).values():
             np.testing.assert_array_equal(found.view(f"u{x.itemsize}"), np.where(given, x, y).view(f"u{x.itemsize}"))
     assert {n.kernel for n in compiled.report().nodes if n.op == "Where"} == {"bit_select"}
