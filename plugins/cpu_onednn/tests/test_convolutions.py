@@ -84,6 +84,26 @@ def test_images_that_are_one_pixel_wide(op, shape, weights):
 
 
 @pytest.mark.parametrize("channels", [2, 16, 33])
+@pytest.mark.parametrize("op", [Conv(pads=(15, 15)), Conv(pads=(0, 4), strides=(2,), dilations=(2,))], ids=["same", "s2"])
+def test_depthwise_over_time(channels, op):
+    """As in Conformers, between convolutions over time; operands of what is fused have fewer axes, too."""
+    op = replace(op, group=channels)
+    x, w, b = some(2, 5, 40), some(channels, 1, 31 if op.strides is None else 3) / 4, some(channels)
+    points = [some(channels, 5, 1) / 4, some(7, channels, 1) / 4]
+    y = op.reference(*(a.astype(np.float64) for a in (Conv().reference(x.astype(np.float64), points[0]), w, b)))
+    others = [some(*y.shape), some(channels, 1), some(y.shape[2])]
+    g = GraphBuilder()
+    value = g.node(op, g.node(Conv(), g.input("x", "float32", x.shape), g.constant(points[0])), g.constant(w), g.constant(b))
+    for index, other in enumerate(others):
+        value = g.node(Add(), value, g.input(f"o{index}", "float32", other.shape))
+    value = g.node(Conv(), value, g.constant(points[1]))
+    compiled = dovetail.Core(config=False).compile_model(g.model([value]), "ONEDNN")
+    want = Conv().reference(y + sum(others), points[1])
+    np.testing.assert_allclose(compiled([x, *others])[0], want, rtol=1e-4, atol=1e-4)
+    assert not [n for n in compiled.report().nodes if n.kernel.startswith(("x64:gemm", "ref"))]
+
+
+@pytest.mark.parametrize("channels", [2, 16, 33])
 @pytest.mark.parametrize(
     "op",
     [Conv(pads=(1, 1, 1, 1)), Conv(strides=(2, 2)), Conv(pads=(4, 0, 0, 4), dilations=(2, 2))],

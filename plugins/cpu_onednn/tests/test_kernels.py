@@ -68,8 +68,6 @@ NOT_FUSED = {
     ("conv", "row"),
     ("average_pool", "full"),
     ("average_pool", "subtract"),
-    ("leaky_relu", "row"),
-    ("hard_sigmoid", "row"),
 }
 NOT_FUSED |= {(op, c) for op in ("average_pool", "add", *ELTWISE) for c in ("sum", "prelu")} | {(op, "clip") for op in ELTWISE}
 """Chains that oneDNN does not take, gets wrong, or has only slow implementations for."""

@@ -16,6 +16,7 @@ __all__ = [
     "blocked",
     "describe",
     "in_blocks",
+    "in_rank",
     "number_of",
     "padded_type",
     "plain",
@@ -98,6 +99,11 @@ def tokens(rank: int) -> tuple[Layout, ...]:
 def blocked(rank: int, block: int) -> Layout:
     """Channels in blocks of one of `BLOCKED`, for a rank from 3 to 5."""
     return Layout(f"nC{'dhw'[5 - rank :]}{block}c")
+
+
+def in_rank(layout: Layout, rank: int) -> Layout:
+    """The layout for values of another rank, of which blocks have a token for each."""
+    return blocked(rank, layout.block) if layout.block else layout
 
 
 def token_of(desc: MemoryDesc) -> Layout | None:

@@ -1,7 +1,9 @@
 """Operators that are a chain of post-ops over one of their inputs: an elementwise or binary primitive with post-ops."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from dovetail.device import (
     ANY,
@@ -39,6 +41,13 @@ class ElementwiseKernel(PrimitiveKernel):
     dtypes = LOW
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
+        found = self._plan(node)
+        if not found.is_reference or (merged := _merged(node)) == node:
+            return found
+        again = self._attempt(merged, self._plan)
+        return again if isinstance(again, NodePlan) else found
+
+    def _plan(self, node: TypedNode) -> NodePlan:
         chained, own = _chain_of(node)
         if isinstance(own[0], Binary) and own[0].algorithm == "rsub":
             # oneDNN subtracts the other way round only.
@@ -106,6 +115,30 @@ class ElementwiseKernel(PrimitiveKernel):
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
         return (node.node.inputs[_chain_of(node)[0]],)
+
+
+def _merged(node: TypedNode) -> TypedNode:
+    """Plain data over fewer axes: neighbours along which the same values broadcast are one.
+
+    oneDNN has fast implementations for few ways to broadcast: [12, 128, 64] times [12, 128, 1] takes its reference, and
+    [1536, 64] times [1536, 1] does not.
+    """
+    result, types = node.outputs[0], [t for t in (*node.inputs, *node.operands) if t is not None]
+    if any(t.layout != PLAIN for t in (result, *types)):
+        return node
+    rank = result.rank
+    shapes = [(1,) * (rank - t.rank) + t.dims for t in types]
+    axes = [axis for axis in range(rank) if result.dims[axis] != 1]
+    alike = groupby(axes, lambda axis: [shape[axis] == 1 for shape in shapes])
+    groups = [[*group] for _, group in alike]
+
+    def merged(tensor: TensorType) -> TensorType:
+        shape = (1,) * (rank - tensor.rank) + tensor.dims
+        dims = tuple(math.prod(shape[axis] for axis in group) for group in groups)
+        return TensorType(tensor.dtype, dims, None if tensor.value is None else tensor.value.reshape(dims))
+
+    inputs = tuple(t and merged(t) for t in node.inputs)
+    return TypedNode(node.node, inputs, (merged(result),), tuple(merged(t) for t in node.operands))
 
 
 def _is_by_channel(node: TypedNode) -> bool:

@@ -27,7 +27,7 @@ from dovetail.device import (
     TypedNode,
 )
 from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Stream, Unimplemented
-from dovetail_cpu_onednn.descriptors import token_of, tokens
+from dovetail_cpu_onednn.descriptors import in_rank, token_of, tokens
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import has_clip, stays_finite
@@ -109,8 +109,8 @@ class NodePlan:
 
     @property
     def is_reference(self) -> bool:
-        """Whether oneDNN runs a part of it by its slow reference."""
-        return self.name.startswith("ref") or "+ ref" in self.name
+        """Whether oneDNN runs a part of it by its slow reference, or by pooling that is as slow."""
+        return any(name.startswith(("ref", "simple_nchw")) for name in self.name.split(" + "))
 
     def config(self, node: TypedNode) -> LayerConfig:
         """The layouts that the primitives take. Raises `Refused` for layouts without a token."""
@@ -121,8 +121,9 @@ class NodePlan:
                 raise Refused(Reason.LAYOUT, f"{self.name} takes {argument.place} {argument.index} in a layout without a token")
             found[argument.place, argument.index] = layout
 
-        def side(place: str, types: Sequence[Any]) -> tuple[Layout, ...]:
-            return tuple(found.get((place, index), PLAIN) for index in range(len(types)))
+        def side(place: str, types: Sequence[TensorType | None]) -> tuple[Layout, ...]:
+            layouts = [found.get((place, index), PLAIN) for index in range(len(types))]
+            return tuple([layout if t is None else in_rank(layout, t.rank) for layout, t in zip(layouts, types, strict=True)])
 
         return LayerConfig(side("input", node.inputs), side("output", node.outputs), side("operand", node.operands))
 

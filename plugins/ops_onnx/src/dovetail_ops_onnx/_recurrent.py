@@ -31,6 +31,10 @@ _ACTIVATIONS: dict[str, tuple[Callable[..., Any], tuple[float, ...]]] = {
 """ONNX name -> the function of x, alpha and beta as far as it takes them, and their defaults."""
 
 
+TURNED = 8
+"""Steps from which on weights are copied into the other order."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """One direction's weights, split as the equations of the standard want them, and its activations."""
@@ -144,7 +148,10 @@ class Recurrent(Operator, ABC):
         last = [self._initial(given, (self.directions, batch, hidden), x) for given in initial]
         lengths = np.full(batch, time) if lens is None else lens
         with np.errstate(all="ignore"):
-            for d, cell in enumerate(self._cells(wide(W), wide(R), B, P)):
+            # BLAS multiplies few rows with a transposed matrix in C order seven times as slowly; to copy it takes as long as
+            # two such products.
+            order = np.asfortranarray if time > TURNED else np.asarray
+            for d, cell in enumerate(self._cells(wide(W), wide(R), B, P, order)):
                 backwards = self.direction == "reverse" or d == 1
                 for t in reversed(range(time)) if backwards else range(time):
                     alive = (t < lengths)[:, None]
@@ -173,12 +180,14 @@ class Recurrent(Operator, ABC):
             return np.zeros(shape, x.dtype)
         return np.array(np.swapaxes(given, 0, 1) if self.layout else given, x.dtype)
 
-    def _cells(self, W: Array, R: Array, B: Array | None, P: Array | None) -> Iterator[Cell]:
+    def _cells(self, W: Array, R: Array, B: Array | None, P: Array | None, order: Callable[[Array], Array]) -> Iterator[Cell]:
         bias = np.zeros((self.directions, 2 * R.shape[1]), R.dtype) if B is None else wide(B)
         functions, count = self.functions(), len(self.defaults)
         for d in range(self.directions):
             of_x, of_h = np.split(bias[d], 2)
-            yield Cell(W[d], R[d], of_x, of_h, None if P is None else wide(P[d]), functions[d * count : (d + 1) * count])
+            yield Cell(
+                order(W[d]), order(R[d]), of_x, of_h, None if P is None else wide(P[d]), functions[d * count : (d + 1) * count]
+            )
 
 
 def _activation(name: str, parameters: Sequence[Iterator[float]]) -> Activation:

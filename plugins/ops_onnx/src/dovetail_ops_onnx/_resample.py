@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.op import DType, OperatorError, ShapeError, TensorType
-from dovetail_ops_onnx._numerics import rounded
-from dovetail_ops_onnx._types import Array
+from dovetail.op import OperatorError, ShapeError, TensorType
 
 Floats = NDArray[np.floating[Any]]
 
@@ -23,12 +21,6 @@ COORDINATES = (
     "tf_crop_and_resize",
     "tf_half_pixel_for_nn",
 )
-Taps = tuple[int, NDArray[np.int64], Floats | None]
-"""An axis, with the elements and weights that `Sampling.taps` gives for it."""
-
-PART = 1 << 16
-"""Elements that are computed at once: few enough to stay in the cache and to need no fresh memory from the operating system.
-48 planes of 64 x 64 made twice as large take 2.2 ms so, and 8.5 ms in one (linear, one thread)."""
 
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
 """`simple` is what versions before 11 do: floor, and ceil where the axis shrinks."""
@@ -101,58 +93,6 @@ def check_samples(X: TensorType, axes: Sequence[Axis], mode: str) -> None:
     for a in axes:
         if a.size == 0 and a.out:
             raise ShapeError(f"X is {X}: axis {a.axis} has no elements to make {a.out} from")
-
-
-def resample(X: Array, axes: Sequence[Axis], sampling: Sampling) -> Array:
-    """X resampled along each of `axes`. Floats narrower than float32 are computed in float32, integers in float64 and cut off."""
-    if not axes:
-        return X.copy()
-    first = min(a.axis for a in axes)
-    rows = X.reshape(math.prod(X.shape[:first]), *X.shape[first:])
-    with np.errstate(all="ignore"):
-        y = _in_parts(rows, [(a.axis - first + 1, *sampling.taps(a)) for a in axes])
-    y = y.reshape(*X.shape[:first], *y.shape[1:])
-    outside = np.zeros((1,) * X.ndim, bool)
-    for a in axes:
-        if (lost := sampling.outside(a)).any():
-            outside = outside | lost.reshape(_along(a.axis, X.ndim))
-    return np.where(outside, np.asarray(sampling.extrapolation, X.dtype), y) if outside.any() else y
-
-
-def _in_parts(rows: Array, taps: Sequence[Taps]) -> Array:
-    """`_resampled`, of so many items of the first axis at a time that intermediate results stay small."""
-    outs = {axis: len(index) for axis, index, _ in taps}
-    shape = tuple(outs.get(i, d) for i, d in enumerate(rows.shape))
-    if math.prod(shape) <= PART or all(weights is None for _, _, weights in taps):
-        return _resampled(rows, taps)
-    y, step = np.empty(shape, rows.dtype), max(1, PART // math.prod(shape[1:]))
-    for start in range(0, len(rows), step):
-        y[start : start + step] = _resampled(rows[start : start + step], taps)
-    return y
-
-
-def _resampled(X: Array, taps: Sequence[Taps]) -> Array:
-    """X resampled along axes, in its own data type; X itself if there are none."""
-    dtype = DType.of(X.dtype)
-    exact = all(weights is None for _, _, weights in taps)
-    y = X if exact else X.astype(np.float32 if dtype.is_float and dtype is not DType.FLOAT64 else np.float64)
-    for axis, index, weights in taps:
-        if weights is None:
-            y = np.take(y, index[:, 0], axis=axis)
-            continue
-        total = None
-        for t in range(index.shape[1]):
-            term = np.take(y, index[:, t], axis=axis)
-            term *= weights[:, t].astype(y.dtype).reshape(_along(axis, y.ndim))
-            total = term if total is None else np.add(total, term, out=total)
-        assert total is not None  # every mode has taps
-        y = total
-    return rounded(y, X.dtype)
-
-
-def _along(axis: int, rank: int) -> list[int]:
-    """The shape that a vector along an axis takes to be broadcast."""
-    return [-1 if i == axis else 1 for i in range(rank)]
 
 
 def _coordinates(a: Axis, mode: str, x: Floats) -> Floats:

@@ -4,7 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from dovetail.op import Operator, OperatorError, TensorType
-from dovetail_ops_onnx._resample import Axis, Sampling, check_samples, resample, resampled_type, resampling_flops
+from dovetail_ops_onnx._interpolation import resample
+from dovetail_ops_onnx._resample import Axis, Sampling, check_samples, resampled_type, resampling_flops
 from dovetail_ops_onnx._types import BASIC, Array, Types
 
 

@@ -27,6 +27,11 @@ class IsInf(Operator):
 
     def reference(self, x: Array) -> Array:
         """isinf(x), restricted to the signs."""
-        return computed(
-            lambda v: np.isinf(v) & (((v > 0) & self.detect_positive) | ((v < 0) & self.detect_negative)), x, dtype=np.bool_
-        )
+        return computed(self._infinite, x, dtype=np.bool_)
+
+    def _infinite(self, x: Array) -> Array:
+        if self.detect_positive and self.detect_negative:
+            return np.isinf(x)
+        wanted = np.inf if self.detect_positive else -np.inf
+        found: Array = x == wanted if self.detect_positive or self.detect_negative else np.zeros(x.shape, np.bool_)
+        return found

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dovetail.op import Operator
-from dovetail_ops_onnx._elementwise import computed, eltwise
+from dovetail_ops_onnx._elementwise import computed, eltwise, softplus
 from dovetail_ops_onnx._types import FLOATS, Array, Chain, Types
 
 
@@ -20,7 +20,7 @@ class Mish(Operator):
 
     def reference(self, x: Array) -> Array:
         """x * tanh(softplus(x)) without overflow."""
-        return computed(lambda v: v * np.tanh(np.logaddexp(v, v.dtype.type(0))), x)
+        return computed(lambda v: v * np.tanh(softplus(v)), x)
 
     def post_ops(self, types: Types, names: Sequence[str], chained: int) -> Chain:
         """Eltwise mish."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from dovetail.errors import did_you_mean
 from dovetail.op import DType, Operator, OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx._interpolation import resample
 from dovetail_ops_onnx._resample import (
     COORDINATES,
     NEAREST,
@@ -12,7 +13,6 @@ from dovetail_ops_onnx._resample import (
     Sampling,
     check_samples,
     checked_scale,
-    resample,
     resampled_type,
     resampling_flops,
     scaled_size,

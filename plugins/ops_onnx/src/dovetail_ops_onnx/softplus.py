@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from dovetail.op import Operator
-from dovetail_ops_onnx._elementwise import computed, eltwise
+from dovetail_ops_onnx._elementwise import computed, eltwise, softplus
 from dovetail_ops_onnx._types import FLOATS, Array, Chain, Types
 
 
@@ -19,7 +17,7 @@ class Softplus(Operator):
 
     def reference(self, x: Array) -> Array:
         """log(exp(0) + exp(x)) without overflow."""
-        return computed(lambda v: np.logaddexp(v, v.dtype.type(0)), x)
+        return computed(softplus, x)
 
     def post_ops(self, types: Types, names: Sequence[str], chained: int) -> Chain:
         """Eltwise soft_relu."""

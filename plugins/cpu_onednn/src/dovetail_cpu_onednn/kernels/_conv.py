@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import gcd
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.device import BYXF, PLAIN, LayerConfig, Layout, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Arg, MemoryDesc
-from dovetail_cpu_onednn.descriptors import BLOCKED, blocked, describe, number_of, plain_strides, undecided
+from dovetail_cpu_onednn.descriptors import BLOCKED, blocked, describe, in_rank, number_of, plain_strides, undecided
 from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, given, is_constant, relaid, when_asked
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
@@ -50,7 +50,7 @@ def _is_in(plan: NodePlan, node: TypedNode) -> bool:
             plain = tensor is None or tensor.layout == PLAIN
             if not (plain if desc is None else tensor is not None and library().equal(desc, describe(tensor))):
                 return False
-    return lying(node) is node
+    return as_images(node) is node
 
 
 def is_slow(plan: NodePlan) -> bool:
@@ -77,7 +77,37 @@ def channels_last(node: TypedNode) -> TypedNode:
     return replace(node, inputs=(called(x), *node.inputs[1:]), outputs=(called(result),), operands=operands)
 
 
-def lying(node: TypedNode) -> TypedNode:
+def as_images(node: TypedNode) -> TypedNode:
+    """The node as oneDNN computes it fastest: of the same bytes in any layout, over other axes."""
+    return _widened(node) if given(node, 0).rank == 3 else _lying(node)
+
+
+def _widened(node: TypedNode) -> TypedNode:
+    """A depthwise convolution over one axis as one over images of one row, for which alone oneDNN has fast implementations.
+
+    256 channels of 500 numbers, windows of 31, channels last: 1422 -> 92 us (one thread).
+    """
+    op, x, wei, result = node.op, given(node, 0), given(node, 1), node.outputs[0]
+    if not isinstance(op, Conv) or not op.group == x.dims[1] > 1:
+        return node
+    g = op.geometry(x, wei)
+    sizes: dict[str, Any] = {name: (1, *getattr(g, field)) for name, field in _SIZES.items()}
+    op = replace(op, pads=(0, *g.pads_begin, 0, *g.pads_end), auto_pad="NOTSET", **sizes)
+    operands = tuple(_with_row(t) for t in node.operands)
+    inputs = (_with_row(x), _with_row(wei), *node.inputs[2:])
+    return TypedNode(replace(node.node, op=op), inputs, (_with_row(result),), operands)
+
+
+def _with_row(tensor: TensorType) -> TensorType:
+    """The type with an axis of size 1 before the last one."""
+    if not tensor.rank:
+        return tensor
+    dims = (*tensor.dims[:-1], 1, tensor.dims[-1])
+    value = None if tensor.value is None else tensor.value.reshape(dims)
+    return TensorType(tensor.dtype, dims, value, in_rank(tensor.layout, len(dims)))
+
+
+def _lying(node: TypedNode) -> TypedNode:
     """The node with its two spatial axes exchanged where the last has size 1 and no padding: the same bytes in any layout.
 
     Converters make convolutions over time of images that are one pixel wide. oneDNN cuts the last axis into blocks: a kernel
@@ -120,7 +150,7 @@ class ConvKernel(PrimitiveKernel):
 
     @cached_plan
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
-        node = lying(node)
+        node = as_images(node)
         src, dst = (activation(node, place, free) for place in ("input", "output"))
         found = self._plan(node, src, dst, free, shared)
         if free or not is_slow(found) or (other := channels_last(node)) == node:
@@ -172,7 +202,7 @@ class ConvKernel(PrimitiveKernel):
         return config
 
     def _from_plain(self, node: TypedNode) -> LayerConfig:
-        node = lying(node)
+        node = as_images(node)
         found = self._plan(node, describe(given(node, 0)), activation(node, "output", True), True, False)
         if "jit" not in found.name or "gemm" in found.name:
             raise Refused(Reason.LAYOUT, f"only {found.name} takes a plain input")

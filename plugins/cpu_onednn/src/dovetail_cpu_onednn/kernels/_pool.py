@@ -3,11 +3,11 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from dovetail.device import DType, Reason, TensorType, TypedNode
+from dovetail.device import PLAIN, DType, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg, Stream
 from dovetail_cpu_onednn.descriptors import describe
 from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, NodePlan, Refused, Stage, given
@@ -25,6 +25,8 @@ class PoolKernel(AnyLayoutKernel):
 
     name = "pooling"
     dtypes = LOW
+    reduction: ClassVar[int] = Alg.REDUCTION_MEAN
+    """The reduction that computes the same for a window of all elements."""
 
     @abstractmethod
     def algorithm(self, node: TypedNode, g: ConvGeometry) -> int:
@@ -42,6 +44,8 @@ class PoolKernel(AnyLayoutKernel):
             # Measured: it computes plain layouts channel by channel from copies and reads the operand in their order.
             raise Refused(Reason.POST_OP, "oneDNN's pooling reads an operand of the result's shape in another order")
         lib, g = library(), self.geometry(node)
+        if (found := self._by_planes(node, g)) is not None:
+            return found
         src, dst = describe(given(node, 0)), describe(node.outputs[0])
         chain = attach(node, False, False)
         gaps = tuple(d - 1 for d in g.dilations)
@@ -50,9 +54,23 @@ class PoolKernel(AnyLayoutKernel):
         arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
         return NodePlan(chain.stages(pd, arguments, dst), chain.shared)
 
+    def _by_planes(self, node: TypedNode, g: ConvGeometry) -> NodePlan | None:
+        """Whole planes by oneDNN's reduction, where it is fast: 64 of 56 x 56 take 11 us, and by pooling 42 (one thread)."""
+        x, result = given(node, 0), node.outputs[0]
+        if x.layout != PLAIN or x.dtype is not DType.FLOAT32 or x.dims == result.dims or not _is_whole(g):
+            return None
+        src, dst, chain = describe(x), describe(result), attach(node, False, False)
+        pd = library().describe("reduction", self.reduction, src, dst, 0.0, 0.0, attr=chain.attr)
+        if not pd.implementation.startswith("jit"):
+            return None
+        arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
+        return NodePlan(chain.stages(pd, arguments, dst), chain.shared)
+
 
 class MaximumKernel(PoolKernel):
     """The largest element of each window. oneDNN passes over NaN, and starts from the lowest number, not from minus infinity."""
+
+    reduction = Alg.REDUCTION_MAX
 
     def algorithm(self, node: TypedNode, g: ConvGeometry) -> int:
         return Alg.POOLING_MAX
@@ -92,6 +110,11 @@ class WholeMeanKernel(PoolKernel):
             moved = tuple(Argument(arg, *p, d) for arg, p, d in zip((Arg.SRC, Arg.DST), places, descs, strict=True))
             stages += [Stage(pd, moved)] if attr is None else chain.stages(pd, moved, descs[1])
         return NodePlan(tuple(stages), chain.shared, (lib.nbytes(describe(rows)),))
+
+
+def _is_whole(g: ConvGeometry) -> bool:
+    """Whether there is one window, of all elements and no padding."""
+    return g.kernel == g.input and not any(g.pads_begin) and math.prod(g.output) == 1
 
 
 _EXACT = 4096

@@ -2,6 +2,6 @@
 
 import numpy as np
 
-from dovetail_cpu_onednn.kernels._extremes import ExtremeKernel
+from dovetail_cpu_onednn.kernels._ufunc_reduction import UfuncReduction
 
-KERNELS = (ExtremeKernel(np.minimum),)
+KERNELS = (UfuncReduction(np.minimum),)

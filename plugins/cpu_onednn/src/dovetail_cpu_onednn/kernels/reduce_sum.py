@@ -1,6 +1,9 @@
-"""ReduceSum: oneDNN's reduction."""
+"""ReduceSum: oneDNN's reduction, or NumPy's."""
+
+import numpy as np
 
 from dovetail_cpu_onednn.binding import Alg
 from dovetail_cpu_onednn.kernels._reduce import ReductionKernel
+from dovetail_cpu_onednn.kernels._ufunc_reduction import UfuncReduction
 
-KERNELS = (ReductionKernel(Alg.REDUCTION_SUM),)
+KERNELS = (ReductionKernel(Alg.REDUCTION_SUM), UfuncReduction(np.add))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from dovetail.device import BYXF, PLAIN, AbstractOperator, LayerConfig, Reason, TypedNode
+from dovetail.device import BYXF, PLAIN, AbstractOperator, DType, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain, plain_strides
 from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, OnednnKernel, PrimitiveKernel, Refused, Stage, given
@@ -50,7 +50,7 @@ class Permutation(_Permuting, PrimitiveKernel):
     """The input seen with its dimensions in another order, copied to a plain output."""
 
     name = "reorder"
-    dtypes = LOW
+    dtypes = LOW | {DType.INT8, DType.UINT8}
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         assert isinstance(node.op, Transpose)

@@ -1,13 +1,47 @@
-"""Where: the second alternative copied, then the first where the condition holds."""
+"""Where: bits of the alternatives selected by masks; of few elements the second copied, then the first where it is true."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import numpy as np
 
-from dovetail.device import TypedNode
+from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
-from dovetail_cpu_onednn.python_kernel import Array, Call
+from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
+
+FEW = 1 << 13
+"""Elements up to which two copies take less time, 0.7 us for eight of them."""
+
+
+class BitSelect(PythonKernel):
+    """dst = X ^ ((X ^ Y) & mask), with ones in the mask where the condition is false.
+
+    Copies of elements one by one take 0.9 ms for 196,608 of them if the condition is random, and this 0.08, whatever it is.
+    """
+
+    name = "bit_select"
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        result = node.outputs[0]
+        if node.post_ops:
+            return Refusal(Reason.POST_OP, "it takes none")
+        if result.dtype is DType.STRING or result.dtype.itemsize > 8:
+            return Refusal(Reason.DTYPE, f"{result.dtype}; accepted: up to 8 bytes")
+        return Refusal(Reason.SHAPE, f"{result}, few elements") if result.size <= FEW else Accepted(self.name)
+
+    def in_place(self, node: TypedNode) -> Sequence[str]:
+        return node.node.inputs[2:3]
+
+    def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
+        condition, *data = (array(name) for name in (*node.node.inputs, node.node.outputs[0]))
+        bits = np.dtype(f"i{data[-1].itemsize}")
+        (x, y, dst), mask = (a.view(bits) for a in data), np.empty(condition.shape, bits)
+        return [
+            quiet(partial(np.subtract, condition.view(np.int8), 1, mask, dtype=bits)),
+            quiet(partial(np.bitwise_xor, x, y, dst)),
+            quiet(partial(np.bitwise_and, dst, mask, dst)),
+            quiet(partial(np.bitwise_xor, dst, x, dst)),
+        ]
 
 
 class MaskedCopy(StridedCopy):
@@ -28,4 +62,4 @@ class MaskedCopy(StridedCopy):
         return [*super().bind(node, array), partial(np.copyto, dst, x, where=condition)]
 
 
-KERNELS = (MaskedCopy(),)
+KERNELS = (BitSelect(), MaskedCopy())

@@ -1,5 +1,7 @@
-"""ReduceMax and ReduceMin, which oneDNN computes without regard to NaN: NumPy's reductions, straight into the result."""
+"""Reductions by NumPy, straight into the result: maxima and minima, which oneDNN computes without regard to NaN, and sums and
+means for which it has only its reference, such as those over the first axis."""
 
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -7,35 +9,41 @@ import numpy as np
 
 from dovetail.device import Accepted, Reason, Refusal, TypedNode
 from dovetail_cpu_onednn.kernel import given
-from dovetail_cpu_onednn.kernels._ufunc import NUMBERS
+from dovetail_cpu_onednn.kernels._ufunc import FLOATS, NUMBERS
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
 from dovetail_ops_onnx.reduce_max import ReduceMax
+from dovetail_ops_onnx.reduce_mean import ReduceMean
 from dovetail_ops_onnx.reduce_min import ReduceMin
+from dovetail_ops_onnx.reduce_sum import ReduceSum
 
-__all__ = ["ExtremeKernel"]
+__all__ = ["UfuncReduction"]
 
 
-class ExtremeKernel(PythonKernel):
-    """By `numpy.maximum` or `numpy.minimum`, over constant axes."""
+class UfuncReduction(PythonKernel):
+    """By the method `reduce` of a ufunc, over constant axes. `is_mean`: divided by the number of elements, of floats only."""
 
     name = "ufunc"
 
-    def __init__(self, ufunc: np.ufunc) -> None:
-        self._ufunc = ufunc
+    def __init__(self, ufunc: np.ufunc, is_mean: bool = False) -> None:
+        self._ufunc, self._is_mean = ufunc, is_mean
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         if node.post_ops:
             return Refusal(Reason.POST_OP, "a ufunc takes none")
-        if given(node, 0).dtype not in NUMBERS or not given(node, 0).size:
+        if given(node, 0).dtype not in (FLOATS if self._is_mean else NUMBERS) or not given(node, 0).size:
             return Refusal(Reason.DTYPE, f"{given(node, 0)}; accepted: numbers, at least one")
         if any(t is not None and t.value is None for t in node.inputs[1:]):
             return Refusal(Reason.DYNAMIC, "the axes are not constant")
         return Accepted(self.name)
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        assert isinstance(node.op, ReduceMax | ReduceMin)
+        assert isinstance(node.op, ReduceMax | ReduceMean | ReduceMin | ReduceSum)
         src, dst = array(node.node.inputs[0]), array(node.node.outputs[0])
         given_axes = node.inputs[1] if len(node.inputs) > 1 else None
         axes = node.op.reduced_axes(src.ndim, None if given_axes is None else given_axes.value)
         kept = dst.reshape(tuple(1 if a in axes else d for a, d in enumerate(src.shape)))
-        return [quiet(partial(self._ufunc.reduce, src, axis=axes, out=kept, keepdims=True))]
+        calls = [quiet(partial(self._ufunc.reduce, src, axis=axes, dtype=src.dtype, out=kept, keepdims=True))]
+        if self._is_mean:
+            count = np.asarray(math.prod(src.shape[axis] for axis in axes), src.dtype)
+            calls.append(quiet(partial(np.divide, dst, count, dst)))
+        return calls

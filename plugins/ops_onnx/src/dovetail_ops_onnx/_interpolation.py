@@ -1,0 +1,113 @@
+"""Arrays resampled along axes, by the taps and weights of `_resample`."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import DType
+from dovetail_ops_onnx._numerics import rounded
+from dovetail_ops_onnx._resample import Axis, Floats, Sampling
+from dovetail_ops_onnx._types import Array
+
+Taps = tuple[int, NDArray[np.int64], Floats | None]
+"""An axis, with the elements and weights that `Sampling.taps` gives for it."""
+
+PART = 1 << 16
+"""Elements that are computed at once: few enough to stay in the cache and to need no fresh memory from the operating system.
+48 planes of 64 x 64 made twice as large take 2.2 ms so, and 8.5 ms in one (linear, integers, one thread). Products, which
+floats are computed in, pass over memory less often, and take longest for their calls: parts of 16 times as many."""
+
+ROWS, LARGE, BLOCK = 64, 1 << 14, 16
+"""For so many numbers of each element of an axis, and in the result, products with matrices of so many rows take less time
+than sums of taps: 64 planes of 56 x 56 made twice as large 0.56 ms for 2.0 (linear), and 0.62 for 4.0 (cubic)."""
+
+
+def resample(X: Array, axes: Sequence[Axis], sampling: Sampling) -> Array:
+    """X resampled along each of `axes`. Floats narrower than float32 are computed in float32, integers in float64 and cut off."""
+    if not axes:
+        return X.copy()
+    first = min(a.axis for a in axes)
+    rows = X.reshape(math.prod(X.shape[:first]), *X.shape[first:])
+    with np.errstate(all="ignore"):
+        y = _in_parts(rows, [(a.axis - first + 1, *sampling.taps(a)) for a in axes])
+    y = y.reshape(*X.shape[:first], *y.shape[1:])
+    outside = np.zeros((1,) * X.ndim, bool)
+    for a in axes:
+        if (lost := sampling.outside(a)).any():
+            outside = outside | lost.reshape(_along(a.axis, X.ndim))
+    return np.where(outside, np.asarray(sampling.extrapolation, X.dtype), y) if outside.any() else y
+
+
+def _in_parts(rows: Array, taps: Sequence[Taps]) -> Array:
+    """`_resampled`, of so many items of the first axis at a time that intermediate results stay small."""
+    outs = {axis: len(index) for axis, index, _ in taps}
+    shape = tuple(outs.get(i, d) for i, d in enumerate(rows.shape))
+    part = PART << 4 if DType.of(rows.dtype).is_float else PART
+    if math.prod(shape) <= part or all(weights is None for _, _, weights in taps):
+        return _resampled(rows, taps)
+    y, step = np.empty(shape, rows.dtype), max(1, part // math.prod(shape[1:]))
+    for start in range(0, len(rows), step):
+        y[start : start + step] = _resampled(rows[start : start + step], taps)
+    return y
+
+
+def _resampled(X: Array, taps: Sequence[Taps]) -> Array:
+    """X resampled along axes, in its own data type; X itself if there are none."""
+    dtype = DType.of(X.dtype)
+    if all(weights is None for _, _, weights in taps):
+        y = X
+    else:
+        y = X.astype(np.float32 if dtype.is_float and dtype is not DType.FLOAT64 else np.float64, order="C")
+    # In a product 0 times infinity is NaN, and of integers, which are cut off, the last digit counts.
+    in_products = dtype.is_float and y is not X and math.isfinite(np.vdot(y, y))
+    for axis, index, weights in taps:
+        rows = y.size // max(1, y.shape[axis])
+        if weights is None:
+            y = np.take(y, index[:, 0], axis=axis)
+        elif in_products and rows >= ROWS and rows * len(index) >= LARGE:
+            y = _by_products(y, axis, index, weights)
+        else:
+            y = _by_taps(y, axis, index, weights)
+    return rounded(y, X.dtype)
+
+
+def _by_taps(y: Array, axis: int, index: NDArray[np.int64], weights: Floats) -> Array:
+    """The sum of the elements of each tap times their weights."""
+    total = None
+    for t in range(index.shape[1]):
+        term = np.take(y, index[:, t], axis=axis)
+        term *= weights[:, t].astype(y.dtype).reshape(_along(axis, y.ndim))
+        total = term if total is None else np.add(total, term, out=total)
+    assert total is not None  # every mode has taps
+    return total
+
+
+def _by_products(y: Array, axis: int, index: NDArray[np.int64], weights: Floats) -> Array:
+    """The same for finite numbers, `BLOCK` output elements at a time: all input elements that they read times a matrix.
+
+    Many small products: large ones BLAS shares among threads, for which it waits milliseconds where a core is busy.
+    """
+    out = len(index)
+    starts = range(0, out, BLOCK)
+    first, last = np.minimum.reduceat(index.min(axis=1), starts), np.maximum.reduceat(index.max(axis=1), starts) + 1
+    matrix, places = np.zeros((out, (last - first).max()), y.dtype), index - np.repeat(first, BLOCK)[:out, None]
+    for t in range(index.shape[1]):
+        matrix[np.arange(out), places[:, t]] += weights[:, t].astype(y.dtype)
+    is_last = axis == y.ndim - 1
+    made = np.empty((*y.shape[:axis], out, *y.shape[axis + 1 :]), y.dtype)
+    # The axis is one of the last two, those after it as one.
+    src, dst = (y, made) if is_last else (a.reshape(*a.shape[: axis + 1], -1) for a in (y, made))
+    for start, begin, end in zip(starts, first.tolist(), last.tolist(), strict=True):
+        part, factor = slice(start, start + BLOCK), matrix[start : start + BLOCK, : end - begin]
+        if is_last:
+            np.matmul(src[..., begin:end], np.ascontiguousarray(factor.T), out=dst[..., part])
+        else:
+            np.matmul(factor, src[..., begin:end, :], out=dst[..., part, :])
+    return made
+
+
+def _along(axis: int, rank: int) -> list[int]:
+    """The shape that a vector along an axis takes to be broadcast."""
+    return [-1 if i == axis else 1 for i in range(rank)]
