@@ -124,7 +124,7 @@ def _greedy(edges: Array, there: Array, overlap: float) -> Array:
     hides = _overlaps(edges[:, :, :, None], edges[:, :, None], overlap) & (places[:, None] < places)
     chosen = there
     while True:  # n times at most: each settles one more box of each row at least, two or three in practice
-        found = there & ~(chosen[:, None] @ hides)[:, 0]
+        found: Array = there & ~(chosen[:, None] @ hides)[:, 0]
         if np.array_equal(found, chosen):
             return found
         chosen = found
@@ -137,7 +137,7 @@ def _apart(heads: Array, chosen: Array, others: Array, owner: Array, overlap: fl
     near = np.take_along_axis(heads, order[None], 2)
     near[:, np.arange(order.shape[1]) >= counts[:, None]] = np.nan  # overlaps nothing
     near = near.swapaxes(1, 2)[:, :, owner if len(chosen) > 1 else slice(1)]
-    apart = np.empty(len(owner), bool)
+    apart: Array = np.empty(len(owner), bool)
     step = max(_SIDE * _SIDE // max(order.shape[1], 1), 1)
     for start in range(0, len(owner), step):
         part = slice(start, start + step)

@@ -83,7 +83,8 @@ class TopK(Operator):
         if not self.largest:
             return np.argsort(rows, axis=1, kind="stable")
         # Ascending over the mirrored axis, read backwards: descending, and equal elements keep their order.
-        return rows.shape[1] - 1 - np.argsort(rows[:, ::-1], axis=1, kind="stable")[:, ::-1]
+        order: Array = rows.shape[1] - 1 - np.argsort(rows[:, ::-1], axis=1, kind="stable")[:, ::-1]
+        return order
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         assert inputs[0] is not None
