@@ -20,7 +20,7 @@ def test_channels_last(rng: np.random.Generator, channels: int, border: int) -> 
     x = rng.standard_normal((3, channels, 4, 5))
     rows = channels_last(x, border)
     padded = np.pad(x, [(0, 0), (0, 0), (border, border), (border, border)])
-    np.testing.assert_array_equal(rows, np.moveaxis(padded, 1, -1).reshape(-1, channels))
+    np.testing.assert_array_equal(rows, np.moveaxis(padded, 1, -1).reshape(len(rows), channels))
 
 
 @_channels
