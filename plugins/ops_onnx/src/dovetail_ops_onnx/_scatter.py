@@ -1,5 +1,7 @@
 """Shared by ScatterElements and ScatterND: writing updates to places, with a reduction where places meet."""
 
+import math
+
 import numpy as np
 
 from dovetail.op import DType, OperatorError
@@ -31,7 +33,7 @@ def scatter(data: Array, places: tuple[Array, ...], updates: Array, reduction: s
     Without a reduction the last update of a place counts (ONNX leaves that open). Sums and products of narrow floats are
     computed in float32, update by update in order, and rounded once.
     """
-    if reduction == "none":
+    if reduction == "none" or not updates.size:
         result = data.copy()
         if data.dtype == object:
             in_parts(lambda part, *where: result.__setitem__(where, part), updates, *places)
@@ -39,7 +41,23 @@ def scatter(data: Array, places: tuple[Array, ...], updates: Array, reduction: s
             result[places] = updates
         return result
     # ufunc.at knows no byte order or narrow float but its own, and a contiguous copy is written to in any case.
-    result = np.array(wide(data))
+    result = np.array(wide(data), order="C")
+    leading = data.shape[: len(places)]
+    rows = places[0] if len(places) == 1 else np.ravel_multi_index(places, leading, mode="wrap")
     with np.errstate(all="ignore"):
-        _UFUNCS[reduction].at(result, places, wide(updates))
+        _join(_UFUNCS[reduction], result.reshape(math.prod(leading), -1), rows.reshape(-1), wide(updates).reshape(rows.size, -1))
         return result.astype(data.dtype, copy=False)
+
+
+def _join(ufunc: np.ufunc, dst: Array, rows: Array, updates: Array) -> None:
+    """Join `updates` [n, k] with the rows of dst [m, k], in order; those that are updated for the first time in one step."""
+    size = dst.shape[1]
+    if size > 1:
+        order, first = np.arange(len(rows)), np.empty(len(dst), np.intp)
+        first[rows[::-1]] = order[::-1]  # of equal places the last assignment counts
+        fresh = first[rows] == order
+        own = slice(None) if fresh.all() else fresh
+        dst[rows[own]] = ufunc(dst[rows[own]], updates[own])
+        rows, updates = rows[~fresh], updates[~fresh]
+    if len(rows):  # ufunc.at is fast for vectors only
+        ufunc.at(dst.reshape(-1), (rows[:, None] * size + np.arange(size)).reshape(-1), updates.reshape(-1))

@@ -27,6 +27,8 @@ class IsInf(Operator):
 
     def reference(self, x: Array) -> Array:
         """isinf(x), restricted to the signs."""
-        return computed(
-            lambda v: np.isinf(v) & (((v > 0) & self.detect_positive) | ((v < 0) & self.detect_negative)), x, dtype=np.bool_
-        )
+        if self.detect_negative and self.detect_positive:
+            return computed(np.isinf, x, dtype=np.bool_)
+        if not self.detect_negative and not self.detect_positive:
+            return np.zeros(x.shape, np.bool_)
+        return computed(lambda v: v == (np.inf if self.detect_positive else -np.inf), x, dtype=np.bool_)

@@ -1,11 +1,10 @@
 """ScatterElements: https://onnx.ai/onnx/operators/onnx__ScatterElements.html."""
 
-import numpy as np
-
 from dovetail.op import ShapeError, TensorType
 from dovetail_ops_onnx._scatter import check_reduction, check_reduction_type, scatter
 from dovetail_ops_onnx._shapes import Movement, check_axis, check_indices
 from dovetail_ops_onnx._types import BASIC, INDICES, Array
+from dovetail_ops_onnx.gather_elements import places_along
 
 
 class ScatterElements(Movement):
@@ -42,6 +41,5 @@ class ScatterElements(Movement):
         """The data with the updates. Raises `OperatorError` for an index out of range."""
         axis = check_axis(self.axis, data.ndim)
         check_indices(indices, data.shape[axis], axis)
-        places = list(np.ix_(*(np.arange(size) for size in indices.shape)))
-        places[axis] = indices
-        return scatter(data, tuple(np.broadcast_arrays(*places)), updates, self.reduction)
+        places = places_along(indices, axis, data.shape).reshape(-1)
+        return scatter(data.reshape(-1), (places,), updates.reshape(-1), self.reduction).reshape(data.shape)
