@@ -65,7 +65,10 @@ class DeformConv(Operator):
         g = self.geometry(TensorType.of(X), TensorType.of(W))
         count, maps, channels = math.prod(g.output), len(W) // self.group, W.shape[1]
         y = np.empty((len(X), self.group, maps, count), wide(X[:0]).dtype)
-        weights = np.moveaxis(wide(W).reshape(self.group, maps, channels, g.kernel_size), 2, 3).reshape(self.group, maps, -1)
+        # Kernel elements by channels, or the other way round: the smaller of weights and windows is put in the other's order.
+        by_channel = count < maps
+        weights: Array = wide(W).reshape(self.group, maps, channels, g.kernel_size)
+        weights = (weights if by_channel else weights.swapaxes(2, 3)).reshape(self.group, maps, -1)
         with np.errstate(all="ignore"):
             index, weight = self._taps(g, offset, mask)
             for n, image in enumerate(wide(X)):
@@ -74,8 +77,9 @@ class DeformConv(Operator):
                     for q, part in enumerate(np.split(image, self.offset_group))
                 ]
                 rows = parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
-                windows = np.moveaxis(rows.reshape(count, g.kernel_size, self.group, channels), 2, 0)
-                np.matmul(weights, windows.reshape(self.group, count, -1).swapaxes(1, 2), out=y[n])
+                windows: Array = np.moveaxis(rows.reshape(count, g.kernel_size, self.group, channels), 2, 0)
+                windows = (windows.swapaxes(2, 3) if by_channel else windows).reshape(self.group, count, -1)
+                np.matmul(weights, windows.swapaxes(1, 2), out=y[n])
             if B is not None:
                 y += wide(B).reshape(self.group, maps, 1)
         return rounded(y.reshape(len(X), len(W), *g.output), X.dtype)

@@ -45,6 +45,8 @@ def _attributes(rng: np.random.Generator) -> Iterator[Case]:
     (w,) = _random(rng, (12, 1, 3, 3))
     want = _deformed(x, w, offset, None, mask, group=12, offset_group=3, **how)
     yield Case("depthwise", DeformConv(group=12, offset_group=3, **how), (x, w, offset, None, mask), (want,), atol=1e-5)
+    x, w, offset = _random(rng, (2, 4, 4, 3), (8, 2, 3, 3), (2, 18, 2, 1))
+    yield Case("more_maps_than_outputs", DeformConv(group=2), (x, w, offset), (_deformed(x, w, offset, group=2),), atol=1e-5)
 
 
 def _ranks(rng: np.random.Generator) -> Iterator[Case]:
