@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dovetail
+from dovetail.errors import InferError
 from dovetail_ops_onnx.gather_elements import GatherElements
 from dovetail_ops_onnx.scatter_elements import ScatterElements
 from dovetail_ops_onnx.scatter_nd import ScatterND
@@ -61,3 +63,36 @@ def test_narrow_floats_are_rounded_once() -> None:
     data, indices = np.zeros((1, 2), np.float16), np.zeros((3, 1), np.int64)
     updates = np.float16([[2048, 0], [1, 0], [1, 0]])
     np.testing.assert_array_equal(ScatterND(reduction="add").reference(data, indices, updates), [[math.fsum((2048, 1, 1)), 0]])
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+@pytest.mark.parametrize("kind", ["ScatterND", "ScatterElements"])
+def test_updates_are_written_in_place_after_a_copy(rng: np.random.Generator, device: str, kind: str) -> None:
+    """Two in a row: the first copies the input, the second writes into the first one's result unless that is asked for, too."""
+    op: Any = ScatterND() if kind == "ScatterND" else ScatterElements(axis=1)
+    shapes = ((4, 2), (4, 3)) if kind == "ScatterND" else ((5, 2, 3), (5, 2, 3))
+    for both in (False, True):
+        g = dovetail.GraphBuilder()
+        data, first, second = (
+            g.input("data", "float32", (5, 6, 3)),
+            g.input("i", "int64", shapes[0]),
+            g.input("j", "int64", shapes[0]),
+        )
+        updates = g.input("u", "float32", shapes[1])
+        once = g.node(op, data, first, updates, outputs=["once"])
+        twice = g.node(op, once, second, updates, outputs=["twice"])
+        with dovetail.Core().compile_model(g.model([once, twice] if both else [twice]), device) as compiled:
+            assert [node.kernel for node in compiled.report().nodes] == ["in_data"] * 2
+            for _ in range(2):
+                x, u = rng.standard_normal((5, 6, 3)).astype(np.float32), rng.standard_normal(shapes[1]).astype(np.float32)
+                i, j = (rng.integers(-5, 5, shapes[0]) for _ in range(2))
+                given = x.copy()
+                found = compiled({"data": given, "i": i, "j": j, "u": u})
+                np.testing.assert_array_equal(given, x)
+                after = op.reference(x, i, u)
+                np.testing.assert_array_equal(found["twice"], op.reference(after, j, u))
+                if both:
+                    np.testing.assert_array_equal(found["once"], after)
+            with pytest.raises(InferError, match=r"Scatter.*index 9 .*is outside axis"):
+                compiled({"data": x, "i": i, "j": np.full_like(j, 9), "u": u})
+            np.testing.assert_array_equal(compiled({"data": x, "i": i, "j": j, "u": u})["twice"], found["twice"])

@@ -1,18 +1,32 @@
 """Shared by ScatterElements and ScatterND: writing updates to places, with a reduction where places meet."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from dovetail.op import DType, OperatorError
+from dovetail.op import DType, HostConfig, HostKernel, OperatorError
 from dovetail_ops_onnx._elementwise import wide
 from dovetail_ops_onnx._strings import in_parts
-from dovetail_ops_onnx._types import NUMERIC, Array
+from dovetail_ops_onnx._types import NUMERIC, Array, Types
 
-__all__ = ["check_reduction", "check_reduction_type", "scatter"]
+__all__ = ["InData", "check_reduction", "check_reduction_type", "scatter"]
 
 _UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 REDUCTIONS = ("none", *_UFUNCS)
+
+
+class InData(HostKernel):
+    """Writes the updates into the data, where that may be overwritten, else into a copy of it. Without a reduction."""
+
+    def configurations(self, op: Any, inputs: Types, outputs: Types) -> Sequence[HostConfig]:
+        is_text = any(t is not None and t.dtype is DType.STRING for t in inputs)
+        return () if is_text or op.reduction != "none" else (HostConfig.uniform(inputs, outputs, in_place=0),)
+
+    def execute(self, op: Any, config: HostConfig, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        _, indices, updates = inputs
+        op.write(outputs[0], indices, updates)
 
 
 def check_reduction(reduction: str) -> None:
