@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 import dovetail
-from dovetail.errors import DovetailError, ShapeError, UnknownOperator
+from dovetail.errors import DovetailError, UnknownOperator
 
 FLOAT = onnx.TensorProto.FLOAT
 CASES: dict[str, tuple[str, list[Any], list[int], dict[str, Any]]] = {
@@ -89,42 +89,6 @@ def test_what_onnx_reference_refuses_is_an_error_that_names_the_node(core: dovet
         pytest.raises(DovetailError, match=r"MelWeightMatrix\).*onnx.reference: "),
     ):
         compiled(arrays)
-
-
-DEFORM_CONV = {"x": (1, 2, 4, 4), "w": (4, 2, 3, 3), "offset": (1, 18, 2, 2), "b": (4,), "mask": (1, 9, 2, 2)}
-
-
-def _deform_conv(core: dovetail.Core, model: Any, attributes: dict[str, Any], **shapes: tuple[int, ...]) -> Any:
-    arrays = [np.ones(shape, np.float32) for shape in (DEFORM_CONV | shapes).values()]
-    file = model("DeformConv", arrays, [FLOAT], **attributes)
-    with core.compile_model(core.read_model(file, format="onnx"), "NUMPY") as compiled:
-        return compiled(arrays)[0]
-
-
-def test_deform_conv_of_ones(core: dovetail.Core, model: Any) -> None:
-    # Every offset is 1, so that the windows of the last row and column read 2 of 3 rows or columns.
-    y = _deform_conv(core, model, {}, x=(1, 2, 4, 4))
-    np.testing.assert_allclose(y, np.broadcast_to([[19.0, 13], [13, 9]], (1, 4, 2, 2)), rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("shapes", "attributes"),
-    [
-        ({"x": (1, 3, 4, 4)}, {}),
-        ({"x": (1, 2, 4)}, {}),
-        ({"offset": (1, 17, 2, 2)}, {}),
-        ({"offset": (18, 2, 2)}, {}),
-        ({"mask": (1, 9, 3, 2)}, {}),
-        ({"b": (3,)}, {}),
-        ({}, {"kernel_shape": [2, 3]}),
-        ({}, {"group": 3}),
-        ({}, {"group": 0}),
-        ({}, {"offset_group": 2}),
-    ],
-)
-def test_deform_conv_of_shapes_that_do_not_fit(core: dovetail.Core, model: Any, shapes: Any, attributes: Any) -> None:
-    with pytest.raises(ShapeError, match=r"(?s)DeformConv\).*accepted: |must be the same"):
-        _deform_conv(core, model, attributes, **shapes)
 
 
 def test_what_onnx_reference_lacks_stays_unknown() -> None:

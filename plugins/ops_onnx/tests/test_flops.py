@@ -23,6 +23,8 @@ COUNTED: list[tuple[str, dict[str, Any], list[Dims | None], Dims, int]] = [
     # Each of 48 elements goes to a window of 2 x 2 in both output channels.
     ("ConvTranspose", {}, [(1, 3, 4, 4), (3, 2, 2, 2)], (1, 2, 5, 5), 48 * 2 * 8),
     ("ConvTranspose", {}, [(1, 3, 4, 4), (3, 2, 2, 2), (2,)], (1, 2, 5, 5), 48 * 2 * 8 + 50),
+    # A convolution, whose 9 windows of 3 x 3 in 4 channels are sums of four products each.
+    ("DeformConv", {"group": 2}, [(1, 4, 5, 5), (6, 2, 3, 3), (1, 18, 3, 3), (6,)], (1, 6, 3, 3), 54 * (2 * 18 + 1) + 9 * 36 * 8),
     ("MaxPool", {"kernel_shape": (2, 2)}, [(1, 2, 4, 4)], (1, 2, 3, 3), 18 * 4),
     ("AveragePool", {"kernel_shape": (2, 2)}, [(1, 2, 4, 4)], (1, 2, 3, 3), 18 * (4 + 1)),
     ("LpPool", {"kernel_shape": (2, 2)}, [(1, 2, 4, 4)], (1, 2, 3, 3), 18 * 2 * 4),

@@ -22,6 +22,7 @@ def _type(given: Any) -> TensorType | None:
 
 _X = (1, 4, 8, 8)
 _F = np.float32
+_DEFORMED = (_X, (2, 4, 3, 3), (1, 18, 6, 6))
 _REFUSED: list[tuple[str, int, dict[str, Any], tuple[Any, ...], str]] = [
     ("Conv", 11, {"pads": (1, 1)}, (_X, (2, 4, 3, 3)), "pads"),
     ("Conv", 11, {"pads": (1, 1, 1, -1)}, (_X, (2, 4, 3, 3)), "pads"),
@@ -37,6 +38,19 @@ _REFUSED: list[tuple[str, int, dict[str, Any], tuple[Any, ...], str]] = [
     ("Conv", 11, {}, (_X, (2, 4, 9, 3)), "does not fit"),
     ("Conv", 11, {}, (_X, (2, 4, 3, 3), (3,)), "bias B"),
     ("Conv", 11, {}, ((1, 4), (2, 4)), "rank 3 or more"),
+    ("DeformConv", 19, {"group": 0}, _DEFORMED, "group is 0"),
+    ("DeformConv", 19, {"offset_group": 0}, _DEFORMED, "offset_group 0"),
+    ("DeformConv", 19, {"group": 3}, _DEFORMED, "multiple of both groups"),
+    ("DeformConv", 19, {"offset_group": 3}, _DEFORMED, "multiple of both groups"),
+    ("DeformConv", 19, {"kernel_shape": (2, 3)}, _DEFORMED, "kernel_shape"),
+    ("DeformConv", 19, {"strides": (1,)}, _DEFORMED, "strides"),
+    ("DeformConv", 19, {}, ((1, 3, 8, 8), *_DEFORMED[1:]), "multiple of both groups"),
+    ("DeformConv", 19, {}, ((1, 4, 8), *_DEFORMED[1:]), "accepted: W"),
+    ("DeformConv", 19, {}, ((1, 4), (2, 4), (1, 4)), "rank 3 or more"),
+    ("DeformConv", 19, {}, (*_DEFORMED[:2], (1, 17, 6, 6)), "shape [1, 18, 6, 6]"),
+    ("DeformConv", 19, {}, (*_DEFORMED[:2], (18, 6, 6)), "'offset'"),
+    ("DeformConv", 19, {}, (*_DEFORMED, (3,)), "shape [2]"),
+    ("DeformConv", 19, {}, (*_DEFORMED, None, (1, 9, 7, 6)), "shape [1, 9, 6, 6]"),
     ("ConvTranspose", 11, {"group": 3}, (_X, (4, 1, 3, 3)), "multiple of group"),
     ("ConvTranspose", 11, {"output_padding": (-1, 0)}, (_X, (4, 1, 3, 3)), "output_padding"),
     ("ConvTranspose", 11, {"output_shape": (1, 1, 17, 17)}, (_X, (4, 1, 3, 3)), "output_shape"),

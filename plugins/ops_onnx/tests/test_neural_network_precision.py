@@ -12,6 +12,7 @@ _X = (2, 4, 6, 5)
 _OPERATORS: list[tuple[str, int, dict[str, Any], tuple[tuple[int, ...], ...]]] = [
     ("Conv", 22, {"group": 2}, (_X, (6, 2, 3, 3), (6,))),
     ("ConvTranspose", 22, {"strides": (2, 1)}, (_X, (4, 3, 3, 2), (3,))),
+    ("DeformConv", 22, {"offset_group": 2}, (_X, (6, 4, 3, 3), (2, 36, 4, 3), (6,), (2, 18, 4, 3))),
     ("MaxPool", 22, {"kernel_shape": (2, 2)}, (_X,)),
     ("AveragePool", 22, {"kernel_shape": (3, 2), "pads": (1, 1, 1, 1)}, (_X,)),
     ("GlobalAveragePool", 22, {}, (_X,)),

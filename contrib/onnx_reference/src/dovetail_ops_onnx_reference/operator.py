@@ -9,7 +9,6 @@ from onnx import helper
 
 from dovetail.errors import DataDependentShape
 from dovetail.op import DType, Operator, OperatorError, TensorType
-from dovetail_ops_onnx_reference.checks import check_shapes
 from dovetail_ops_onnx_reference.protos import attribute_proto
 
 __all__ = ["ReferenceOperator"]
@@ -23,8 +22,6 @@ class ReferenceOperator(Operator):
 
     def infer(self, *inputs: Any, **_: Any) -> Any:
         """The outputs' types by ONNX's shape inference. Raises `DataDependentShape` where it does not know them."""
-        if all(t is None or t.is_static for t in inputs):
-            check_shapes(self, [None if t is None else t.dims for t in inputs])
         node = self._node([t is not None for t in inputs], self._count(inputs))
         present = [
             (name, t) for name, t in zip(node.input, inputs, strict=False) if t is not None
@@ -42,7 +39,6 @@ class ReferenceOperator(Operator):
         """The outputs by `onnx.reference`. Raises `OperatorError` with what it raises."""
         from onnx.reference import ReferenceEvaluator
 
-        check_shapes(self, [v.shape if isinstance(v, np.ndarray) else None for v in inputs])
         node = self._node([v is not None for v in inputs], self._count(inputs))
         names = [name for name in node.input if name]
         given = [v for v in inputs if v is not None]

@@ -1,8 +1,9 @@
 """The base of ArgMax and ArgMin."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,11 +12,18 @@ from dovetail_ops_onnx._elementwise import wide
 from dovetail_ops_onnx._shapes import check_axis
 from dovetail_ops_onnx._types import Array, Types
 
+_FEW = 64
+"""Elements of a plane from which on it is faster to compare planes than to look along the axis."""
+_MANY = 96
+"""Planes from which on it is not."""
+_PART = 1 << 16
+"""Elements that are compared at once: they stay in the cache."""
+
 
 class ArgReduction(Operator, ABC):
     """reduced = the index along `axis` of the extreme element: of equal ones the first, or the last with `select_last_index`.
 
-    A NaN counts as the extreme. A subclass defines `position`.
+    A NaN counts as the extreme. A subclass defines `extreme` and `position`.
     """
 
     inputs = ("data: T",)
@@ -24,6 +32,8 @@ class ArgReduction(Operator, ABC):
     axis: int = 0
     keepdims: bool = True
     select_last_index: bool = False
+    extreme: ClassVar[np.ufunc]
+    """The larger or the smaller of two numbers."""
 
     def infer(self, data: TensorType) -> TensorType:
         axis = check_axis(self.axis, data.rank)
@@ -35,9 +45,32 @@ class ArgReduction(Operator, ABC):
     def reference(self, data: Array) -> Array:
         axis = check_axis(self.axis, data.ndim)
         x = wide(data)
-        last = data.shape[axis] - 1
-        index = last - self.position(np.flip(x, axis), axis) if self.select_last_index else self.position(x, axis)
+        inner = math.prod(x.shape[axis + 1 :])
+        if (
+            inner < _FEW
+            or x.shape[axis] > _MANY
+            or (planes := self._across(x.reshape(math.prod(x.shape[:axis]), x.shape[axis], inner))) is None
+        ):
+            last = data.shape[axis] - 1
+            index = last - self.position(np.flip(x, axis), axis) if self.select_last_index else self.position(x, axis)
+        else:
+            index = planes.reshape((*x.shape[:axis], *x.shape[axis + 1 :]))
         return np.asarray(np.expand_dims(index, axis) if self.keepdims else index, np.int64)
+
+    def _across(self, x: Array) -> Array | None:
+        """The indices [outer, inner] along the middle axis of x, plane by plane; None where an extreme is NaN."""
+        outer, count, inner = x.shape
+        y = np.empty((outer, inner), np.int64)
+        numbers = np.arange(1, count + 1, dtype=np.uint8)[:, None]
+        ranks = numbers if self.select_last_index else numbers[::-1]
+        step = max(_PART // count, _FEW)
+        for part in (np.s_[n, :, first : first + step] for n in range(outer) for first in range(0, inner, step)):
+            extreme = self.extreme.reduce(x[part], 0)
+            if extreme.dtype.kind == "f" and np.isnan(extreme).any():
+                return None
+            rank = np.max((x[part] == extreme) * ranks, 0)
+            y[part[0], part[2]] = rank - np.int64(1) if self.select_last_index else np.int64(count) - rank
+        return y
 
     @abstractmethod
     def position(self, x: Array, axis: int) -> Any:

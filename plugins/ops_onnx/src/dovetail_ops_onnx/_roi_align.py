@@ -1,6 +1,7 @@
 """RoiAlign without its attributes: bilinear samples of regions, averaged or their largest taken (He et al., Mask R-CNN, 2017)."""
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -9,6 +10,10 @@ from dovetail.op import OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._elementwise import wide
 from dovetail_ops_onnx._numerics import rounded
 from dovetail_ops_onnx._types import Array
+from dovetail_ops_onnx._weighted_rows import Taps, channels_last, weighted_rows
+
+_PART = 1 << 18
+"""Elements whose places are computed at once, for each channel."""
 
 
 @dataclass(frozen=True)
@@ -44,39 +49,64 @@ class RoiSampling:
             raise OperatorError(f"input 'batch_indices' has values outside 0 to {len(X) - 1}")
         if not np.all(np.isfinite(rois.astype(np.float64))):
             raise OperatorError("input 'rois' has values that are not finite numbers")
-        y = np.zeros((len(rois), X.shape[1], self.height, self.width), wide(X).dtype)
-        with np.errstate(all="ignore"):
-            for n, batch in enumerate(batches):
-                y[n] = self._region(wide(X)[batch], wide(rois)[n] * wide(rois).dtype.type(self.scale))
-        return rounded(y, X.dtype)
+        x, boxes = wide(X), wide(rois) * wide(rois).dtype.type(self.scale)
+        y = np.zeros((len(rois), self.height * self.width, X.shape[1]), x.dtype)
+        if y.size and x.size:
+            with np.errstate(all="ignore"):
+                self._fill(y, x.reshape(*x.shape[:2], -1), x.shape[2:], boxes, batches)
+        return rounded(y.swapaxes(1, 2), X.dtype).reshape(len(rois), X.shape[1], self.height, self.width)
 
-    def _region(self, x: Array, box: Array) -> Array:
-        shift = 0.5 if self.half_pixel else 0.0
-        rows, by = _samples(box[1] - shift, box[3] - shift, self.height, self.ratio, x.shape[1], self.half_pixel)
-        columns, bx = _samples(box[0] - shift, box[2] - shift, self.width, self.ratio, x.shape[2], self.half_pixel)
-        parts = []
-        for index_y, weight_y in rows:
-            for index_x, weight_x in columns:
-                values = x[:, index_y][:, :, index_x] * np.outer(weight_y, weight_x).astype(x.dtype)
-                parts.append(values.reshape(len(x), self.height, by, self.width, bx))
-        if not by * bx:
-            return np.zeros((len(x), self.height, self.width), x.dtype)
-        if self.mode == "avg":
-            return np.asarray(np.asarray(sum(parts)).mean((2, 4)))
-        # ONNX takes the largest of the weighted neighbours, not of the interpolated samples.
-        return np.asarray(np.max(np.stack(parts), 0).max((2, 4)))
+    def _fill(self, y: Array, planes: Array, sizes: tuple[int, ...], boxes: Array, batches: Array) -> None:
+        """Write the bins of each box to y [boxes, bins, C]; `planes` are [N, C, height * width]."""
+        start, length = self._extent(boxes)
+        parts = [*self._parts(length)]
+        bins, area = y.shape[1], planes.shape[2]
+        taps = sum(4 * math.prod(count) * bins * len(own) for count, own in parts)
+        rows = channels_last(planes, 0) if 4 * taps > len(planes) * area else None
+        for count, own in parts:
+            index, weight = self._taps(start[own], length[own], count, sizes)
+            index += batches[own].repeat(bins) * area
+            near, index = _read(planes, index) if rows is None else (rows, index)
+            y[own] = weighted_rows(near, (index, weight), self.mode == "max").reshape(-1, *y.shape[1:])
+
+    def _extent(self, boxes: Array) -> tuple[Array, Array]:
+        """Start and length of each box [x1, y1, x2, y2] along y and x."""
+        low, high = (boxes - 0.5 if self.half_pixel else boxes)[:, [1, 0, 3, 2]].reshape(-1, 2, 2).swapaxes(0, 1)
+        length = (high - low).astype(np.float64)
+        return low.astype(np.float64), length if self.half_pixel else np.maximum(length, 1)
+
+    def _parts(self, length: Array) -> Iterator[tuple[tuple[int, int], Array]]:
+        """Boxes with equal numbers of samples of a bin along y and x, not too many; those without samples are left out."""
+        counts = np.ceil(length / (self.height, self.width)).astype(np.int64)
+        if self.ratio:
+            counts[:] = self.ratio
+        for y, x in set(map(tuple, counts.tolist())):
+            if y > 0 and x > 0:
+                own = np.flatnonzero((counts == (y, x)).all(1))
+                step = max(_PART // (4 * y * x * self.height * self.width), 1)
+                yield from (((y, x), own[first : first + step]) for first in range(0, len(own), step))
+
+    def _taps(self, start: Array, length: Array, count: tuple[int, int], sizes: tuple[int, ...]) -> Taps:
+        """The elements [taps, regions * bins] of an image for regions with `count` samples of a bin, and their weights.
+
+        ONNX takes the largest of the weighted neighbours, not of the interpolated samples.
+        """
+        axes = []
+        for axis, bins in enumerate((self.height, self.width)):
+            samples = np.add.outer(np.arange(count[axis]) + 0.5, np.arange(bins) * count[axis])
+            at = start[:, axis, None] + samples[:, None] * (length[:, axis] / bins / count[axis])[:, None]
+            lost, last = (at < -1) | (at > sizes[axis]), max(sizes[axis] - 1, 0)
+            at = np.clip(at, 0, last)
+            low = np.floor(at).astype(np.int64)
+            near = np.concatenate((low, np.minimum(low + 1, last)))
+            axes.append((near, np.where(np.concatenate((lost, lost)), 0, np.concatenate((low + 1 - at, at - low)))))
+        (rows, by), (columns, bx) = axes  # [taps of an axis, regions, bins of the axis]
+        index = rows[:, None, :, :, None] * sizes[1] + columns[:, :, None]
+        weight = by[:, None, :, :, None] * (bx / (math.prod(count) if self.mode == "avg" else 1))[:, :, None]
+        return index.reshape(len(rows) * len(columns), -1), weight.reshape(len(rows) * len(columns), -1)
 
 
-def _samples(
-    start: float, stop: float, bins: int, ratio: int, size: int, half_pixel: bool
-) -> tuple[list[tuple[Array, Array]], int]:
-    """For each sample along an axis its two neighbours and their weights, and how many samples a bin has."""
-    length = float(stop - start) if half_pixel else max(float(stop - start), 1.0)
-    count = ratio or max(math.ceil(length / bins), 0)
-    at = float(start) + (np.arange(bins * count) + 0.5) * (length / bins / max(count, 1))
-    lost = (at < -1) | (at > size)
-    at = np.clip(at, 0, max(size - 1, 0))
-    low = np.floor(at).astype(np.int64)
-    part = at - low
-    high = np.minimum(low + 1, max(size - 1, 0))
-    return [(low, np.where(lost, 0, 1 - part)), (high, np.where(lost, 0, part))], count
+def _read(planes: Array, index: Array) -> tuple[Array, Array]:
+    """Only those rows of channels of planes [N, C, area] that are at `index`, and its index into them."""
+    image, place = np.divmod(index.reshape(-1), planes.shape[2])
+    return planes[image, :, place], np.arange(index.size).reshape(index.shape)

@@ -1,16 +1,32 @@
 """Shared by ScatterElements and ScatterND: writing updates to places, with a reduction where places meet."""
 
+import math
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from dovetail.op import DType, OperatorError
+from dovetail.op import DType, HostConfig, HostKernel, OperatorError
 from dovetail_ops_onnx._elementwise import wide
 from dovetail_ops_onnx._strings import in_parts
-from dovetail_ops_onnx._types import NUMERIC, Array
+from dovetail_ops_onnx._types import NUMERIC, Array, Types
 
-__all__ = ["check_reduction", "check_reduction_type", "scatter"]
+__all__ = ["InData", "check_reduction", "check_reduction_type", "scatter"]
 
 _UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 REDUCTIONS = ("none", *_UFUNCS)
+
+
+class InData(HostKernel):
+    """Writes the updates into the data, where that may be overwritten, else into a copy of it. Without a reduction."""
+
+    def configurations(self, op: Any, inputs: Types, outputs: Types) -> Sequence[HostConfig]:
+        is_text = any(t is not None and t.dtype is DType.STRING for t in inputs)
+        return () if is_text or op.reduction != "none" else (HostConfig.uniform(inputs, outputs, in_place=0),)
+
+    def execute(self, op: Any, config: HostConfig, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        _, indices, updates = inputs
+        op.write(outputs[0], indices, updates)
 
 
 def check_reduction(reduction: str) -> None:
@@ -31,7 +47,7 @@ def scatter(data: Array, places: tuple[Array, ...], updates: Array, reduction: s
     Without a reduction the last update of a place counts (ONNX leaves that open). Sums and products of narrow floats are
     computed in float32, update by update in order, and rounded once.
     """
-    if reduction == "none":
+    if reduction == "none" or not updates.size:
         result = data.copy()
         if data.dtype == object:
             in_parts(lambda part, *where: result.__setitem__(where, part), updates, *places)
@@ -39,7 +55,23 @@ def scatter(data: Array, places: tuple[Array, ...], updates: Array, reduction: s
             result[places] = updates
         return result
     # ufunc.at knows no byte order or narrow float but its own, and a contiguous copy is written to in any case.
-    result = np.array(wide(data))
+    result = np.array(wide(data), order="C")
+    leading = data.shape[: len(places)]
+    rows = places[0] if len(places) == 1 else np.ravel_multi_index(places, leading, mode="wrap")
     with np.errstate(all="ignore"):
-        _UFUNCS[reduction].at(result, places, wide(updates))
+        _join(_UFUNCS[reduction], result.reshape(math.prod(leading), -1), rows.reshape(-1), wide(updates).reshape(rows.size, -1))
         return result.astype(data.dtype, copy=False)
+
+
+def _join(ufunc: np.ufunc, dst: Array, rows: Array, updates: Array) -> None:
+    """Join `updates` [n, k] with the rows of dst [m, k], in order; those that are updated for the first time in one step."""
+    size = dst.shape[1]
+    if size > 1:
+        order, first = np.arange(len(rows)), np.empty(len(dst), np.intp)
+        first[rows[::-1]] = order[::-1]  # of equal places the last assignment counts
+        fresh = first[rows] == order
+        own = slice(None) if fresh.all() else fresh
+        dst[rows[own]] = ufunc(dst[rows[own]], updates[own])
+        rows, updates = rows[~fresh], updates[~fresh]
+    if len(rows):  # ufunc.at is fast for vectors only
+        ufunc.at(dst.reshape(-1), (rows[:, None] * size + np.arange(size)).reshape(-1), updates.reshape(-1))

@@ -67,13 +67,13 @@ def check_dims(dims: Sequence[int], name: str) -> tuple[int, ...]:
 
 def check_indices(indices: Array, bound: int, axis: int) -> None:
     """Raise `OperatorError` for an index outside -bound to bound - 1."""
-    wrong = (indices < -bound) | (indices >= bound)
-    if np.any(wrong):
-        at = tuple(int(i) for i in np.argwhere(wrong)[0])
-        raise OperatorError(
-            f"index {int(indices[at])} (at {list(at)} of the indices) is outside axis {axis} of size {bound}",
-            hint=f"accepted: {-bound} to {bound - 1}" if bound else "an axis of size 0 takes no index",
-        )
+    if not indices.size or (indices.min() >= -bound and indices.max() < bound):
+        return
+    at = tuple(int(i) for i in np.argwhere((indices < -bound) | (indices >= bound))[0])
+    raise OperatorError(
+        f"index {int(indices[at])} (at {list(at)} of the indices) is outside axis {axis} of size {bound}",
+        hint=f"accepted: {-bound} to {bound - 1}" if bound else "an axis of size 0 takes no index",
+    )
 
 
 def constant_type(array: Array) -> TensorType:

@@ -32,7 +32,7 @@ def in_parts(compute: Callable[..., object], dst: Array, *sources: Array) -> Non
 def indexed(data: Array, places: Sequence[Array]) -> Array:
     """`data[tuple(places)]` of arrays of indices, strings in parts."""
     if data.dtype != object:
-        return np.asarray(data[tuple(places)])
+        return np.asarray(data[tuple(places)] if len(places) > 1 else data.take(places[0], 0))
     wide = np.broadcast_arrays(*places)
     result = np.empty((*wide[0].shape, *data.shape[len(wide) :]), object)
     in_parts(lambda dst, *where: np.copyto(dst, data[where]), result, *wide)

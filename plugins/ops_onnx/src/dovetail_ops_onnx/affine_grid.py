@@ -28,13 +28,20 @@ class AffineGrid(Operator):
         return theta.with_shape(_shape(theta.dims, known_ints(size, "size")))
 
     def reference(self, theta: Array, size: Array) -> Array:
-        """The matrices by the points of the grid."""
+        """The matrices by the points of the grid: for each coordinate a sum of one product for each axis."""
         shape = _shape(theta.shape, ints(size, "size"))
-        axes = [self._line(n) for n in shape[1:-1]]
-        points = np.stack((*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(shape[1:-1])), -1).astype(wide(theta).dtype)
+        matrix = wide(theta)
+        grid = np.empty(shape, matrix.dtype)
+        rank = shape[-1]
         with np.errstate(all="ignore"):
-            flat = points.reshape(-1, len(axes) + 1) @ wide(theta).swapaxes(1, 2)
-        return rounded(flat.reshape(shape), theta.dtype)
+            for number in range(rank):
+                factors = matrix[:, number].reshape(-1, rank + 1, *(1,) * rank)
+                total = factors[:, rank]
+                for axis in range(rank):
+                    line = self._line(shape[1 + axis]).astype(matrix.dtype).reshape(-1, *(1,) * (rank - axis - 1))
+                    total = total + factors[:, rank - 1 - axis] * line
+                grid[..., number] = total
+        return rounded(grid, theta.dtype)
 
     def _line(self, count: int) -> Array:
         places = np.arange(count, dtype=np.float64)

@@ -11,5 +11,7 @@ from dovetail_ops_onnx._types import Array
 class ArgMax(ArgReduction):
     """reduced = the index of the largest element along `axis`; see `ArgReduction`."""
 
+    extreme = np.maximum
+
     def position(self, x: Array, axis: int) -> Any:
         return np.argmax(x, axis=axis)

@@ -11,5 +11,7 @@ from dovetail_ops_onnx._types import Array
 class ArgMin(ArgReduction):
     """reduced = the index of the smallest element along `axis`; see `ArgReduction`."""
 
+    extreme = np.minimum
+
     def position(self, x: Array, axis: int) -> Any:
         return np.argmin(x, axis=axis)

@@ -29,4 +29,4 @@ class EyeLike(Movement):
     def reference(self, x: Array) -> Array:
         """The matrix."""
         dtype = x.dtype if self.dtype is None else self.dtype.numpy
-        return np.eye(x.shape[0], x.shape[1], self.k).astype(dtype)
+        return np.eye(x.shape[0], x.shape[1], self.k, dtype)

@@ -1,5 +1,7 @@
 """GatherElements: https://onnx.ai/onnx/operators/onnx__GatherElements.html."""
 
+import math
+
 import numpy as np
 
 from dovetail.op import ShapeError, TensorType
@@ -32,6 +34,17 @@ class GatherElements(Movement):
         """data[i, ..., indices[i, ..., n], ..., n]. Raises `OperatorError` for an index out of range."""
         axis = check_axis(self.axis, data.ndim)
         check_indices(indices, data.shape[axis], axis)
-        places = list(np.ix_(*(np.arange(size) for size in indices.shape)))
-        places[axis] = indices
-        return indexed(data, places)
+        return indexed(data.reshape(-1), (places_along(indices, axis, data.shape),))
+
+
+def places_along(indices: Array, axis: int, dims: tuple[int, ...]) -> Array:
+    """Where an array of shape `dims` flattened has the elements that are at `indices` along `axis`, else at their own places."""
+    stride, counted = math.prod(dims[axis + 1 :]), indices
+    if indices.size and indices.min() < 0:
+        counted = np.where(indices < 0, indices + dims[axis], indices)
+    own: Array = np.zeros((), np.intp)
+    for at, count in enumerate(indices.shape):
+        if at != axis and count > 1:
+            places = np.arange(count) * math.prod(dims[at + 1 :])
+            own = own + places.reshape(-1, *(1,) * (len(dims) - at - 1))
+    return np.asarray(own + (counted if stride == 1 else counted * np.intp(stride)))

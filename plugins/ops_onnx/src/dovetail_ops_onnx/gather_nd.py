@@ -42,7 +42,11 @@ class GatherND(Movement):
         batch, depth = self.batch_dims, indices.shape[-1]
         for place in range(depth):
             check_indices(indices[..., place], data.shape[batch + place], batch + place)
-        batches = math.prod(data.shape[:batch])
-        flat = data.reshape(batches, *data.shape[batch:])
+        batches, leading = math.prod(data.shape[:batch]), data.shape[batch : batch + depth]
+        rows = data.reshape(batches * math.prod(leading), *data.shape[batch + depth :])
         places = indices.reshape(batches, math.prod(indices.shape[batch:-1]), depth)
-        return indexed(flat, (np.arange(batches)[:, None], *np.moveaxis(places, -1, 0))).reshape(shape)
+        if not places.size:
+            return indexed(rows, (np.zeros(0, np.intp),)).reshape(shape)
+        own = (np.arange(batches)[:, None], *np.moveaxis(places, -1, 0))
+        index = np.ravel_multi_index(own, (batches, *leading), mode="wrap").reshape(-1)
+        return indexed(rows, (index,)).reshape(shape)

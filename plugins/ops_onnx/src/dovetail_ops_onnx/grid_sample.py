@@ -1,6 +1,5 @@
 """GridSample: https://onnx.ai/onnx/operators/onnx__GridSample.html."""
 
-import itertools
 import math
 
 import numpy as np
@@ -10,7 +9,10 @@ from dovetail_ops_onnx._elementwise import wide
 from dovetail_ops_onnx._numerics import rounded
 from dovetail_ops_onnx._resample import cubic_weight
 from dovetail_ops_onnx._types import BASIC, Array
+from dovetail_ops_onnx._weighted_rows import Taps, channels_last, joined, weighted_rows
 
+_PART = 1 << 13
+"""Places that are computed at once: their coordinates and weights stay in the cache."""
 _PADDINGS = ("zeros", "border", "reflection")
 
 
@@ -47,40 +49,54 @@ class GridSample(Operator):
         shape = (*X.shape[:2], *grid.shape[1:-1])
         if not math.prod(shape) or not math.prod(sizes):
             return np.full(shape, "", object) if X.dtype == object else np.zeros(shape, X.dtype)
-        places = wide(grid).reshape(len(X), -1, len(sizes))[..., ::-1]
-        taps = [self._taps(places[..., axis], size) for axis, size in enumerate(sizes)]
-        flat = X.reshape(*X.shape[:2], -1)
-        if self.mode == "nearest":
-            index, inside = _joined([taps[axis][0][:2] for axis in range(len(sizes))], sizes)
-            y = np.take_along_axis(flat, index[:, None], 2)
-            return np.where(inside[:, None], y, "" if X.dtype == object else X.dtype.type(0)).reshape(shape)
-        inner = np.result_type(wide(X).dtype, np.float32) if X.dtype.kind in "fV" else np.dtype(np.float64)
-        total = np.zeros((*X.shape[:2], places.shape[1]), inner)
+        places = wide(grid).reshape(-1, len(sizes))
+        parts = [slice(start, start + _PART) for start in range(0, len(places), _PART)]
         with np.errstate(all="ignore"):
-            for chosen in itertools.product(*taps):
-                index, inside = _joined([tap[:2] for tap in chosen], sizes)
-                weight = np.asarray(math.prod(tap[2] for tap in chosen))
-                # Zeros are added for elements outside, also where an infinity is at the border.
-                found = np.where(inside[:, None], np.take_along_axis(flat, index[:, None], 2).astype(inner), inner.type(0))
-                total += found * weight[:, None]
-        return rounded(total.astype(inner), X.dtype).reshape(shape)
+            if self.mode == "nearest":
+                index = np.concatenate([self._joined(places[part], sizes)[0][0] for part in parts])
+                return self._nearest(X, index.reshape(len(X), -1)).reshape(shape)
+            inner = np.result_type(wide(X).dtype, np.float32) if X.dtype.kind in "fV" else np.dtype(np.float64)
+            rows = channels_last(X.astype(inner), self._border)
+            image = np.arange(len(places)) // (len(places) // len(X)) * (len(rows) // len(X))
+            y = np.empty_like(rows, shape=(len(places), X.shape[1]))
+            for part in parts:
+                index, weight = self._joined(places[part], sizes)
+                y[part] = weighted_rows(rows, (index + image[part], weight))
+            y = np.moveaxis(y.reshape(len(X), -1, X.shape[1]), 2, 1)
+            return rounded(y, X.dtype).reshape(shape)
 
-    def _taps(self, given: Array, size: int) -> list[tuple[Array, Array, Array]]:
-        """The elements of an axis for each place: index, whether it is inside, and weight."""
-        with np.errstate(all="ignore"):
-            at = (given + 1) / 2 * (size - 1) if self.align_corners else ((given + 1) * size - 1) / 2
+    @property
+    def _border(self) -> int:
+        """Zeros on each side of the axes, by which elements outside are counted."""
+        return int(self.padding_mode == "zeros")
+
+    def _joined(self, places: Array, sizes: tuple[int, ...]) -> Taps:
+        """The elements of the spatial axes, with their border, for each of places [n, axes], and their weights."""
+        taps = [self._taps(given, size) for given, size in zip(places.T[::-1], sizes, strict=True)]
+        return joined(taps, [size + 2 * self._border for size in sizes])
+
+    def _nearest(self, x: Array, index: Array) -> Array:
+        """The elements [N, C, places] of x [N, C, *spatial] at index [N, places]."""
+        if self._border:
+            x = np.pad(x, [(0, 0), (0, 0), *[(1, 1)] * (x.ndim - 2)], constant_values="" if x.dtype == object else 0)
+        return np.take_along_axis(x.reshape(*x.shape[:2], -1), index[:, None], 2)
+
+    def _taps(self, given: Array, size: int) -> Taps:
+        """The elements of an axis, with its border, for each place, and their weights."""
+        at = (given + 1) / 2 * (size - 1) if self.align_corners else ((given + 1) * size - 1) / 2
         at = np.clip(np.nan_to_num(at.astype(given.dtype).astype(np.float64), nan=-1.0), -(2.0**40), 2.0**40)
         at = np.rint(at) if self.mode == "nearest" else at
         if self.mode != "cubic":  # which brings in each tap alone, as PyTorch and onnxruntime do: along a border it matters
             low, high = (0.0, size - 1.0) if self.align_corners else (-0.5, size - 0.5)
             at = np.where((at < low) | (at > high), self._inside(at, size), at)
         if self.mode == "nearest":
-            return [(*self._element(at, size), np.ones(()))]
+            return self._elements(at[None], size), np.ones((1, 1))
         first = np.floor(at)
         t = at - first
         if self.mode == "linear":
-            return [(*self._element(first + i, size), t if i else 1 - t) for i in (0, 1)]
-        return [(*self._element(first + i, size), cubic_weight(np.abs(t - i))) for i in (-1, 0, 1, 2)]
+            return self._elements(np.stack((first, first + 1)), size), np.stack((1 - t, t))
+        steps = np.arange(-1, 3)[:, None]
+        return self._elements(first + steps, size), cubic_weight(np.abs(t - steps))
 
     def _inside(self, at: Array, size: int) -> Array:
         """Places brought back into the axis, as `padding_mode` says."""
@@ -94,11 +110,12 @@ class GridSample(Operator):
         away = np.mod(at - low, 2 * (high - low))
         return low + np.where(away > high - low, 2 * (high - low) - away, away)
 
-    def _element(self, at: Array, size: int) -> tuple[Array, Array]:
+    def _elements(self, at: Array, size: int) -> Array:
+        if self.padding_mode == "zeros":
+            return np.clip(at, -1, size).astype(np.int64) + 1
         outside = (at < 0) | (at > size - 1)
-        at = np.where(outside, self._inside(at, size), at)
-        kept = ~outside if self.padding_mode == "zeros" else np.ones_like(outside)
-        return np.clip(at, 0, size - 1).astype(np.int64), kept
+        at = np.where(outside, self._inside(at, size), at) if outside.any() else at
+        return np.clip(at, 0, size - 1).astype(np.int64)
 
 
 class GridSample_16(GridSample):
@@ -126,12 +143,3 @@ class GridSample_16(GridSample):
 def _check(value: str, name: str, accepted: tuple[str, ...]) -> None:
     if value not in accepted:
         raise OperatorError(f"attribute {name!r} is {value!r}; accepted: {', '.join(accepted)}")
-
-
-def _joined(taps: list[tuple[Array, Array]], sizes: tuple[int, ...]) -> tuple[Array, Array]:
-    """The index into the flattened axes, and whether it is inside on all of them."""
-    index = np.zeros((), np.int64)
-    inside = np.ones((), bool)
-    for (at, kept), size in zip(taps, sizes, strict=True):
-        index, inside = index * size + at, inside & kept
-    return index, inside

@@ -27,11 +27,8 @@ class IsInf(Operator):
 
     def reference(self, x: Array) -> Array:
         """isinf(x), restricted to the signs."""
-        return computed(self._infinite, x, dtype=np.bool_)
-
-    def _infinite(self, x: Array) -> Array:
-        if self.detect_positive and self.detect_negative:
-            return np.isinf(x)
-        wanted = np.inf if self.detect_positive else -np.inf
-        found: Array = x == wanted if self.detect_positive or self.detect_negative else np.zeros(x.shape, np.bool_)
-        return found
+        if self.detect_negative and self.detect_positive:
+            return computed(np.isinf, x, dtype=np.bool_)
+        if not self.detect_negative and not self.detect_positive:
+            return np.zeros(x.shape, np.bool_)
+        return computed(lambda v: v == (np.inf if self.detect_positive else -np.inf), x, dtype=np.bool_)

@@ -1,5 +1,6 @@
 """MaxPool: the largest element of each window. https://onnx.ai/onnx/operators/onnx__MaxPool.html"""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ from dovetail_ops_onnx._numerics import lowest
 from dovetail_ops_onnx._pooling import Pooling
 from dovetail_ops_onnx._types import Array, Types
 from dovetail_ops_onnx._windows import windows
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 
 class MaxPool(Pooling):
@@ -33,20 +35,36 @@ class MaxPool(Pooling):
 
     def reference(self, X: Array) -> tuple[Array, Array]:
         geometry = self.geometry(TensorType.of(X)).trimmed
-        size = int(np.prod(geometry.input))
-        places = np.arange(size).reshape(geometry.input, order="F" if self.storage_order else "C")
+        count, kernel = math.prod(geometry.kernel), [(..., *k) for k in np.ndindex(*geometry.kernel)]
         values = windows(X, geometry, lowest(X.dtype))
-        sources = windows(places[None, None], geometry, -1)
-        y = np.full((*X.shape[:2], *geometry.output), lowest(X.dtype), X.dtype)
-        index = np.full(y.shape, -1, np.int64)
-        for k in np.ndindex(*geometry.kernel):
-            value, source = values[(..., *k)], sources[(..., *k)]
-            with np.errstate(invalid="ignore"):
-                better = ((value > y) | ((value != value) & (y == y)) | (index < 0)) & (source >= 0)
-            np.copyto(y, value, where=better)
-            np.copyto(index, source, where=better)
-        planes = np.arange(X.shape[0] * X.shape[1]).reshape(*X.shape[:2], *(1,) * geometry.rank)
-        return y, np.where(index < 0, index, index + planes * size)
+        inside = windows(np.ones((1, 1, *geometry.input), bool), geometry, False)
+        with np.errstate(invalid="ignore"):
+            y = values[kernel[0]].copy()
+            for k in kernel[1:]:
+                np.maximum(y, values[k], out=y)
+            has_nan = bool((y != y).any())
+            rank = np.zeros(y.shape, np.min_scalar_type(count))  # of the first kernel element that is the maximum, from the end
+            for number, k in enumerate(kernel):
+                found = values[k] == y
+                if has_nan:
+                    found |= values[k] != values[k]
+                found &= inside[k]
+                np.maximum(rank, found * rank.dtype.type(count - number), out=rank)
+        return y, self._indices(rank, geometry)
+
+    def _indices(self, rank: Array, g: ConvGeometry) -> Array:
+        """The places in X of the kernel elements that are `rank` from the end; -1 where that is 0."""
+        steps = [math.prod(g.input[:a] if self.storage_order else g.input[a + 1 :]) for a in range(g.rank)]
+        index = np.arange(math.prod(rank.shape[:2])).reshape(*rank.shape[:2], *(1,) * g.rank) * math.prod(g.input)
+        for axis, step in enumerate(steps):
+            start = (np.arange(g.output[axis]) * g.strides[axis] - g.pads_begin[axis]) * step
+            index = index + start.reshape(-1, *(1,) * (g.rank - axis - 1))
+        taps = np.indices(g.kernel).reshape(g.rank, -1)
+        moves = np.array(steps) * g.dilations @ taps
+        index += np.concatenate(([0], moves[::-1])).take(rank)
+        if rank.size and not rank.min():
+            index[rank == 0] = -1
+        return index
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         return outputs[0].size * int(np.prod(self.kernel_shape))

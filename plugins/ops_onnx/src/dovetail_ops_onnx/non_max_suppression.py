@@ -1,10 +1,16 @@
 """NonMaxSuppression: https://onnx.ai/onnx/operators/onnx__NonMaxSuppression.html."""
 
+import math
+
 import numpy as np
 
 from dovetail.op import DType, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._shapes import Movement
 from dovetail_ops_onnx._types import Array
+
+_SIDE = 192
+"""Boxes of a block: the pairs among them stay in the cache. With several rows the blocks are smaller."""
+_LEAST_SIDE = 8
 
 
 class NonMaxSuppression(Movement):
@@ -51,36 +57,104 @@ class NonMaxSuppression(Movement):
         if not 0 <= overlap <= 1:
             raise OperatorError(f"input 'iou_threshold' is {overlap}; accepted: 0 to 1")
         floor = None if least is None else float(least.reshape(()))
-        found = [
-            (batch, kind, box)
-            for batch in range(scores.shape[0])
-            for kind in range(scores.shape[1])
-            for box in _selected(self._corners(boxes[batch]), scores[batch, kind], count, overlap, floor)
-        ]
-        return np.array(found, np.int64).reshape(-1, 3)
+        if not scores.size or count <= 0:
+            return np.empty((0, 3), np.int64)
+        classes = scores.shape[1]
+        with np.errstate(all="ignore"):
+            rows, places = _by_score(scores.reshape(-1, scores.shape[2]), floor)
+            edges = self._edges(boxes)[:, rows // classes, places]
+            taken = _taken(rows, edges, count, overlap)
+        batches, kinds = np.divmod(rows[taken], classes)
+        return np.stack((batches, kinds, places[taken]), 1)
 
-    def _corners(self, boxes: Array) -> Array:
-        """[low y, low x, high y, high x] of each box."""
+    def _edges(self, boxes: Array) -> Array:
+        """Low y, low x, high y, high x and area of each box: [5, N, boxes]."""
+        a, b, c, d = np.moveaxis(boxes, 2, 0)
         if self.center_point_box:
-            x, y, width, height = boxes.T
-            return np.stack((y - height / 2, x - width / 2, y + height / 2, x + width / 2), 1)
-        low, high = np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])
-        return np.concatenate((low, high), 1)
+            edges = (b - d / 2, a - c / 2, b + d / 2, a + c / 2)
+        else:
+            edges = (np.minimum(a, c), np.minimum(b, d), np.maximum(a, c), np.maximum(b, d))
+        return np.stack((*edges, (edges[2] - edges[0]) * (edges[3] - edges[1])))
 
 
-def _selected(corners: Array, scores: Array, most: int, overlap: float, least: float | None) -> list[int]:
-    waiting = np.argsort(-scores, kind="stable")
-    if least is not None:
-        waiting = waiting[scores[waiting] > least]
-    areas = np.prod(corners[:, 2:] - corners[:, :2], 1)
-    taken: list[int] = []
-    with np.errstate(all="ignore"):
-        while waiting.size and len(taken) < most:
-            best, waiting = waiting[0], waiting[1:]
-            taken.append(int(best))
-            low = np.maximum(corners[best, :2], corners[waiting, :2])
-            high = np.minimum(corners[best, 2:], corners[waiting, 2:])
-            shared = np.prod(np.maximum(high - low, 0), 1)
-            joined = areas[best] + areas[waiting] - shared
-            waiting = waiting[~(shared > overlap * joined)]
+def _by_score(scores: Array, least: float | None) -> tuple[Array, Array]:
+    """Row and place of the scores [rows, boxes] above `least`, by row and falling score; NaN is last."""
+    if least is None:
+        order = np.argsort(-scores, axis=1, kind="stable")
+        return np.repeat(np.arange(len(scores)), scores.shape[1]), order.reshape(-1)
+    found = np.flatnonzero(scores > least)
+    rows = found // scores.shape[1]
+    counts = np.bincount(rows, minlength=len(scores))
+    filled = np.arange(counts.max()) < counts[:, None]
+    places, keys = np.zeros(filled.shape, np.int64), np.full(filled.shape, np.nan, scores.dtype)
+    places[filled], keys[filled] = found - rows * scores.shape[1], -scores.reshape(-1)[found]
+    return rows, np.take_along_axis(places, np.argsort(keys, axis=1, kind="stable"), 1)[filled]
+
+
+def _taken(rows: Array, edges: Array, most: int, overlap: float) -> Array:
+    """Which boxes [5, n], sorted by row and falling score, are selected: at most `most` of each row.
+
+    In rounds. Each decides about the first boxes of every row among themselves, and drops the later ones that overlap them.
+    """
+    taken = np.zeros(len(rows), bool)
+    left = np.full(rows.max(initial=-1) + 1, most)
+    waiting = np.arange(len(rows))
+    while waiting.size:
+        counts = np.bincount(rows[waiting])
+        active = np.flatnonzero(counts)
+        first, lengths = (np.cumsum(counts) - counts)[active], counts[active]
+        places = np.arange(min(int(lengths.max()), max(_SIDE // math.isqrt(len(active)), _LEAST_SIDE)))
+        heads = waiting[np.minimum(first[:, None] + places, len(waiting) - 1)]
+        chosen = _greedy(edges[:, heads], places < lengths[:, None], overlap)
+        chosen &= np.cumsum(chosen, 1) <= left[active, None]
+        taken[heads[chosen]] = True
+        left[active] -= chosen.sum(1)
+        owner = np.repeat(np.arange(len(active)), lengths)
+        start = np.where(left[active] > 0, first + len(places), len(waiting))
+        later = np.arange(len(waiting)) >= start[owner]
+        waiting, owner = waiting[later], owner[later]
+        if waiting.size:
+            waiting = waiting[_apart(edges[:, heads], chosen, edges[:, waiting], owner, overlap)]
     return taken
+
+
+def _greedy(edges: Array, there: Array, overlap: float) -> Array:
+    """Which of the boxes [5, rows, n] that are there overlap no earlier one of their row that is taken."""
+    places = np.arange(there.shape[1])
+    hides = _overlaps(edges[:, :, :, None], edges[:, :, None], overlap) & (places[:, None] < places)
+    chosen = there
+    while True:  # n times at most: each settles one more box of each row at least, two or three in practice
+        found: Array = there & ~(chosen[:, None] @ hides)[:, 0]
+        if np.array_equal(found, chosen):
+            return found
+        chosen = found
+
+
+def _apart(heads: Array, chosen: Array, others: Array, owner: Array, overlap: float) -> Array:
+    """Which of the other boxes [5, n] overlap none of the chosen heads [5, rows, m] of the row that owns them."""
+    counts = chosen.sum(1)
+    order = np.argsort(~chosen, axis=1, kind="stable")[:, : counts.max()]
+    near = np.take_along_axis(heads, order[None], 2)
+    near[:, np.arange(order.shape[1]) >= counts[:, None]] = np.nan  # overlaps nothing
+    near = near.swapaxes(1, 2)[:, :, owner if len(chosen) > 1 else slice(1)]
+    apart: Array = np.empty(len(owner), bool)
+    step = max(_SIDE * _SIDE // max(order.shape[1], 1), 1)
+    for start in range(0, len(owner), step):
+        part = slice(start, start + step)
+        apart[part] = ~_overlaps(near[:, :, part] if len(chosen) > 1 else near, others[:, None, part], overlap).any(0)
+    return apart
+
+
+def _overlaps(a: Array, b: Array, overlap: float) -> Array:
+    """Whether boxes [5, ...] share more than a part `overlap` of their union. In place: fresh memory costs more than the sums."""
+    shared, scratch = np.minimum(a[2], b[2]), np.maximum(a[0], b[0])
+    shared -= scratch
+    shared.clip(0, np.inf, shared)
+    width = np.minimum(a[3], b[3])
+    width -= np.maximum(a[1], b[1], out=scratch)
+    width.clip(0, np.inf, width)
+    shared *= width
+    joined = np.add(a[4], b[4], width)
+    joined -= shared
+    joined *= overlap
+    return np.asarray(shared > joined)

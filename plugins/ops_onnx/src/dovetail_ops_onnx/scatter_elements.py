@@ -1,11 +1,12 @@
 """ScatterElements: https://onnx.ai/onnx/operators/onnx__ScatterElements.html."""
 
-import numpy as np
+from typing import ClassVar
 
-from dovetail.op import ShapeError, TensorType
-from dovetail_ops_onnx._scatter import check_reduction, check_reduction_type, scatter
+from dovetail.op import KernelSource, ShapeError, TensorType
+from dovetail_ops_onnx._scatter import InData, check_reduction, check_reduction_type, scatter
 from dovetail_ops_onnx._shapes import Movement, check_axis, check_indices
 from dovetail_ops_onnx._types import BASIC, INDICES, Array
+from dovetail_ops_onnx.gather_elements import places_along
 
 
 class ScatterElements(Movement):
@@ -18,6 +19,7 @@ class ScatterElements(Movement):
     inputs = ("data: T", "indices: Tind", "updates: T")
     outputs = ("output: T",)
     types = {"T": BASIC, "Tind": INDICES}
+    kernels: ClassVar[tuple[KernelSource, ...]] = (InData(),)
 
     axis: int = 0
     reduction: str = "none"
@@ -40,8 +42,14 @@ class ScatterElements(Movement):
 
     def reference(self, data: Array, indices: Array, updates: Array) -> Array:
         """The data with the updates. Raises `OperatorError` for an index out of range."""
-        axis = check_axis(self.axis, data.ndim)
-        check_indices(indices, data.shape[axis], axis)
-        places = list(np.ix_(*(np.arange(size) for size in indices.shape)))
-        places[axis] = indices
-        return scatter(data, tuple(np.broadcast_arrays(*places)), updates, self.reduction)
+        places = self._places(indices, data.shape)
+        return scatter(data.reshape(-1), (places,), updates.reshape(-1), self.reduction).reshape(data.shape)
+
+    def write(self, dst: Array, indices: Array, updates: Array) -> None:
+        """Write the updates into dst, which holds the data; nothing when an index is out of range, which raises."""
+        dst.reshape(-1)[self._places(indices, dst.shape)] = updates.reshape(-1)
+
+    def _places(self, indices: Array, dims: tuple[int, ...]) -> Array:
+        axis = check_axis(self.axis, len(dims))
+        check_indices(indices, dims[axis], axis)
+        return places_along(indices, axis, dims).reshape(-1)

@@ -1,9 +1,11 @@
 """ScatterND: https://onnx.ai/onnx/operators/onnx__ScatterND.html."""
 
+from typing import ClassVar
+
 import numpy as np
 
-from dovetail.op import ShapeError, TensorType
-from dovetail_ops_onnx._scatter import check_reduction, check_reduction_type, scatter
+from dovetail.op import KernelSource, ShapeError, TensorType
+from dovetail_ops_onnx._scatter import InData, check_reduction, check_reduction_type, scatter
 from dovetail_ops_onnx._shapes import Movement, check_indices
 from dovetail_ops_onnx._types import BASIC, Array
 
@@ -18,6 +20,7 @@ class ScatterND(Movement):
     inputs = ("data: T", "indices: int64", "updates: T")
     outputs = ("output: T",)
     types = {"T": BASIC}
+    kernels: ClassVar[tuple[KernelSource, ...]] = (InData(),)
 
     reduction: str = "none"
 
@@ -36,6 +39,13 @@ class ScatterND(Movement):
 
     def reference(self, data: Array, indices: Array, updates: Array) -> Array:
         """The data with the updates. Raises `OperatorError` for an index out of range."""
+        return scatter(data, self._places(indices, data.shape), updates, self.reduction)
+
+    def write(self, dst: Array, indices: Array, updates: Array) -> None:
+        """Write the updates into dst, which holds the data; nothing when an index is out of range, which raises."""
+        dst[self._places(indices, dst.shape)] = updates
+
+    def _places(self, indices: Array, dims: tuple[int, ...]) -> tuple[Array, ...]:
         for axis in range(indices.shape[-1]):
-            check_indices(indices[..., axis], data.shape[axis], axis)
-        return scatter(data, tuple(np.moveaxis(indices, -1, 0)), updates, self.reduction)
+            check_indices(indices[..., axis], dims[axis], axis)
+        return tuple(np.moveaxis(indices, -1, 0))

@@ -31,7 +31,13 @@ class Trilu(Movement):
         rows, columns = x.shape[-2:]
         # A diagonal further out changes nothing more, and stays inside int64.
         diagonal = 0 if k is None else min(max(int(k.reshape(())), -rows - 1), columns + 1)
-        distance = np.arange(columns) - np.arange(rows)[:, None]
-        kept = distance >= diagonal if self.upper else distance <= diagonal
-        zero = np.array("", object) if x.dtype == object else np.zeros((), x.dtype)
-        return np.asarray(np.where(kept, x, zero)).astype(x.dtype, copy=False)
+        number = np.min_scalar_type(-rows - columns - 2)  # narrow numbers are compared faster
+        column, first = np.arange(columns, dtype=number), np.arange(diagonal, rows + diagonal, dtype=number)[:, None]
+        kept = column >= first if self.upper else column <= first
+        if x.dtype.itemsize <= 4:
+            # Bits times one or zero: a vector instruction, where a choice among elements is none.
+            bits = np.dtype(f"u{x.dtype.itemsize}")
+            return np.asarray(np.multiply(np.ascontiguousarray(x).view(bits), kept.astype(bits)).view(x.dtype))
+        y = np.full(x.shape, "", object) if x.dtype == object else np.zeros(x.shape, x.dtype)
+        np.copyto(y, x, where=kept)
+        return y

@@ -1,0 +1,67 @@
+"""Weighted sums of elements of an image at given places, all channels at once: GridSample, DeformConv, RoiAlign."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail_ops_onnx._types import Array
+
+__all__ = ["Taps", "channels_last", "joined", "weighted_rows"]
+
+Taps = tuple[Array, Array]
+"""The elements [taps, places] of which something is made at each place, and their weights [taps, places]."""
+
+_PART = 1 << 18
+"""Elements that are gathered at once: they stay in the cache."""
+_FEW = 8
+"""Below as many channels each is gathered on its own."""
+
+
+def channels_last(x: Array, border: int) -> Array:
+    """x [N, C, *spatial] as rows of channels [N * positions, C], with a border of zeros round the spatial axes.
+
+    Few channels are stored one after the other, as `weighted_rows` takes them.
+    """
+    if border:
+        inner: Any = (..., *[slice(border, border + n) for n in x.shape[2:]])
+        whole = np.zeros((*x.shape[:2], *[n + 2 * border for n in x.shape[2:]]), x.dtype)
+        whole[inner] = x
+        x = whole
+    planes = x.reshape(*x.shape[:2], math.prod(x.shape[2:]))
+    if x.shape[1] < _FEW:
+        return planes.swapaxes(0, 1).reshape(x.shape[1], len(x) * planes.shape[2]).T
+    return np.ascontiguousarray(planes.swapaxes(1, 2)).reshape(-1, x.shape[1])
+
+
+def joined(axes: Sequence[Taps], sizes: Sequence[int]) -> Taps:
+    """The taps of places in several axes, which have these sizes, from those in each axis."""
+    (index, weight), *others = axes
+    for (at, factor), size in zip(others, sizes[1:], strict=True):
+        index = (index[:, None] * size + at).reshape(len(index) * len(at), -1)
+        weight = (weight[:, None] * factor).reshape(len(weight) * len(factor), -1)
+    return index, weight
+
+
+def weighted_rows(rows: Array, taps: Taps, largest: bool = False) -> Array:
+    """[places, C]: the sum of the weighted rows [C] of each place, or the largest weighted element of each channel."""
+    index, weight = taps[0], taps[1].astype(rows.dtype, copy=False)
+    if rows.shape[1] < _FEW:
+        y = np.empty((rows.shape[1], index.shape[1]), rows.dtype)
+        for dst, plane in zip(y, rows.T, strict=True):
+            found = plane.take(index)
+            np.multiply(found, weight, found)
+            dst[:] = found.max(0) if largest else found.sum(0)
+        return y.T
+    index, weight = index.T.copy(), weight.T.copy()
+    y = np.empty((len(index), rows.shape[1]), rows.dtype)
+    step = max(_PART // max(index.shape[1] * rows.shape[1], 1), 1)
+    for start in range(0, len(index), step):
+        part = slice(start, start + step)
+        found = rows.take(index[part], 0)
+        if largest:
+            np.multiply(found, weight[part, :, None], found).max(1, out=y[part])
+        else:
+            np.einsum("pk,pkc->pc", weight[part], found, out=y[part])
+    return y

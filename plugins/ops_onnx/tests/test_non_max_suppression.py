@@ -1,0 +1,82 @@
+"""NonMaxSuppression in blocks of boxes: the same selections as box by box."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail_ops_onnx import non_max_suppression
+from dovetail_ops_onnx.non_max_suppression import NonMaxSuppression
+
+F = np.float32
+
+
+def _box_by_box(boxes: Any, scores: Any, most: int, iou: float, least: float | None) -> list[tuple[int, int, int]]:
+    """In float32, number by number. Boxes are [y1, x1, y2, x2] with y1 <= y2, x1 <= x2."""
+    found = []
+    for n, kind in np.ndindex(scores.shape[:2]):
+        taken: list[int] = []
+        row = scores[n, kind]
+        numbers = [b for b in range(len(row)) if row[b] == row[b]]
+        order = sorted(numbers, key=lambda b: -row[b]) + [b for b in range(len(row)) if row[b] != row[b]]
+        for box in order:
+            good = least is None or row[box] > F(least)
+            if good and len(taken) < most and not any(_overlap(boxes[n, t], boxes[n, box], F(iou)) for t in taken):
+                taken.append(box)
+        found += [(n, kind, box) for box in taken]
+    return found
+
+
+def _overlap(a: Any, b: Any, iou: Any) -> bool:
+    height = max(min(a[2], b[2]) - max(a[0], b[0]), F(0))
+    width = max(min(a[3], b[3]) - max(a[1], b[1]), F(0))
+    joined = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - height * width
+    return bool(height * width > iou * joined)
+
+
+def _boxes(rng: np.random.Generator, batch: int, count: int, size: int) -> Any:
+    """Whole numbers, so that many overlap by exactly a threshold."""
+    low = rng.integers(0, 12, (batch, count, 2))
+    return np.concatenate((low, low + rng.integers(0, size, (batch, count, 2))), 2).astype(F)
+
+
+@pytest.mark.parametrize("side", [1, 8, 192])
+@pytest.mark.parametrize(
+    ("shape", "size", "most", "iou", "least"),
+    [
+        ((2, 1, 150), 7, 100, 0.5, None),  # many rounds of one row
+        ((1, 1, 150), 3, 40, 0.0, 0.2),  # the limit is reached in a later round
+        ((2, 5, 70), 9, 10, 0.25, 0.6),  # rows of different lengths
+        ((2, 9, 30), 5, 1000, 0.75, 0.97),  # rows without candidates
+        ((1, 3, 40), 1, 1000, 0.3, None),  # boxes without area
+        ((2, 2, 50), 7, 50, 1.0, 0.0),
+    ],
+)
+def test_rounds(
+    rng: np.random.Generator,
+    monkeypatch: pytest.MonkeyPatch,
+    side: int,
+    shape: tuple[int, int, int],
+    size: int,
+    most: int,
+    iou: float,
+    least: float | None,
+) -> None:
+    monkeypatch.setattr(non_max_suppression, "_SIDE", side)
+    monkeypatch.setattr(non_max_suppression, "_LEAST_SIDE", min(side, 8))
+    for _ in range(2):
+        boxes = _boxes(rng, shape[0], shape[2], size)
+        scores = np.round(rng.random(shape), 2).astype(F)  # some are equal
+        scores[rng.random(scores.shape) < 0.05] = np.nan
+        boxes.flags.writeable = scores.flags.writeable = False
+        floor = () if least is None else (F([least]),)
+        got = NonMaxSuppression().reference(boxes, scores, np.array([most]), F([iou]), *floor)
+        assert got.dtype == np.int64
+        assert [tuple(row) for row in got.tolist()] == _box_by_box(boxes, scores, most, iou, least)
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 5), (2, 0, 5), (2, 3, 0), (2, 3, 5)])
+def test_nothing(rng: np.random.Generator, shape: tuple[int, int, int]) -> None:
+    boxes = _boxes(rng, shape[0], shape[2], 4)
+    got = NonMaxSuppression().reference(boxes, rng.random(shape).astype(F), np.array([5]), F([0.5]), F([2.0]))
+    assert got.shape == (0, 3)

@@ -1,0 +1,105 @@
+"""Weighted sums of gathered elements: few and many channels, in parts, and the operators that are made of them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail_ops_onnx import _roi_align, _weighted_rows, grid_sample
+from dovetail_ops_onnx._weighted_rows import channels_last, joined, weighted_rows
+from dovetail_ops_onnx.deform_conv import DeformConv
+from dovetail_ops_onnx.grid_sample import GridSample
+from dovetail_ops_onnx.roi_align import RoiAlign
+
+_channels = pytest.mark.parametrize("channels", [0, 1, 7, 8, 19])
+
+
+@_channels
+@pytest.mark.parametrize("border", [0, 2])
+def test_channels_last(rng: np.random.Generator, channels: int, border: int) -> None:
+    x = rng.standard_normal((3, channels, 4, 5))
+    rows = channels_last(x, border)
+    padded = np.pad(x, [(0, 0), (0, 0), (border, border), (border, border)])
+    np.testing.assert_array_equal(rows, np.moveaxis(padded, 1, -1).reshape(len(rows), channels))
+
+
+@_channels
+@pytest.mark.parametrize("part", [1, 100, _weighted_rows._PART])
+@pytest.mark.parametrize("largest", [False, True])
+def test_sums(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, channels: int, part: int, largest: bool) -> None:
+    monkeypatch.setattr(_weighted_rows, "_PART", part)
+    x = rng.standard_normal((2, channels, 3, 4)).astype(np.float32)
+    index, weight = rng.integers(0, 24, (5, 11)), rng.standard_normal((5, 11))
+    got = weighted_rows(channels_last(x, 0), (index, weight), largest)
+    want = np.zeros((11, channels))
+    for place, channel in np.ndindex(*want.shape):
+        found = [
+            float(x[i // 12, channel, i // 4 % 3, i % 4]) * w for i, w in zip(index[:, place], weight[:, place], strict=True)
+        ]
+        want[place, channel] = max(found) if largest else sum(found)
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_no_place(rng: np.random.Generator) -> None:
+    for channels in (2, 9):
+        rows = channels_last(rng.standard_normal((1, channels, 3)), 0)
+        assert weighted_rows(rows, (np.zeros((4, 0), np.int64), np.zeros((4, 0)))).shape == (0, channels)
+
+
+def test_taps_of_three_axes() -> None:
+    index, weight = joined([(np.array([[1], [2]]), np.array([[0.5], [0.25]])), (np.array([[3]]), np.array([[8.0]]))], [4, 7])
+    assert index.tolist() == [[10], [17]]
+    assert weight.tolist() == [[4.0], [2.0]]
+    index, _ = joined([(np.array([[1]]), np.ones((1, 1)))] * 2 + [(np.array([[0], [2]]), np.ones((2, 1)))], [2, 3, 5])
+    assert index.tolist() == [[20], [22]]
+
+
+@_channels
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_grid_sample(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, channels: int, mode: str, padding: str) -> None:
+    """Channel by channel and place by place as all at once."""
+    op = GridSample(mode=mode, padding_mode=padding)
+    x = rng.standard_normal((3, channels, 5, 6)).astype(np.float32)
+    grid = rng.uniform(-1.5, 1.5, (3, 4, 7, 2)).astype(np.float32)
+    x.flags.writeable = grid.flags.writeable = False
+    got = op.reference(x, grid)
+    assert got.shape == (3, channels, 4, 7)
+    monkeypatch.setattr(grid_sample, "_PART", 3)
+    for channel in range(channels):
+        alone = op.reference(x[:, channel : channel + 1], grid)
+        np.testing.assert_allclose(got[:, channel : channel + 1], alone, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("ratio", [0, 2])
+def test_roi_align(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, mode: str, ratio: int) -> None:
+    """A box alone, of which only the elements that it reads are gathered, gives what it gives among many, in parts or not."""
+    op = RoiAlign(mode=mode, output_height=3, output_width=2, sampling_ratio=ratio)
+    x = rng.standard_normal((2, 9, 40, 30)).astype(np.float32)
+    corners = rng.uniform(-3, 25, (60, 2))
+    rois = np.concatenate((corners, corners + rng.uniform(-1, 15, (60, 2))), 1).astype(np.float32)
+    images = rng.integers(0, 2, 60)
+    together = op.reference(x, rois, images)
+    assert together.any()
+    monkeypatch.setattr(_roi_align, "_PART", 300)
+    np.testing.assert_array_equal(op.reference(x, rois, images), together)
+    for n in range(60):
+        alone = op.reference(x, rois[n : n + 1], images[n : n + 1])
+        np.testing.assert_allclose(alone[0], together[n], rtol=1e-5, atol=1e-6)
+
+
+def _infinite(*shape: int) -> Any:
+    return np.full(shape, np.inf, np.float32)
+
+
+@pytest.mark.parametrize("channels", [1, 9])
+def test_what_is_outside_is_zero_beside_infinities(channels: int) -> None:
+    x = _infinite(1, channels, 4, 4)
+    y = GridSample().reference(x, np.full((1, 2, 2, 2), 9, np.float32))
+    np.testing.assert_array_equal(y, np.zeros((1, channels, 2, 2)))
+    offset = np.full((1, 2, 4, 4), -7, np.float32)
+    offset[..., 0] = np.nan
+    y = DeformConv().reference(x, np.ones((1, channels, 1, 1), np.float32), offset)
+    np.testing.assert_array_equal(y, np.zeros((1, 1, 4, 4)))
