@@ -7,13 +7,28 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from dovetail.op import Binary, DType, Eltwise, OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx._halves import narrowed, widened
 from dovetail_ops_onnx._types import FLOATS, Array, Chain, Types
 
-__all__ = ["binary", "broadcast", "chain", "computed", "eltwise", "finite_range", "operand", "same_type", "scalar", "wide"]
+__all__ = [
+    "binary",
+    "broadcast",
+    "chain",
+    "computed",
+    "converted",
+    "eltwise",
+    "finite_range",
+    "operand",
+    "same_type",
+    "scalar",
+    "wide",
+]
 
 
 def wide(x: Array) -> Array:
     """`x` in the type to compute in: float32 for floating-point types that are narrower, else `x` itself."""
+    if x.dtype == np.float16:
+        return widened(x)
     return x.astype(np.float32) if DType.of(x.dtype).is_float and x.dtype.itemsize < 4 else x
 
 
@@ -24,7 +39,12 @@ def computed(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | No
     """
     with np.errstate(all="ignore"):
         result = function(*(wide(a) for a in arrays))
-        return np.asarray(result).astype(arrays[0].dtype if dtype is None else dtype, copy=False)
+        return converted(np.asarray(result), np.dtype(arrays[0].dtype if dtype is None else dtype))
+
+
+def converted(x: Array, dtype: np.dtype[Any]) -> Array:
+    """`x` as `dtype` by NumPy's rules; `x` itself when it has the type already."""
+    return narrowed(x) if dtype == np.float16 and x.dtype == np.float32 else x.astype(dtype, copy=False)
 
 
 def broadcast(*types: TensorType) -> tuple[int, ...]:
