@@ -221,11 +221,37 @@ def test_pool(bench, op_type, seed):
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
-def test_pool_of_integers_and_with_indices_is_left_to_the_reference(bench):
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("attributes", [{}, {"pads": (1, 2, 1, 2), "strides": (2, 1)}, {"dilations": (1, 2), "strides": (1, 3)}])
+def test_pool_of_integers(bench, dtype, attributes):
+    x = np.random.default_rng(1).integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (2, 3, 9, 11), dtype, endpoint=True)
+    want = windows(x.astype(np.float64), conv_geometry((9, 11), (3, 4), **attributes), -np.inf).max(axis=(-2, -1))
+    got = bench.run_one(MaxPool(kernel_shape=(3, 4), **attributes), (x,), bench.kernel("max_pool", "separable"))
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("kernel", range(1, 12))
+@pytest.mark.parametrize("op_type", [MaxPool, AveragePool])
+def test_pool_of_rows_that_follow_each_other(bench, op_type, kernel):
+    """Windows of every length over narrow rows, with and without padding: the greatest of the next row is larger."""
+    x = np.arange(2 * 3 * 5 * 12, dtype=np.float32).reshape(2, 3, 5, 12)
+    for pads, stride in (((0, 0), 1), ((kernel // 2, kernel // 2), 1), ((kernel - 1, 0), 2)):
+        attributes = {"pads": (0, pads[0], 0, pads[1]), "strides": (1, stride)}
+        g = conv_geometry((5, 12), (1, kernel), **attributes)
+        if op_type is MaxPool:
+            want = windows(x, g, -np.inf).max(axis=(-2, -1))
+        else:
+            want = windows(x, g, 0).sum(axis=(-2, -1)) / kernel
+            attributes["count_include_pad"] = True
+        got = bench.run_one(op_type(kernel_shape=(1, kernel), **attributes), (x,), bench.kernel(op_type.stem, "separable"))
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_pool_with_indices_is_left_to_the_reference(bench):
     (kernel,) = bench.kernels("max_pool")
-    graph = bench.single(MaxPool(kernel_shape=(2,)), (np.zeros((1, 1, 4), np.int8),))[0]
-    assert kernel.supports(TypedNode.of(graph.nodes[0], graph)).reason.name == "DTYPE"
-    assert bench.run_one(MaxPool(kernel_shape=(2,)), (np.array([[[3, -4, -5, -6]]], np.int8),)).tolist() == [[[3, -4, -5]]]
+    graph = bench.single(MaxPool(kernel_shape=(2,)), (np.zeros((1, 1, 4), np.float32),), outputs=2)[0]
+    assert kernel.supports(TypedNode.of(graph.nodes[0], graph)).reason.name == "ATTRIBUTE"
 
 
 def test_taps_of_a_tall_kernel_take_linear_time():
