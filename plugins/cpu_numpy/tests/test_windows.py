@@ -85,6 +85,26 @@ def test_conv(bench, kernel, seed):
     )
 
 
+@pytest.mark.parametrize("size", [16, 17, 32, 45])
+@pytest.mark.parametrize("kernel", [5, 8, 31])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("images", [0, 1, 3])
+def test_bands(bench, size, kernel, stride, images):
+    """Outputs that fill the last tile or not, inputs that end before and after it, and an infinity among zeros of a band."""
+    rng = np.random.default_rng(size)
+    pads = tuple(int(n) for n in rng.integers(0, kernel // 2 + 1, 2))
+    length = (size - 1) * stride + kernel - sum(pads) + int(rng.integers(stride))
+    x, w = rng.standard_normal((images, 3, length)).astype(np.float32), rng.standard_normal((3, 1, kernel)).astype(np.float32)
+    b = rng.standard_normal(3).astype(np.float32)
+    g = conv_geometry((length,), (kernel,), strides=(stride,), pads=pads)
+    for infinite in (False, True):
+        if infinite and images:
+            x[-1, -1, length // 2] = np.inf
+        op = Conv(group=3, strides=(stride,), pads=pads)
+        got = bench.run_one(op, (x, w, b), bench.kernel("conv", "banded"), constants=(1, 2))
+        np.testing.assert_allclose(got, conv64(x, w, b, g, 3), rtol=1e-4, atol=1e-4)
+
+
 EXTREME = [
     ((1, 1), (3, 3), {"pads": (0, 0, 2, 2)}),
     ((1, 1), (3, 3), {"pads": (2, 2, 0, 0)}),
@@ -174,6 +194,7 @@ def test_conv_with_three_axes_is_left_to_the_reference(bench):
     assert executable.reports[0].kernel == "ref"
     assert [name for name, _ in executable.reports[0].refusals] == [
         "pointwise",
+        "banded",
         "depthwise",
         "windows",
         "shifted_rows",

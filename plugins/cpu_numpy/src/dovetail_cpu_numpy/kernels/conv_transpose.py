@@ -1,6 +1,5 @@
 """ConvTranspose with constant weights: one convolution gives the results of all phases of the stride, which are interleaved."""
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,9 +11,8 @@ from dovetail.dataclass import dataclass
 from dovetail.device import Node, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.kernels import conv
-from dovetail_cpu_numpy.kernels._conv import ConvKernel
+from dovetail_cpu_numpy.kernels._conv import ConvKernel, unless_nan
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy, fill
-from dovetail_cpu_numpy.reference import ReferenceKernel
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.conv_transpose import ConvTranspose
 from dovetail_ops_onnx.spatial import ConvGeometry
@@ -137,9 +135,7 @@ class Interleaved(ConvKernel):
         convolve, interleave = [*made.kernel.bind(inner)], [*_interleave(phases, found, call.outputs[0])]
         if phases.is_filled:
             return [*convolve, *interleave]
-        # The bias is added after either.
-        plain = dataclasses.replace(call, inputs=(*call.inputs[:2], *(None for _ in call.inputs[2:])))
-        return [*convolve, _unless_nan(found, interleave, [*ReferenceKernel().bind(plain)])]
+        return [*convolve, unless_nan(found, interleave, call)]
 
 
 def _interleave(phases: _Phases, found: Array, dst: Array) -> Iterator[Launch]:
@@ -152,16 +148,6 @@ def _interleave(phases: _Phases, found: Array, dst: Array) -> Iterator[Launch]:
     for index, phase in enumerate(np.ndindex(*g.strides)):
         targets, sources = zip(*(phases.places(phase, axis) for axis in range(g.rank)), strict=True)
         yield copy(result[(..., *targets)], by_phase[:, :, index][(..., *sources)])
-
-
-def _unless_nan(found: Array, launches: Sequence[Launch], others: Sequence[Launch]) -> Launch:
-    """Makes the others where an infinity met a weight that was filled in, as the NaN that it leaves shows."""
-
-    def run() -> None:
-        for launch in others if math.isnan(found.min()) else launches:
-            launch()
-
-    return run
 
 
 def _kernel(convolution: TypedNode) -> NumpyKernel | None:
