@@ -64,3 +64,12 @@ def test_what_the_reference_runs(bench, attributes):
     x, w = np.ones((1, 2, 3, 3), np.float32), np.ones((2, 1, 2, 2), np.float32)
     graph = bench.single(ConvTranspose(**attributes), [x, w], (1,) if attributes else ())[0]
     assert bench.device.supports(TypedNode.of(graph.nodes[0], graph)).kernel == "ref"
+
+
+def test_many_products_with_zeros_are_left_to_the_reference(bench):
+    """A stride of 2 and three kernel elements waste 7 of 16 products; with groups the reference is slower still."""
+    x = np.ones((1, 64, 20, 20), np.float32)
+    for group, name in ((1, "ref"), (2, "interleaved")):
+        w = np.ones((64, 32 // group, 3, 3), np.float32)
+        graph = bench.single(ConvTranspose(strides=(2, 2), group=group), [x, w], (1,))[0]
+        assert bench.device.supports(TypedNode.of(graph.nodes[0], graph)).kernel == name
