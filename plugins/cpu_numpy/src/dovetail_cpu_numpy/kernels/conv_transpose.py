@@ -17,7 +17,6 @@ from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.conv_transpose import ConvTranspose
 from dovetail_ops_onnx.spatial import ConvGeometry
 
-
 WASTE = 1 << 20
 """Products with zeros from which on one group takes longer than by the reference, which calls NumPy for each kernel element."""
 
