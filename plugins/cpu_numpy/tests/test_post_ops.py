@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.device import Binary, DType, Eltwise, Prelu, Reason, Sum, TensorType, TypedNode
 from dovetail.graph.post_ops import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS
-from dovetail_cpu_numpy import post_ops
+from dovetail_cpu_numpy import blocks, post_ops
 from dovetail_ops_onnx.hard_swish import HardSwish
 from dovetail_ops_onnx.split import Split
 from dovetail_ops_onnx.transpose import Transpose
@@ -114,7 +114,7 @@ def test_eltwise(monkeypatch, algorithm, alpha, beta, dtype):
             assert whole.dtype == dtype
             np.testing.assert_array_equal(apply([post_op], src, in_place=True), whole)
             with monkeypatch.context() as patch:
-                patch.setattr(post_ops, "BLOCK", 9)
+                patch.setattr(blocks, "BLOCK", 9)
                 np.testing.assert_allclose(apply([post_op], src, in_place=True), want, rtol=tolerance, atol=tolerance)
 
 
@@ -157,7 +157,7 @@ def test_binary(algorithm, operand_shape, in_place):
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("operand_shape", [(3, 4, 5), (4, 1), (5,), ()])
 def test_sum_and_prelu(monkeypatch, operand_shape, in_place, block):
-    monkeypatch.setattr(post_ops, "BLOCK", block)
+    monkeypatch.setattr(blocks, "BLOCK", block)
     rng = np.random.default_rng(3)
     src = rng.standard_normal((3, 4, 5)).astype(np.float32)
     o = np.asarray(rng.standard_normal(operand_shape), np.float32)
@@ -174,7 +174,7 @@ def test_random_chains(monkeypatch, seed):
     """Up to 32 steps of every kind in any order, against the same steps in float64."""
     rng = np.random.default_rng(seed)
     if seed % 2:
-        monkeypatch.setattr(post_ops, "BLOCK", 13)
+        monkeypatch.setattr(blocks, "BLOCK", 13)
     shape = tuple(int(n) for n in rng.integers(1, 6, rng.integers(0, 5)))
     src = np.asarray(rng.standard_normal(shape), np.float32)
     chain, operands, want = [], [], src.astype(np.float64)

@@ -85,6 +85,26 @@ def test_conv(bench, kernel, seed):
     )
 
 
+@pytest.mark.parametrize("size", [16, 17, 32, 45])
+@pytest.mark.parametrize("kernel", [5, 8, 31])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("images", [0, 1, 3])
+def test_bands(bench, size, kernel, stride, images):
+    """Outputs that fill the last tile or not, inputs that end before and after it, and an infinity among zeros of a band."""
+    rng = np.random.default_rng(size)
+    pads = tuple(int(n) for n in rng.integers(0, kernel // 2 + 1, 2))
+    length = (size - 1) * stride + kernel - sum(pads) + int(rng.integers(stride))
+    x, w = rng.standard_normal((images, 3, length)).astype(np.float32), rng.standard_normal((3, 1, kernel)).astype(np.float32)
+    b = rng.standard_normal(3).astype(np.float32)
+    g = conv_geometry((length,), (kernel,), strides=(stride,), pads=pads)
+    for infinite in (False, True):
+        if infinite and images:
+            x[-1, -1, length // 2] = np.inf
+        op = Conv(group=3, strides=(stride,), pads=pads)
+        got = bench.run_one(op, (x, w, b), bench.kernel("conv", "banded"), constants=(1, 2))
+        np.testing.assert_allclose(got, conv64(x, w, b, g, 3), rtol=1e-4, atol=1e-4)
+
+
 EXTREME = [
     ((1, 1), (3, 3), {"pads": (0, 0, 2, 2)}),
     ((1, 1), (3, 3), {"pads": (2, 2, 0, 0)}),
@@ -174,6 +194,7 @@ def test_conv_with_three_axes_is_left_to_the_reference(bench):
     assert executable.reports[0].kernel == "ref"
     assert [name for name, _ in executable.reports[0].refusals] == [
         "pointwise",
+        "banded",
         "depthwise",
         "windows",
         "shifted_rows",
@@ -221,11 +242,37 @@ def test_pool(bench, op_type, seed):
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
-def test_pool_of_integers_and_with_indices_is_left_to_the_reference(bench):
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("attributes", [{}, {"pads": (1, 2, 1, 2), "strides": (2, 1)}, {"dilations": (1, 2), "strides": (1, 3)}])
+def test_pool_of_integers(bench, dtype, attributes):
+    x = np.random.default_rng(1).integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (2, 3, 9, 11), dtype, endpoint=True)
+    want = windows(x.astype(np.float64), conv_geometry((9, 11), (3, 4), **attributes), -np.inf).max(axis=(-2, -1))
+    got = bench.run_one(MaxPool(kernel_shape=(3, 4), **attributes), (x,), bench.kernel("max_pool", "separable"))
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("kernel", range(1, 12))
+@pytest.mark.parametrize("op_type", [MaxPool, AveragePool])
+def test_pool_of_rows_that_follow_each_other(bench, op_type, kernel):
+    """Windows of every length over narrow rows, with and without padding: the greatest of the next row is larger."""
+    x = np.arange(2 * 3 * 5 * 12, dtype=np.float32).reshape(2, 3, 5, 12)
+    for pads, stride in (((0, 0), 1), ((kernel // 2, kernel // 2), 1), ((kernel - 1, 0), 2)):
+        attributes = {"pads": (0, pads[0], 0, pads[1]), "strides": (1, stride)}
+        g = conv_geometry((5, 12), (1, kernel), **attributes)
+        if op_type is MaxPool:
+            want = windows(x, g, -np.inf).max(axis=(-2, -1))
+        else:
+            want = windows(x, g, 0).sum(axis=(-2, -1)) / kernel
+            attributes["count_include_pad"] = True
+        got = bench.run_one(op_type(kernel_shape=(1, kernel), **attributes), (x,), bench.kernel(op_type.stem, "separable"))
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_pool_with_indices_is_left_to_the_reference(bench):
     (kernel,) = bench.kernels("max_pool")
-    graph = bench.single(MaxPool(kernel_shape=(2,)), (np.zeros((1, 1, 4), np.int8),))[0]
-    assert kernel.supports(TypedNode.of(graph.nodes[0], graph)).reason.name == "DTYPE"
-    assert bench.run_one(MaxPool(kernel_shape=(2,)), (np.array([[[3, -4, -5, -6]]], np.int8),)).tolist() == [[[3, -4, -5]]]
+    graph = bench.single(MaxPool(kernel_shape=(2,)), (np.zeros((1, 1, 4), np.float32),), outputs=2)[0]
+    assert kernel.supports(TypedNode.of(graph.nodes[0], graph)).reason.name == "ATTRIBUTE"
 
 
 def test_taps_of_a_tall_kernel_take_linear_time():

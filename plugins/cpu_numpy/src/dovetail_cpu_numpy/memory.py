@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import OutOfMemory
-from dovetail_cpu_numpy.launch import Spec
+from dovetail_cpu_numpy.launch import Array, Spec
 
-__all__ = ["ALIGNMENT", "arena", "nbytes", "packed"]
+__all__ = ["ALIGNMENT", "arena", "carved", "nbytes", "packed"]
 
 ALIGNMENT = 64
 """Bytes: each array starts at a multiple of it."""
@@ -34,3 +34,12 @@ def nbytes(spec: Spec) -> int:
 def packed(specs: Sequence[Spec]) -> int:
     """The bytes of arrays placed one after the other, each aligned."""
     return sum([-(-nbytes(spec) // ALIGNMENT) * ALIGNMENT for spec in specs]) if specs else 0
+
+
+def carved(memory: NDArray[np.uint8], specs: Sequence[Spec]) -> Sequence[Array]:
+    """The arrays in memory of `packed` bytes that starts at a multiple of `ALIGNMENT`."""
+    found, offset = [], 0
+    for spec in specs:
+        found.append(memory[offset : offset + nbytes(spec)].view(spec[1]).reshape(spec[0]))
+        offset += packed([spec])
+    return found

@@ -5,14 +5,13 @@ while the tensor fits the last-level cache (3e6 floats: 0.84 ms whole, 0.90 ms i
 a fifth faster far beyond (3e7 floats: 15.6 and 12.0 ms). So only post-ops with temporaries do, to keep these small.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from dovetail.device import Binary, DType, Eltwise, PostOp, Prelu, Reason, Refusal, Sum, TensorType, TypedNode
+from dovetail_cpu_numpy.blocks import blocks, in_block
 from dovetail_cpu_numpy.eltwise import FLOAT32_ONLY, bind_eltwise, temporaries
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, into
 
@@ -20,9 +19,6 @@ __all__ = ["Step", "bind_chain", "broadcasts", "chain_scratch", "refuse_chain", 
 
 Step = tuple[PostOp, Array | None]
 """A post-op with the array of its operand, None for eltwise."""
-
-BLOCK = 1 << 16
-"""Elements of a temporary: two in float32 and two blocks of the tensors fill 1 MB of second-level cache."""
 
 _FLOATS = (DType.FLOAT32, DType.FLOAT64)
 
@@ -72,7 +68,7 @@ def broadcasts(dims: tuple[int, ...], target: tuple[int, ...]) -> bool:
 def chain_scratch(chain: Sequence[PostOp], dst: TensorType) -> Sequence[Spec]:
     """The temporaries that `bind_chain` needs for a result of this type."""
     count = max(map(_temporaries, chain), default=0)
-    return [((min(dst.size, BLOCK),), dst.dtype.numpy)] * count if count else ()
+    return [((in_block(dst.size),), dst.dtype.numpy)] * count if count else ()
 
 
 def _temporaries(post_op: PostOp) -> int:
@@ -106,7 +102,7 @@ def _bind_step(post_op: PostOp, src: Array, operand: Array | None, dst: Array, s
     else:
         count = _temporaries(post_op)
         wide = None if operand is None else np.broadcast_to(operand, dst.shape)
-        for block in _blocks(dst.shape) if count else [(...,)]:
+        for block in blocks(dst.shape) if count else [(...,)]:
             part = dst[block]
             temps = [t[: part.size].reshape(part.shape) for t in scratch[:count]]
             yield from _bind_block(post_op, src[block], None if wide is None else wide[block], part, temps)
@@ -130,17 +126,3 @@ def _select_by_sign(src: Array, scaled: Array, dst: Array) -> None:
     """dst = src where it is not below 0, else `scaled`: a slope of NaN or infinity has no effect there."""
     np.copyto(scaled, src, where=src >= 0)
     np.copyto(dst, scaled)
-
-
-def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
-    """Indices that cut an array into pieces of at most BLOCK elements, each contiguous where the array is."""
-    if math.prod(shape) <= BLOCK:
-        yield (...,)
-        return
-    axis = 0
-    while math.prod(shape[axis + 1 :]) > BLOCK:
-        axis += 1
-    rows = BLOCK // math.prod(shape[axis + 1 :])
-    for outer in np.ndindex(*shape[:axis]):
-        for start in range(0, shape[axis], rows):
-            yield (*outer, slice(start, start + rows))

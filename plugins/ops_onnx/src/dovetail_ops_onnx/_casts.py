@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.op import DType, OperatorError
-from dovetail_ops_onnx._elementwise import finite_range, wide
+from dovetail_ops_onnx._elementwise import converted, finite_range, wide
 from dovetail_ops_onnx._strings import in_parts
 from dovetail_ops_onnx._types import Array
 
@@ -39,14 +39,18 @@ def cast(x: Array, to: DType, *, saturate: bool = True, round_mode: str = "up") 
             return to_integer(wide(x), np.dtype(np.int64)).astype(to.numpy) if to in _PACKED else to_integer(wide(x), to.numpy)
         if to is DType.FLOAT8_E8M0:
             return _to_powers(wide(x).astype(np.float32), saturate, round_mode)
-        result = x.astype(to.numpy)
+        result = converted(wide(x) if source is DType.FLOAT16 else x, to.numpy)
         return _saturated(result, wide(x)) if saturate and to in _FLOAT8 else result
 
 
 def to_integer(x: Any, dtype: np.dtype[Any]) -> Array:
     """Floating-point values truncated toward zero; NaN becomes 0, and what is out of range the nearest bound."""
     low, high = (int(bound) for bound in finite_range(dtype))
-    whole = np.trunc(np.asarray(x, np.float64))
+    given = np.asarray(x)
+    # NaN fails every comparison. Most values are in range, where NumPy's conversion takes an eighth of the time.
+    if dtype.kind in "iu" and low - 1 < float(given.min(initial=0)) and float(given.max(initial=0)) < high + 1:
+        return given.astype(dtype)
+    whole = np.trunc(given.astype(np.float64))
     # float64(high) may be rounded up to high + 1, which is out of range: hence the strict comparison with high + 1.
     inside = (whole >= float(low)) & (whole < float(high + 1))
     bound = np.where(whole < 0, np.array(low).astype(dtype), np.array(high).astype(dtype))

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from dovetail.op import Binary, DType, Eltwise, OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx._halves import narrowed, widened
 from dovetail_ops_onnx._types import FLOATS, Array, Chain, Types
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "broadcast",
     "chain",
     "computed",
+    "converted",
     "eltwise",
     "finite_range",
     "operand",
@@ -26,6 +28,8 @@ __all__ = [
 
 def wide(x: Array) -> Array:
     """`x` in the type to compute in: float32 for floating-point types that are narrower, else `x` itself."""
+    if x.dtype == np.float16:
+        return widened(x)
     return x.astype(np.float32) if DType.of(x.dtype).is_float and x.dtype.itemsize < 4 else x
 
 
@@ -36,7 +40,12 @@ def computed(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | No
     """
     with np.errstate(all="ignore"):
         result = function(*(wide(a) for a in arrays))
-        return np.asarray(result).astype(arrays[0].dtype if dtype is None else dtype, copy=False)
+        return converted(np.asarray(result), np.dtype(arrays[0].dtype if dtype is None else dtype))
+
+
+def converted(x: Array, dtype: np.dtype[Any]) -> Array:
+    """`x` as `dtype` by NumPy's rules; `x` itself when it has the type already."""
+    return narrowed(x) if dtype == np.float16 and x.dtype == np.float32 else x.astype(dtype, copy=False)
 
 
 def softplus(x: Array) -> Array:

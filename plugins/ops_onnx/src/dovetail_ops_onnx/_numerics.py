@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from dovetail.graph import DType
 from dovetail_ops_onnx._casts import to_integer
+from dovetail_ops_onnx._elementwise import converted
 
 
 def rounded(y: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -15,7 +16,7 @@ def rounded(y: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     with np.errstate(over="ignore", invalid="ignore"):
         if is_float(given) and not DType.of(dtype).is_float:
             return to_integer(given, dtype)
-        return given.astype(dtype, copy=False)
+        return converted(given, dtype)
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:

@@ -27,13 +27,14 @@ class DequantizeLinear(Operator):
         return x.with_dtype(self._target(x_scale.dtype))
 
     def reference(self, x: Array, x_scale: Array, x_zero_point: Array | None = None) -> Array:
-        exact = np.int64 if DType.of(x.dtype).is_integer else np.float32
+        # float32 holds the differences of all types but int32.
+        exact = np.int64 if x.dtype == np.int32 else np.float32
         whole = x.astype(exact)
         if x_zero_point is not None:
             whole = whole - spread(x_zero_point, x.shape, self.axis, self.block_size).astype(exact)
         scale = wide(spread(x_scale, x.shape, self.axis, self.block_size))
         with np.errstate(all="ignore"):
-            return rounded(whole.astype(np.float32) * scale, self._target(DType.of(x_scale.dtype)).numpy)
+            return rounded(whole.astype(np.float32, copy=False) * scale, self._target(DType.of(x_scale.dtype)).numpy)
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         return 2 * outputs[0].size

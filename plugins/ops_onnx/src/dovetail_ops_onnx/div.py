@@ -29,6 +29,8 @@ class Div(Arithmetic):
 
 
 def _truncated(a: Array, b: Array) -> Any:
+    if a.min(initial=0) >= 0 and b.min(initial=1) > 0:
+        return np.floor_divide(a, b)
     divisor = np.where(b == 0, b.dtype.type(1), b)
     floored = np.floor_divide(a, divisor)
     inexact = floored * divisor != a

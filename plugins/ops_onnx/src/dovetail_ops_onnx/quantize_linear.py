@@ -44,15 +44,17 @@ class QuantizeLinear(Operator):
     def reference(self, x: Array, y_scale: Array, y_zero_point: Array | None = None) -> Array:
         scale = spread(y_scale, x.shape, self.axis, self.block_size)
         if y_zero_point is None:
-            target, zero = dtype_of(self.output_dtype, "output_dtype", QUANTIZED) or DType.UINT8, np.zeros(())
+            target, zero = dtype_of(self.output_dtype, "output_dtype", QUANTIZED) or DType.UINT8, np.zeros((), np.float32)
         else:
             target = DType.of(y_zero_point.dtype)
-            zero = spread(y_zero_point, x.shape, self.axis, self.block_size).astype(np.float64)
+            # Sums with whole numbers of up to 16 bits are exact in float32 wherever they are in range.
+            exact = np.float32 if target.is_integer else np.float64
+            zero = spread(y_zero_point, x.shape, self.axis, self.block_size).astype(exact)
         own = DType.of(y_scale.dtype)
         precision = dtype_of(self.precision, "precision", SCALED) or (own if own in SCALED else DType.FLOAT32)
         with np.errstate(all="ignore"):
-            left, right = (wide(a.astype(precision.numpy)) for a in (x, scale))
-            quotient = wide(np.asarray(left / right).astype(precision.numpy))
+            left, right = (wide(a.astype(precision.numpy, copy=False)) for a in (x, scale))
+            quotient = wide(np.asarray(left / right).astype(precision.numpy, copy=False))
             if target.is_integer:
                 low, high = finite_range(target.numpy)
                 return cast(np.clip(np.rint(quotient) + zero, low, high), target)

@@ -1,7 +1,8 @@
 """Shared by the convolution kernels: sizes, the two-dimensional geometry, the epilogue, and copies of shifted rows."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -11,10 +12,11 @@ from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.kernels._reach import Reach
 from dovetail_cpu_numpy.launch import Array, Launch, copy, fill
 from dovetail_cpu_numpy.post_ops import Step
+from dovetail_cpu_numpy.reference import ReferenceKernel
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.spatial import ConvGeometry
 
-__all__ = ["ConvKernel", "Sizes", "Taps", "place", "planar"]
+__all__ = ["ConvKernel", "Sizes", "Taps", "place", "planar", "unless_nan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,19 @@ class ConvKernel(NumpyKernel):
         if bias is None:
             return ()
         return ((Binary("add", "B"), bias.reshape(-1, *(1,) * (call.outputs[0].ndim - 2))),)
+
+
+def unless_nan(found: Array, launches: Sequence[Launch], call: Call) -> Launch:
+    """Makes the launches, or the reference's where an infinity met a weight of 0 that was filled in and left NaN in `found`."""
+    # The bias is added after either.
+    plain = dataclasses.replace(call, inputs=(*call.inputs[:2], *(None for _ in call.inputs[2:])))
+    others = [*ReferenceKernel().bind(plain)]
+
+    def run() -> None:
+        for launch in others if math.isnan(found.min()) else launches:
+            launch()
+
+    return run
 
 
 def planar(g: ConvGeometry) -> ConvGeometry:

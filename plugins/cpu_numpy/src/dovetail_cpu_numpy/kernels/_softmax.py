@@ -12,7 +12,10 @@ from dovetail_cpu_numpy.launch import Array, Launch, into
 from dovetail_ops_onnx.log_softmax import LogSoftmax, LogSoftmax_1
 from dovetail_ops_onnx.softmax import Softmax, Softmax_1
 
-__all__ = ["SoftmaxKernel", "add_along", "shifted"]
+__all__ = ["SoftmaxKernel", "add_along", "are_usual", "shifted"]
+
+_LEAST, _MOST = 2.0**-20, 2.0**100
+"""Sums of exponentials between which these need no shift: none is infinite, and those that are 0 are below 2^-86 of the sum."""
 
 
 class SoftmaxKernel(NumpyKernel):
@@ -38,6 +41,15 @@ class SoftmaxKernel(NumpyKernel):
         """The type of one number for each row."""
         outer, _, inner = self.rows(node)
         return node.outputs[0].with_shape((outer, 1, inner))
+
+
+def are_usual(sums: Array) -> bool:
+    """Whether exponentials with these sums were right without the subtraction of the greatest number of each row.
+
+    That subtraction and the search for the number take a third of the time, and round; without them nothing is rounded before
+    the exponential. Sums of rows that are all masked, too large or NaN are not usual.
+    """
+    return bool(sums.min() > _LEAST and sums.max() < _MOST)
 
 
 def add_along(src: Array, dst: Array) -> Launch:

@@ -1,6 +1,6 @@
 """Attention: batched matrix products on views of the heads, with the sums of the softmax divided out at the end."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from dovetail.device import Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_numpy.kernel import BLAS, Call, NumpyKernel, refuse_dtypes
+from dovetail_cpu_numpy.kernels._softmax import are_usual
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, copy, into
 from dovetail_ops_onnx.attention import Attention_23, Sizes
 
@@ -70,26 +71,50 @@ class Heads(NumpyKernel):
         if not dst.size:
             return
         yield into(np.multiply, _heads(call.input(0), s.heads), constant(op.factor(s), scaled), out=scaled)
-        yield partial(np.matmul, _grouped(scaled, s), _grouped(keys, s).swapaxes(-1, -2), _grouped(scores, s))
-        if op.softcap > 0:
-            yield into(np.divide, scores, constant(op.softcap, scores), out=scores)
-            yield into(np.tanh, scores, out=scores)
-            yield into(np.multiply, scores, constant(op.softcap, scores), out=scores)
-        mask = call.inputs[_MASK] if len(call.inputs) > _MASK else None
-        for bias in (mask, call.state):
-            if bias is not None:
-                yield into(np.add, scores, bias, out=scores)
-        if s.total:
-            yield partial(np.maximum.reduce, scores, 3, None, row, keepdims=True)
-            # A row of minus infinities has no greatest number to subtract: with the least one it becomes zeros.
-            yield into(np.maximum, row, constant(np.finfo(row.dtype).min, row), out=row)
-            yield into(np.subtract, scores, row, out=scores)
-        yield into(np.exp, scores, out=scores)
-        yield partial(np.add.reduce, scores, 3, None, row, keepdims=True)
-        yield into(np.maximum, row, constant(np.finfo(row.dtype).tiny, row), out=row)
+        yield _exponentials([*_scores(call, s, scaled, keys, scores)], scores, row)
         y = _heads(dst, s.heads)
         yield partial(np.matmul, _grouped(scores, s), _grouped(values, s), _grouped(y, s))
         yield into(np.divide, y, row, out=y)
+
+
+def _scores(call: Call, s: Sizes, scaled: Array, keys: Array, scores: Array) -> Iterator[Launch]:
+    """scores = scaled @ keys, through the soft cap, with masks added."""
+    cap = _op(call.node).softcap
+    yield partial(np.matmul, _grouped(scaled, s), _grouped(keys, s).swapaxes(-1, -2), _grouped(scores, s))
+    if cap > 0:
+        yield into(np.divide, scores, constant(cap, scores), out=scores)
+        yield into(np.tanh, scores, out=scores)
+        yield into(np.multiply, scores, constant(cap, scores), out=scores)
+    mask = call.inputs[_MASK] if len(call.inputs) > _MASK else None
+    for bias in (mask, call.state):
+        if bias is not None:
+            yield into(np.add, scores, bias, out=scores)
+
+
+def _exponentials(make: Sequence[Launch], scores: Array, row: Array) -> Launch:
+    """Makes the scores and replaces them by their exponentials, with the sums in `row`; made again where these need the shift."""
+    least, tiny = (constant(float(value), row) for value in (np.finfo(row.dtype).min, np.finfo(row.dtype).tiny))
+    by_row, sums, ones = scores.reshape(row.size, scores.shape[3]), row.reshape(-1), np.ones(scores.shape[3], scores.dtype)
+
+    def run() -> None:
+        for launch in make:
+            launch()
+        np.exp(scores, scores)
+        np.matmul(by_row, ones, sums)
+        if are_usual(sums):
+            return
+        for launch in make:
+            launch()
+        if len(ones):
+            np.maximum.reduce(scores, 3, None, row, keepdims=True)
+            # A row of minus infinities has no greatest number to subtract: with the least one it becomes zeros.
+            np.maximum(row, least, out=row)
+            np.subtract(scores, row, scores)
+        np.exp(scores, scores)
+        np.matmul(by_row, ones, sums)
+        np.maximum(row, tiny, out=row)
+
+    return run
 
 
 def _has(node: TypedNode, index: int) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail.device import Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
-from dovetail_cpu_numpy.kernels._pool import flat, intermediates, pool
+from dovetail_cpu_numpy.kernels._pool import buffers, flat, pool
 from dovetail_cpu_numpy.launch import Launch, Spec, into
 from dovetail_ops_onnx.average_pool import AveragePool
 from dovetail_ops_onnx.spatial import ConvGeometry
@@ -23,7 +23,7 @@ class SeparableSum(NumpyKernel):
         return refuse_dtypes(node.inputs)
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
-        return intermediates(node, _geometry(node))
+        return buffers(np.add, node, _geometry(node))
 
     def prepare(self, node: TypedNode) -> Any:
         """The divisor at each output position, or one for all."""

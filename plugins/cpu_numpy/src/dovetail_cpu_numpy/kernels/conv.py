@@ -1,4 +1,4 @@
-"""Conv: as one matrix product, as shifted multiply-adds, or as matrix products over windows or shifted rows."""
+"""Conv: as one matrix product, as shifted multiply-adds, or as matrix products with bands, over windows or over shifted rows."""
 
 import math
 from collections.abc import Iterable
@@ -8,6 +8,7 @@ import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import Call
+from dovetail_cpu_numpy.kernels._banded import Banded
 from dovetail_cpu_numpy.kernels._conv import ConvKernel, Sizes
 from dovetail_cpu_numpy.kernels._depthwise import Depthwise
 from dovetail_cpu_numpy.kernels._rows import ShiftedRows
@@ -37,4 +38,4 @@ class Pointwise(ConvKernel):
         yield partial(np.matmul, wei, call.input(0).reshape(*lead, s.channels, pixels), dst.reshape(*lead, s.maps, pixels))
 
 
-KERNELS = (Pointwise(), Depthwise(), Windows(), ShiftedRows())
+KERNELS = (Pointwise(), Banded(), Depthwise(), Windows(), ShiftedRows())

@@ -39,8 +39,8 @@ class DynamicQuantize(NumpyKernel):
             np.divide(x, step, levels)
             np.rint(levels, levels)
             np.add(levels, shift, levels)
-            # No level is below 0, but two halves may be rounded up.
-            np.minimum(levels, last, out=levels)
+            # No level is below 0, but two halves may be rounded up. `np.minimum` with one number is not vectorised.
+            levels.clip(none, last, levels)
             np.copyto(y, levels, casting="unsafe")
             scale[()], zero[()] = step, shift
 

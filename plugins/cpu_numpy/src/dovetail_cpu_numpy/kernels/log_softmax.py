@@ -1,6 +1,7 @@
 """LogSoftmax."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -24,7 +25,10 @@ class LogSoftmax(SoftmaxKernel):
             return
         yield from shifted(src, row, dst)
         yield into(np.exp, dst, out=exponentials)
-        yield add_along(exponentials, row)
+        if shape[2] == 1:
+            yield partial(np.matmul, exponentials[..., 0], np.ones(shape[1], row.dtype), row[:, 0, 0])
+        else:
+            yield add_along(exponentials, row)
         yield into(np.log, row, out=row)
         yield into(np.subtract, dst, row, out=dst)
 

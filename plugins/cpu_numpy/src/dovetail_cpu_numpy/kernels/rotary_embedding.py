@@ -12,7 +12,10 @@ from dovetail_ops_onnx.rotary_embedding import RotaryEmbedding
 
 
 class Pairs(NumpyKernel):
-    """Four products on views of the two elements of each pair, with the angles of all tokens gathered before."""
+    """Two products of whole heads: with the cosine, and with the sine where the two elements of each pair have changed places.
+
+    On views of the elements NumPy would work on half a head at a time. The angles of all tokens are gathered before.
+    """
 
     name = "pairs"
 
@@ -23,11 +26,11 @@ class Pairs(NumpyKernel):
         op, x = _op(node), _input(node)
         batch, sequence, heads, _ = op.heads(x)
         pairs, dtype = op.turned(x) // 2, x.dtype.numpy
-        angles = ((batch, sequence, pairs), dtype)
-        return (((batch, heads, sequence, pairs), dtype), angles, angles)
+        angles, whole = ((batch, sequence, pairs), dtype), ((batch, sequence, 2 * pairs), dtype)
+        return (((batch, heads, sequence, 2 * pairs), dtype), whole, whole, angles, angles)
 
     def bind(self, call: Call) -> Iterable[Launch]:
-        product, *angles = call.scratch
+        changed, cosines, sines, *angles = call.scratch
         op, x = _op(call.node), _input(call.node)
         src, dst = (_heads(array, op.heads(x)) for array in (call.input(0), call.outputs[0]))
         ids = call.inputs[3] if len(call.inputs) > 3 else None
@@ -36,19 +39,21 @@ class Pairs(NumpyKernel):
         else:
             for cache, gathered in zip((call.input(1), call.input(2)), angles, strict=True):
                 yield partial(_gather, cache, ids, gathered)
-        cosine, sine = (array[:, None] for array in angles)
+        cosine, sine = angles
         count = op.turned(x)
         if op.interleaved:
             first, second = slice(0, count, 2), slice(1, count, 2)
         else:
             first, second = slice(0, count // 2), slice(count // 2, count)
-        real, imaginary = dst[..., first], dst[..., second]
-        yield into(np.multiply, src[..., first], cosine, out=real)
-        yield into(np.multiply, src[..., second], sine, out=product)
-        yield into(np.subtract, real, product, out=real)
-        yield into(np.multiply, src[..., first], sine, out=imaginary)
-        yield into(np.multiply, src[..., second], cosine, out=product)
-        yield into(np.add, imaginary, product, out=imaginary)
+        for one, other in ((first, second), (second, first)):
+            yield copy(cosines[..., one], cosine)
+            yield copy(changed[..., one], src[..., other])
+        yield into(np.negative, sine, out=sines[..., first])
+        yield copy(sines[..., second], sine)
+        turned = dst[..., :count]
+        yield into(np.multiply, src[..., :count], cosines[:, None], out=turned)
+        yield into(np.multiply, changed, sines[:, None], out=changed)
+        yield into(np.add, turned, changed, out=turned)
         if count < dst.shape[3]:
             yield copy(dst[..., count:], src[..., count:])
 

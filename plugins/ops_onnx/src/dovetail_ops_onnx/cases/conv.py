@@ -67,6 +67,14 @@ def _shapes(rng: np.random.Generator) -> Iterator[Case]:
         (x, w, b),
         (_conv(x, w, b, out=(5,), strides=(2,), dilations=(2,), begin=(2,)),),
     )
+    x, w, b = _random(np.random.default_rng(8), (2, 3, 37), (3, 1, 9), (3,))
+    yield Case(
+        "one_dimension_depthwise",
+        Conv(pads=(4, 3), group=3, strides=(2,)),
+        (x, w, b),
+        (_conv(x, w, b, out=(18,), strides=(2,), begin=(4,), group=3),),
+        atol=1e-5,
+    )
 
 
 def _types(rng: np.random.Generator) -> Iterator[Case]:

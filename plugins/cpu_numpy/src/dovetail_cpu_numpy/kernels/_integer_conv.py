@@ -1,0 +1,106 @@
+"""Convolutions of 8-bit integers by a kernel for floats: in float32 where that holds all sums exactly, else in float64."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dovetail.dataclass import dataclass
+from dovetail.device import DType, Node, Reason, Refusal, TensorType, TypedNode
+from dovetail_cpu_numpy.kernel import Call, NumpyKernel
+from dovetail_cpu_numpy.kernels import conv
+from dovetail_cpu_numpy.kernels._quantized import EXACT, Reach
+from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, copy, into
+from dovetail_cpu_numpy.memory import carved, packed
+from dovetail_ops_onnx.conv_integer import ConvInteger
+from dovetail_ops_onnx.q_linear_conv import QLinearConv
+
+__all__ = ["IntegerConvKernel", "Prepared", "given"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The convolution of floats with its kernel and that one's state, the weights without their zero points, x's zero point."""
+
+    node: TypedNode
+    kernel: NumpyKernel
+    wei: Array
+    state: Any
+    zero: float
+
+
+class IntegerConvKernel(NumpyKernel):
+    """Base: weights and zero points, whose indices are `weights` and `zeros`, are constants."""
+
+    name = "exact floats"
+    weights: ClassVar[int]
+    zeros: ClassVar[tuple[int, int]]
+
+    def refuse(self, node: TypedNode) -> Refusal | None:
+        known = [given(node.inputs, index) for index in (self.weights, *self.zeros)]
+        if any(t is not None and t.value is None for t in known):
+            return Refusal(Reason.DYNAMIC, "weights or zero points that are not constant")
+        if not node.given(self.weights).size:
+            return Refusal(Reason.SHAPE, "no weights")
+        choice = _supported(self._floats(node, DType.FLOAT32))
+        return Refusal(Reason.OPERATOR, "no kernel for the convolution of floats") if choice is None else None
+
+    def scratch(self, node: TypedNode) -> Sequence[Spec]:
+        # Which of both it is, depends on the weights, which only `prepare` looks at.
+        sizes = [packed(_buffers(self._floats(node, dtype))) for dtype in (DType.FLOAT32, DType.FLOAT64)]
+        return (((max(sizes),), np.dtype(np.uint8)),)
+
+    def prepare(self, node: TypedNode) -> Prepared:
+        """The convolution of floats, and what its kernel prepares."""
+        zero, zeros = (None if (t := given(node.inputs, index)) is None else t.value for index in self.zeros)
+        weights = node.given(self.weights).value
+        assert weights is not None
+        wei = weights.astype(np.float32)
+        if zeros is not None:
+            wei -= zeros.astype(np.float32).reshape(-1, *(1,) * (wei.ndim - 1))
+        fits = Reach.of(node.given(0).dtype, zero).sums(wei.reshape(len(wei), -1).T) <= EXACT
+        wei = wei.astype(np.float32 if fits else np.float64, copy=False)
+        floats = self._floats(node, DType.of(wei.dtype), wei)
+        kernel = _required(floats)
+        return Prepared(floats, kernel, wei, kernel.prepare(floats), 0.0 if zero is None else float(zero.reshape(())))
+
+    def sums(self, call: Call) -> tuple[Array, Iterator[Launch]]:
+        """The array of the exact sums, and the launches that compute it."""
+        made: Prepared = call.state
+        x, total, *scratch = carved(call.scratch[0], _buffers(made.node))
+        return total, self._sums(call, made, x, total, tuple(scratch))
+
+    def _sums(self, call: Call, made: Prepared, x: Array, total: Array, scratch: tuple[Array, ...]) -> Iterator[Launch]:
+        yield copy(x, call.input(0))
+        if made.zero:
+            yield into(np.subtract, x, constant(made.zero, x), out=x)
+        yield from made.kernel.bind(Call(made.node, (x, made.wei), (total,), (), scratch, (), made.state))
+
+    def _floats(self, node: TypedNode, dtype: DType, wei: Array | None = None) -> TypedNode:
+        """The convolution of floats. Kernels look at the weights in `prepare` only; before that those of the node will do."""
+        assert isinstance(node.op, ConvInteger | QLinearConv)
+        weights = node.given(self.weights)
+        types = node.given(0).with_dtype(dtype), TensorType(dtype, weights.shape, weights.value if wei is None else wei)
+        plain = Node(node.name, node.op.conv(), ("x", "w"), ("y",))
+        return TypedNode(plain, types, (node.outputs[0].with_dtype(dtype),))
+
+
+def given(values: Sequence[Any], index: int) -> Any:
+    """An optional input, None where it is left out."""
+    return values[index] if index < len(values) else None
+
+
+def _buffers(floats: TypedNode) -> Sequence[Spec]:
+    """The input and the result of the convolution of floats, and the scratch of its kernel."""
+    dtype = floats.outputs[0].dtype.numpy
+    return ((floats.given(0).dims, dtype), (floats.outputs[0].dims, dtype), *_required(floats).scratch(floats))
+
+
+def _supported(floats: TypedNode) -> NumpyKernel | None:
+    return next((kernel for kernel in conv.KERNELS if kernel.supports(floats)), None)
+
+
+def _required(floats: TypedNode) -> NumpyKernel:
+    kernel = _supported(floats)
+    assert kernel is not None
+    return kernel

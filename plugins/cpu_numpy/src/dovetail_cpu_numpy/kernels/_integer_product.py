@@ -1,0 +1,98 @@
+"""Products of 8-bit matrices with constant weights: exact products of BLAS, in pieces whose sums float32 holds."""
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+
+from dovetail.dataclass import dataclass
+from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
+from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
+from dovetail_cpu_numpy.kernels._quantized import EIGHT_BITS, EXACT, Reach
+from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy
+
+__all__ = ["ProductKernel"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """The right operand without its zero point, as float32 [K, N], and the rows that are summed at once."""
+
+    matrix: Array
+    pieces: Sequence[slice]
+
+
+class ProductKernel(NumpyKernel):
+    """Base: one matrix of weights; the zero point of the left operand is one number, known or not.
+
+    `left` and `right` are the indices of the operands and of their zero points.
+    """
+
+    name = "exact float32"
+    left: ClassVar[tuple[int, int]]
+    right: ClassVar[tuple[int, int]]
+
+    def refuse(self, node: TypedNode) -> Refusal | None:
+        a, zero_a, b, zero_b = (_given(node, index) for index in (*self.left, *self.right))
+        assert a is not None
+        assert b is not None
+        if b.value is None or (zero_b is not None and zero_b.value is None):
+            return Refusal(Reason.DYNAMIC, "weights or their zero points that are not constant")
+        if b.rank < 2 or math.prod(b.dims[:-2]) != 1 or (zero_a is not None and zero_a.size != 1):
+            return Refusal(Reason.SHAPE, "several matrices of weights, or zero points of rows")
+        if not a.size or not b.size:
+            return Refusal(Reason.SHAPE, "no elements")
+        return refuse_dtypes((a, b), EIGHT_BITS)
+
+    def scratch(self, node: TypedNode) -> Sequence[Spec]:
+        k, n = node.given(self.right[0]).dims[-2:]
+        rows, single = node.outputs[0].size // n, np.dtype(np.float32)
+        return ((rows, k), single), ((rows, n), single), ((), single)
+
+    def prepare(self, node: TypedNode) -> _Weights:
+        """The weights, which become float32 once."""
+        a, zero_a, b, zero_b = (_given(node, index) for index in (*self.left, *self.right))
+        assert a is not None
+        assert b is not None
+        assert b.value is not None
+        matrix = b.value.astype(np.float32)
+        if zero_b is not None and zero_b.value is not None:
+            matrix -= zero_b.value.astype(np.float32)
+        matrix = matrix.reshape(b.dims[-2:])
+        return _Weights(matrix, _pieces(matrix, _reach(a.dtype, zero_a)))
+
+    def products(self, call: Call) -> Iterator[tuple[Sequence[Launch], Array]]:
+        """Launches that compute the sums of each piece, and the array in which they are: the same for all."""
+        left, product, shift = call.scratch[:3]
+        weights: _Weights = call.state
+        first = [copy(left, call.input(self.left[0]).reshape(left.shape))]
+        zero = call.inputs[self.left[1]] if len(call.inputs) > self.left[1] else None
+        if zero is not None:
+            first += [copy(shift, zero.reshape(())), partial(np.subtract, left, shift, left)]
+        for piece in weights.pieces:
+            yield (*first, partial(np.matmul, left[:, piece], weights.matrix[piece], product)), product
+            first = []
+
+
+def _given(node: TypedNode, index: int) -> TensorType | None:
+    return node.inputs[index] if index < len(node.inputs) else None
+
+
+def _reach(dtype: DType, zero: TensorType | None) -> Reach:
+    """That of the zero point; of an unknown one any will do at an end of the range: no other has larger sums."""
+    unknown = zero is not None and zero.value is None
+    return Reach(0, 255) if unknown else Reach.of(dtype, None if zero is None else zero.value)
+
+
+def _pieces(weights: Array, reach: Reach) -> Sequence[slice]:
+    """Equal parts of the rows of the weights, as few as can be, whose sums float32 holds."""
+    terms, count = len(weights), 0
+    while True:
+        count += 1
+        cuts = [terms * index // count for index in range(count + 1)]
+        found = [slice(*cut) for cut in pairwise(cuts)]
+        if count == terms or all(reach.sums(weights[piece]) <= EXACT for piece in found):
+            return found
