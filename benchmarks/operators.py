@@ -26,7 +26,7 @@ from _operators import Case
 
 PEER = "onnxruntime"
 RUNS, SECONDS, LIMIT = 2000, 0.1, 10
-"""The most runs of a model, the time after which there are no more, and the seconds after which it is given up."""
+"""The most runs of a model, the time after which no other begins, and the seconds after which it is given up."""
 
 
 def cases(only: list[str]) -> Iterator[Case]:

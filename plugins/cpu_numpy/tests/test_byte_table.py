@@ -1,4 +1,4 @@
-"""Functions of stored bytes by a table: every byte, chains of operators, all types; what is no such function is refused."""
+"""Functions of stored bytes by a table: every byte, chains of operators, all types; other nodes are refused."""
 
 from typing import Any
 

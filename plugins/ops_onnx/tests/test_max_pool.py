@@ -10,7 +10,7 @@ from dovetail_ops_onnx.max_pool import MaxPool
 
 
 def _by_window(op: MaxPool, x: Any) -> tuple[Any, Any]:
-    """The first NaN of a window, else its first largest element; padding is no element."""
+    """The first NaN of a window, else its first largest element; padding does not count."""
     g = op.geometry(TensorType.of(x))
     y = np.full((*x.shape[:2], *g.output), -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min, x.dtype)
     index = np.full(y.shape, -1)

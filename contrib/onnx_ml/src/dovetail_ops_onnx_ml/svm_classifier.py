@@ -73,7 +73,7 @@ class SVMClassifier(MachineLearningOperator):
 
     @functools.cached_property
     def _weights(self) -> Array:
-        """Coefficients: of each class if there are no vectors; else of the vectors against each of the other classes."""
+        """Coefficients: of each class without vectors; else of the vectors against each of the other classes."""
         has_vectors = sum(self.vectors_per_class) > 0
         return rows(self.coefficients, len(self._classes) - has_vectors, "coefficients")
 
