@@ -86,6 +86,13 @@ def test_attributes(op_type: str, attributes: Mapping[str, Any], message: str) -
         ("Reshape", {}, (_X, [2**62, 2**62]), "the shape has"),
         ("Flatten", {"axis": 4}, (_X,), "axis is 4; accepted: -3 to 3"),
         ("Squeeze", {}, (_X, [1]), "has size 3; accepted: 1"),
+        (
+            "NonMaxSuppression",
+            {},
+            (np.zeros((1, 6, 4), np.float32), np.zeros((1, 2, 6), np.float32), [1], np.zeros(0, np.float32)),
+            "'iou_threshold' is .*; accepted: one element",
+        ),
+        ("ConvInteger", {}, (np.zeros((1, 3, 5, 4), np.uint8), np.uint8(0)), "the weights W are uint8"),
         ("Squeeze", {}, (_X, [3]), "axes is 3; accepted: -3 to 2"),
         ("Unsqueeze", {}, (_X, [0, -5]), "name an axis twice"),
         ("Unsqueeze", {}, (_X, [9]), "axes is 9; accepted: -4 to 3"),

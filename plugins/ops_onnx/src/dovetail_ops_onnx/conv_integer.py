@@ -22,8 +22,9 @@ class ConvInteger(IntegerConvolution):
     ) -> TensorType:
         if x_zero_point is not None:
             scalar(x_zero_point, "x_zero_point")
+        result = self.conv().infer(x, w)
         check_channels(w_zero_point, "w_zero_point", w.dims[0])
-        return self.conv().infer(x, w).with_dtype(DType.INT32)
+        return result.with_dtype(DType.INT32)
 
     def reference(self, x: Array, w: Array, x_zero_point: Array | None = None, w_zero_point: Array | None = None) -> Array:
         zero = None if x_zero_point is None else x_zero_point.reshape(())

@@ -36,11 +36,14 @@ class NonMaxSuppression(Movement):
         if self.center_point_box not in (0, 1):
             raise OperatorError(f"attribute 'center_point_box' is {self.center_point_box}; accepted: 0, 1")
 
-    def infer(self, boxes: TensorType, scores: TensorType, *_: TensorType | None) -> TensorType:
+    def infer(self, boxes: TensorType, scores: TensorType, *limits: TensorType | None) -> TensorType:
         """int64 [selected, 3]; how many is known when the data is."""
         fits = boxes.rank == scores.rank == 3 and boxes.dims[2] == 4
         if not fits or (boxes.dims[0], boxes.dims[1]) != (scores.dims[0], scores.dims[2]):
             raise ShapeError(f"input 'boxes' is {boxes}, 'scores' {scores}; accepted: [N, boxes, 4] and [N, classes, boxes]")
+        for name, given in zip(("max_output_boxes_per_class", "iou_threshold", "score_threshold"), limits, strict=False):
+            if given is not None and given.size != 1:
+                raise ShapeError(f"input {name!r} is {given}; accepted: one element")
         return TensorType(DType.INT64, (None, 3))
 
     def reference(
