@@ -228,6 +228,15 @@ def test_a_text_belongs_to_one_run_at_a_time(session: Any, peer: Any, monkeypatc
     assert used[0] is not used[1]
 
 
+@pytest.mark.parametrize("surplus", [1, -1])
+def test_lengths_that_contradict_each_other_are_refused(session: Any, surplus: int) -> None:
+    program = Program(session)
+    program.step([1, 5, 2])
+    program.step([3, 4])
+    with pytest.raises(Exception, match="do not broadcast"):
+        program.step([4, 6], mask=np.ones((1, program.length + 2 + surplus), np.int64))
+
+
 def test_threads_generate_at_the_same_time(session: Any, peer: Any) -> None:
     wanted = Program(peer)
     expected = [wanted.step([word]) for word in range(1, 9)]

@@ -21,6 +21,8 @@ __all__ = ["Decoder"]
 _log = logging.getLogger("dovetail.onnxruntime")
 
 _MASK = "attention_mask"
+_TOKENS = ("input_ids", "inputs_embeds")
+"""The names of the input with the new tokens: [batch, tokens] or [batch, tokens, width]."""
 _FEW = 16
 """Tokens of a run up to which it continues a text. A prompt is planned for its length."""
 _ROOM = 256
@@ -89,6 +91,9 @@ class Decoder:
         is_alike = all(one.shape[0] == batch and one.shape[self._axis] == before for one in pasts)  # type: ignore[union-attr]
         if not is_alike or not before or not 1 <= total - before <= _FEW or not (mask == 1).all():
             return None
+        tokens = next((feed[name] for name in _TOKENS if name in feed), None)
+        if type(tokens) is not np.ndarray or tokens.shape[:2] != (batch, total - before):
+            return None  # lengths that contradict each other: the plain model says so
         return _Step(batch, before, total)
 
     def _text(self, feed: Mapping[str, Any], step: "_Step") -> "_Text":
