@@ -93,11 +93,12 @@ class _Phases:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """The convolution with its kernel, its weights, and the state of the kernel."""
+    """The convolution with its kernel, its weights, whether they are finite, and the state of the kernel."""
 
     node: TypedNode
     kernel: NumpyKernel
     wei: Array
+    finite: bool
     state: Any
 
 
@@ -136,7 +137,7 @@ class Interleaved(ConvKernel):
         inner = phases.convolution(node, wei)
         kernel = _kernel(inner)
         assert kernel is not None
-        return _Prepared(inner, kernel, wei, kernel.prepare(inner))
+        return _Prepared(inner, kernel, wei, bool(np.isfinite(wei).all()), kernel.prepare(inner))
 
     def bind(self, call: Call) -> Iterable[Launch]:
         if not call.outputs[0].size:
@@ -145,7 +146,8 @@ class Interleaved(ConvKernel):
         phases, (found, *scratch) = _Phases.of(call.node), call.scratch
         inner = Call(made.node, (call.input(0), made.wei), (found,), (), tuple(scratch), (), made.state)
         convolve, interleave = [*made.kernel.bind(inner)], [*_interleave(phases, found, call.outputs[0])]
-        if phases.is_filled:
+        # Zeros are filled in around the input too, where an infinite weight meets them.
+        if phases.is_filled and made.finite:
             return [*convolve, *interleave]
         return [*convolve, unless_nan(found, interleave, call)]
 
