@@ -23,11 +23,11 @@ from dovetail.graph.graph import AbstractOperator, Graph, KernelSource, Node
 from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp, PostOps, Prelu, Sum
 from dovetail.graph.reloadable import aligned, let_go
-from dovetail.graph.types import Shape, TensorType
+from dovetail.graph.types import Shape, TensorType, same_bytes
 from dovetail.internal.convert import Convert
 from dovetail.internal.copy import Copy
 from dovetail.internal.opaque import OpaqueOperator
-from dovetail.internal.reorder import Reorder
+from dovetail.internal.reorder import Reorder, ViewedReorder
 from dovetail.operators.host_kernel import HostConfig, HostKernel, PortConfig
 from dovetail.operators.kernels import OpenCLKernel
 from dovetail.operators.operator import Operator
@@ -91,6 +91,7 @@ __all__ = [
     "TensorType",
     "TypedNode",
     "Unavailable",
+    "ViewedReorder",
     "WorkBudget",
     "aligned",
     "by_node",
@@ -110,5 +111,6 @@ __all__ = [
     "prepare_host_kernel",
     "read_only",
     "run_reference",
+    "same_bytes",
     "share_storage",
 ]

@@ -15,14 +15,17 @@ from dovetail.device import DType, Node, Reorder, TypedNode
 from dovetail.graph import Graph, GraphBuilder, TensorType
 from dovetail.op import FYXB, NHWC, PLAIN, YXFB, Layout, OpenCLKernel, Operator
 from dovetail_gpu_opencl.device import OpenCLDevice
+from dovetail_gpu_opencl.view import viewed
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.batch_normalization import BatchNormalization
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.max import Max
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.sigmoid import Sigmoid
 from dovetail_ops_onnx.sub import Sub
+from dovetail_ops_onnx.transpose import Transpose
 from dovetail_ops_onnx.where import Where
 
 pytestmark = pytest.mark.exhaustive(0.13)  # each test compiles programs
@@ -117,13 +120,28 @@ def elementwise(g: GraphBuilder, choose: random.Random, values: list[str]) -> st
         lambda: g.node(Add(), x, y),
         lambda: g.node(Sub(), scalar, x),
         lambda: g.node(Mul(), x, scalar),
-        lambda: g.node(Mul(), x, g.constant(np.float32([[[1]], [[0.5]], [[2]]]))),  # broadcasts along channels: plain
+        lambda: g.node(Mul(), x, g.constant(np.float32([[[1]], [[0.5]], [[2]]]))),  # one for each channel: plain or NHWC
+        lambda: g.node(Add(), g.constant(np.random.default_rng(4).random((2, 1, 4, 5), np.float32)), x),  # for each pixel
+        lambda: g.node(Sub(), x, g.constant(np.random.default_rng(4).random((3, 4, 1), np.float32))),  # plain
+        lambda: g.node(Transpose(perm=TO_FIRST[4]), g.node(Relu(), g.node(Transpose(perm=TO_LAST[4]), x))),
+        lambda: as_line(g, x),
         lambda: g.node(Max(), x, y, scalar),
         lambda: g.node(Where(), condition, x, y),
         lambda: g.node(Cast(to=DType.FLOAT32), g.node(Cast(to=DType.INT32), x)),
         lambda: g.node(Halves(), x, y),
     ]
     return str(choose.choice(built)())
+
+
+TO_LAST = {3: (0, 2, 1), 4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
+TO_FIRST = {3: (0, 2, 1), 4: (0, 3, 1, 2), 5: (0, 4, 1, 2, 3)}
+
+
+def as_line(g: GraphBuilder, x: str) -> str:
+    """Sigmoid of the image with its pixels as rows of channels."""
+    rows = g.node(Transpose(perm=TO_LAST[3]), g.node(Reshape(), x, g.constant(np.int64([2, 3, 20]))))
+    columns = g.node(Transpose(perm=TO_FIRST[3]), g.node(Sigmoid(), rows))
+    return str(g.node(Reshape(), columns, g.constant(np.int64(DIMS))))
 
 
 def random_model(seed: int) -> Any:
@@ -191,6 +209,33 @@ def test_as_many_reorders_as_needed(
         assert model.report().reorders == reorders
         moved = [n for n in model.report().nodes if n.op == "dovetail::Reorder"]
         assert [(n.kernel, n.provider.split()[0]) for n in moved] == [("reorder", "dovetail-gpu-opencl")] * reorders
+
+
+def test_channels_go_to_the_end_and_back_in_place(core: dovetail.Core, name: str, rng: np.random.Generator) -> None:
+    """Between two kernels of NHWC: by transposes of the image and of its line of pixels, of which nothing is launched."""
+    g = GraphBuilder()
+    made = g.node(mix("PLAIN", "NHWC"), g.input("x", "float32", DIMS))
+    scaled = g.node(Mul(), g.node(Transpose(perm=TO_LAST[4]), made), g.constant(np.float32([1, -2, 3])))
+    found = as_line(g, g.node(Transpose(perm=TO_FIRST[4]), scaled))
+    found = g.node(Add(), found, made)  # what was seen otherwise is read again
+    model = core.compile_model(g.model([g.node(mix("NHWC", "PLAIN"), found)]), name, {"FALLBACK": False})
+    kernels = [n.kernel for n in model.report().nodes if n.op.rpartition("::")[2] in ("ViewedTranspose", "Reshape", "Reorder")]
+    assert kernels == ["view"] * 6
+    x = rng.standard_normal(DIMS).astype(np.float32)
+    wide = mixed([x]).astype(np.float64)
+    scaled = wide * np.float64([1, -2, 3])[:, None, None]
+    np.testing.assert_allclose(model({"x": x})[0], mixed([1 / (1 + np.exp(-scaled)) + wide]), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dims", [(2, 3, 1, 1), (1, 7, 1, 1), (3, 1, 4, 5)])
+def test_a_reorder_that_moves_nothing_is_a_view(bench: Any, device: OpenCLDevice, dims: tuple[int, ...]) -> None:
+    x = np.arange(np.prod(dims), dtype=np.float32).reshape(dims)
+    (got,) = bench.run(device, reordering(dims, DType.FLOAT32, NHWC, PLAIN), [x])
+    np.testing.assert_array_equal(got, x)
+    graph = reordering(dims, DType.FLOAT32, NHWC, PLAIN)
+    assert {viewed(TypedNode.of(node, graph)).op.is_view for node in graph.nodes} == {True}
+    moved = reordering((2, 3, 4, 1), DType.FLOAT32, NHWC, PLAIN)
+    assert {viewed(TypedNode.of(node, moved)).op.is_view for node in moved.nodes[:2]} == {False}
 
 
 def test_a_constant_is_laid_out_at_its_upload(core: dovetail.Core, name: str) -> None:

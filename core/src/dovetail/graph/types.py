@@ -1,6 +1,8 @@
 """Shapes and tensor types."""
 
 import math
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from dovetail.graph.dtype import DType
 from dovetail.graph.layout import PLAIN, Layout
 from dovetail.names import printable
 
-__all__ = ["ANONYMOUS", "CONTAINERS", "Dim", "MapType", "OptionalType", "SequenceType", "Shape", "TensorType"]
+__all__ = ["ANONYMOUS", "CONTAINERS", "Dim", "MapType", "OptionalType", "SequenceType", "Shape", "TensorType", "same_bytes"]
 
 Dim = int | str | None
 """A dimension: its size, the name of a symbol, or None where nothing is known."""
@@ -167,3 +169,19 @@ def as_constant(array: Any) -> NDArray[Any]:
     constant: NDArray[Any] = np.asarray(array).view()
     constant.flags.writeable = False
     return constant
+
+
+def same_bytes(one: TensorType, other: TensorType) -> bool:
+    """Whether the bytes of a value are the same in the layouts of two types, which are permutations or blocked.
+
+    They are for images of one channel, and for channels of one pixel, such as those after a global pooling.
+    """
+    are_whole = all(not tensor.layout.block or tensor.dims[1] % tensor.layout.block == 0 for tensor in (one, other))
+    return are_whole and _axes(one) == _axes(other)
+
+
+def _axes(tensor: TensorType) -> list[tuple[int, int]]:
+    """The dimensions or parts of them of more than one element, with their sizes, from outermost to innermost in memory."""
+    order = (*range(tensor.rank), 1) if tensor.layout.block else tensor.order
+    found = [(axis, size) for axis, size in zip(order, tensor.memory_dims, strict=True) if size != 1]
+    return [(axis, math.prod(size for _, size in parts)) for axis, parts in groupby(found, itemgetter(0))]

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from dovetail.graph.graph import AbstractOperator, Magnitude, Port
 from dovetail.graph.types import TensorType
 
-__all__ = ["Reorder"]
+__all__ = ["Reorder", "ViewedReorder"]
 
 
 class Reorder(AbstractOperator):
@@ -28,3 +28,10 @@ class Reorder(AbstractOperator):
     def reference(self, X: NDArray[Any]) -> NDArray[Any]:
         """The same array: dimensions do not depend on the layout."""
         return X
+
+
+class ViewedReorder(Reorder):
+    """A reorder between layouts in which the bytes are the same (`same_bytes`): a view, for devices to put in its place."""
+
+    stem = "viewed_reorder"
+    is_view = True

@@ -8,7 +8,7 @@ from dovetail.devices.typed_node import LayerConfig, TypedNode
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.layout import ANY, PLAIN, Layout
 from dovetail.graph.post_ops import Eltwise
-from dovetail.graph.types import TensorType
+from dovetail.graph.types import TensorType, same_bytes
 from dovetail.internal.reorder import Reorder
 
 __all__ = ["BEAM", "Reorder", "assign_layouts"]
@@ -203,9 +203,16 @@ def _resolved(config: LayerConfig, layout: Layout) -> LayerConfig:
 
 def _way(node: Node, rank: int, config: LayerConfig, graph: Graph) -> _Way:
     wanted = ((name, layout) for name, layout in _wants(node, config) if name not in graph.constants)
-    wants = tuple((name, layout, graph.types[name].nbytes) for name, layout in wanted)
+    wants = tuple((name, layout, _moved(graph.types[name], layout)) for name, layout in wanted)
     writes = {name: frozenset({layout}) for name, layout in zip(node.writes, config.outputs, strict=True)}
     return _Way(config, rank, wants, writes)
+
+
+def _moved(tensor: TensorType, layout: Layout) -> int:
+    """The bytes that a reorder of the value moves: none, where they are the same in both layouts."""
+    known = layout.is_permutation or layout.block
+    viewed = layout != PLAIN and 1 in tensor.dims and known and same_bytes(tensor, tensor.with_layout(layout))
+    return 0 if viewed else tensor.nbytes
 
 
 def _advance(way: _Way, alive: Mapping[str, frozenset[Layout]]) -> tuple[dict[str, frozenset[Layout]], int]:

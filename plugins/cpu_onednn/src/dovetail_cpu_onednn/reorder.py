@@ -1,8 +1,7 @@
 """Moves values between memory layouts: constants and arrays of the host."""
 
 import math
-from itertools import accumulate, groupby
-from operator import itemgetter
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from dovetail_cpu_onednn.descriptors import describe, in_blocks, number_of, padd
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import aligned
 
-__all__ = ["in_layout", "in_whole_blocks", "logical", "moved", "pack", "same_bytes", "unpacked"]
+__all__ = ["in_layout", "in_whole_blocks", "logical", "moved", "pack", "unpacked"]
 
 Array = NDArray[Any]
 
@@ -82,22 +81,6 @@ def in_whole_blocks(src: TensorType, dst: TensorType) -> tuple[TensorType, Tenso
     if dst.layout != PLAIN or src.dims[0] != 1 or not src.dims[1] < filled.dims[1] < 2 * src.dims[1]:
         return src, dst
     return filled, TensorType(dst.dtype, filled.dims)
-
-
-def same_bytes(one: TensorType, other: TensorType) -> bool:
-    """Whether the bytes of a value are the same in two layouts.
-
-    They are for images of one channel, and for channels of one pixel, such as those after a global pooling.
-    """
-    are_whole = all(not tensor.layout.block or tensor.dims[1] % tensor.layout.block == 0 for tensor in (one, other))
-    return are_whole and _axes(one) == _axes(other)
-
-
-def _axes(tensor: TensorType) -> list[tuple[int, int]]:
-    """The dimensions or parts of them of more than one element, with their sizes, from outermost to innermost in memory."""
-    order = (*range(tensor.rank), 1) if tensor.layout.block else tensor.order
-    found = [(axis, size) for axis, size in zip(order, tensor.memory_dims, strict=True) if size != 1]
-    return [(axis, math.prod(size for _, size in parts)) for axis, parts in groupby(found, itemgetter(0))]
 
 
 def logical(array: NDArray[Any], tensor: TensorType) -> NDArray[Any]:

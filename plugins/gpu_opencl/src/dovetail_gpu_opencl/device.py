@@ -54,7 +54,7 @@ from dovetail_gpu_opencl.packed import PackedConstants, owner
 from dovetail_gpu_opencl.precision import lower
 from dovetail_gpu_opencl.program import CACHE_SECTION, Programs, check_signature, check_source
 from dovetail_gpu_opencl.tuner import tune
-from dovetail_gpu_opencl.view import View
+from dovetail_gpu_opencl.view import View, viewed
 
 __all__ = ["OpenCLDevice"]
 
@@ -197,7 +197,8 @@ class OpenCLDevice(Device):
             if getattr(chosen_options, name) != getattr(Options.read(self._options), name):
                 raise UsageError(f"{name} is given to compile() alone", hint="device.configured(options).compile(graph, options)")
         dump = KernelDump(chosen_options.DUMP_KERNELS, self._device) if chosen_options.DUMP_KERNELS else None
-        typed = {node.name: TypedNode.of(node, graph) for node in graph.nodes}
+        typed = {node.name: viewed(TypedNode.of(node, graph)) for node in graph.nodes}
+        graph = graph.replace(nodes=tuple([node.node for node in typed.values()]))
         large = any(refuse_large(t, self.caps) is not None for t in {id(t): t for t in graph.types.values()}.values())
         provisional = self._packed.hurried and any(name in self._packed.choices for name in typed)
         chosen = {name: self._chosen(node) if large else self._chosen_again(node) for name, node in typed.items()}

@@ -11,7 +11,20 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from dovetail.dataclass import dataclass
-from dovetail.device import DType, Eltwise, PostOp, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import (
+    ANY,
+    NHWC,
+    PLAIN,
+    DType,
+    Eltwise,
+    LayerConfig,
+    Layout,
+    PostOp,
+    Reason,
+    Refusal,
+    TensorType,
+    TypedNode,
+)
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.broadcast import Access, access_to, broadcasts
 from dovetail_gpu_opencl.capabilities import Capabilities
@@ -36,7 +49,19 @@ class Load:
     type: TensorType
 
 
-class Expression(CLKernel):
+class _Elementwise(CLKernel):
+    """Base: any layout; where something broadcasts, plain or with the channels innermost."""
+
+    name = "elementwise"
+    elementwise = True
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        found = LayerConfig.elementwise(node)
+        innermost = None if ANY in found.outputs else _channels_innermost(node)
+        return (found,) if innermost is None else (found, innermost)
+
+
+class Expression(_Elementwise):
     """A C expression over the inputs `a`, `b`, `c`, ... which broadcast to the output.
 
     Floating-point inputs are loaded as float (double for float64), others in their own type, bools as 0 and 1. `ints` is the
@@ -46,8 +71,6 @@ class Expression(CLKernel):
     Expressions that work on float8 as on float are `vectorizable`.
     """
 
-    name = "elementwise"
-    elementwise = True
     half_by_load = True
     bfloat16_by_load = True
     mixes = True
@@ -81,6 +104,7 @@ class Expression(CLKernel):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         text = self.text(node)
         assert text is not None
+        node = _in_memory_order(node)
         types = [t for t in node.inputs if t is not None]
         is_float = node.outputs[0].dtype.is_float and all(t.dtype.is_float for t in types)
         vec = vector_width(node.outputs[0], self.caps) if self._vectorizable and is_float else 1
@@ -109,11 +133,10 @@ class Expression(CLKernel):
         return f"A s = a;{steps}{end}"
 
 
-class Chain(CLKernel):
+class Chain(_Elementwise):
     """Any operator that is a chain of post-ops over one of its inputs (`Operator.post_ops`)."""
 
     name = "chain"
-    elementwise = True
     half_by_load = True
     bfloat16_by_load = True
 
@@ -128,6 +151,7 @@ class Chain(CLKernel):
         found = as_chain(node)
         assert found is not None
         index, chained = found
+        chained = _in_memory_order(chained)
         source = chained.inputs[index]
         assert source is not None
         vec = vector_width(node.outputs[0], self.caps)
@@ -138,6 +162,30 @@ class Chain(CLKernel):
         assert found is not None
         index, chained = found
         return [node.node.inputs[index], *super().in_place(chained)]
+
+
+def _channels_innermost(node: TypedNode) -> LayerConfig | None:
+    """The layouts of a node with an operand for each channel or pixel, such as the scale of a channel."""
+    result = node.outputs[0]
+    if not NHWC.fits(result.rank):
+        return None
+
+    def side(types: Sequence[TensorType | None]) -> tuple[Layout, ...]:
+        return tuple(NHWC if t is not None and t.dims == result.dims else PLAIN for t in types)
+
+    others = [t for t in (*node.inputs, *node.operands) if t is not None and t.dims != result.dims]
+    if not all(post_ops.lies_along(t, result, NHWC) for t in others):
+        return None
+    return LayerConfig(side(node.inputs), side(node.outputs), side(node.operands))
+
+
+def _in_memory_order(node: TypedNode) -> TypedNode:
+    """The node with all axes in the order in which the result is in memory."""
+    result = node.outputs[0]
+    if result.layout == PLAIN:
+        return node
+    inputs = tuple(t and post_ops.in_order(t, result) for t in node.inputs)
+    return dataclasses.replace(post_ops.in_memory_order(node), inputs=inputs)
 
 
 def as_chain(node: TypedNode) -> tuple[int, TypedNode] | None:

@@ -10,14 +10,38 @@ import re
 from collections.abc import Hashable, Iterator, Sequence
 
 from dovetail.dataclass import dataclass
-from dovetail.device import PLAIN, Binary, DType, Eltwise, PostOp, Prelu, Reason, Refusal, Sum, TensorType, TypedNode
+from dovetail.device import (
+    PLAIN,
+    Binary,
+    DType,
+    Eltwise,
+    Layout,
+    PostOp,
+    Prelu,
+    Reason,
+    Refusal,
+    Sum,
+    TensorType,
+    TypedNode,
+    same_bytes,
+)
 from dovetail.lru import LruCache
 from dovetail_gpu_opencl.broadcast import Access, access_to, broadcasts
 from dovetail_gpu_opencl.launch import Argument, Read, Scalar
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator, literal
 
-__all__ = ["SEPARATE", "Epilogue", "check", "epilogue", "in_memory_order", "statement", "vector_functions"]
+__all__ = [
+    "SEPARATE",
+    "Epilogue",
+    "check",
+    "epilogue",
+    "in_memory_order",
+    "in_order",
+    "lies_along",
+    "statement",
+    "vector_functions",
+]
 
 # `s` is the value, `V` its C type (float, float8, double ...), `a` and `b` are alpha and beta, numbers in braces are
 # written in the precision of V. Comparisons are such that NaN stays NaN and infinities do not meet zeros.
@@ -128,18 +152,30 @@ def check(node: TypedNode) -> Refusal | None:
 def in_memory_order(node: TypedNode) -> TypedNode:
     """The node with the axes of output 0 and of post-op operands in the order in which output 0 is in memory.
 
-    Operands are in the same layout, or plain with at most one axis that is longer than 1.
+    Operands are in the same layout, or plain and in memory as they would be in that layout: see `lies_along`.
     """
     result = node.outputs[0]
     if result.layout == PLAIN:
         return node
+    outputs = (in_order(result, result), *node.outputs[1:])
+    return dataclasses.replace(node, outputs=outputs, operands=tuple(in_order(operand, result) for operand in node.operands))
 
-    def ordered(tensor: TensorType) -> TensorType:
-        dims = (1,) * (result.rank - tensor.rank) + tensor.dims[max(0, tensor.rank - result.rank) :]
-        return TensorType(tensor.dtype, tuple(dims[axis] for axis in result.order))
 
-    outputs = (ordered(result), *node.outputs[1:])
-    return dataclasses.replace(node, outputs=outputs, operands=tuple(map(ordered, node.operands)))
+def in_order(operand: TensorType, result: TensorType) -> TensorType:
+    """The type of an operand with its axes in the order in which the result is in memory."""
+    dims = _aligned(operand, result)
+    # The value tells a constant of one element from an operand that has one in these sizes only.
+    return TensorType(operand.dtype, tuple(dims[axis] for axis in result.order), operand.value)
+
+
+def lies_along(operand: TensorType, result: TensorType, layout: Layout) -> bool:
+    """Whether an operand that broadcasts to the result is plain in memory as it would be in the layout."""
+    plain = TensorType(operand.dtype, _aligned(operand, result))
+    return same_bytes(plain, plain.with_layout(layout))
+
+
+def _aligned(operand: TensorType, result: TensorType) -> tuple[int, ...]:
+    return (1,) * (result.rank - operand.rank) + operand.dims[max(0, operand.rank - result.rank) :]
 
 
 def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1, *, aligned: bool = False) -> Epilogue:

@@ -1,11 +1,16 @@
-"""Operators that only change a shape: nothing is launched."""
+"""Operators that only change a shape, and those that move nothing in their layouts: nothing is launched."""
 
-from dovetail.device import Reason, Refusal, TypedNode
+import dataclasses
+from collections.abc import Sequence
+
+from dovetail.device import NHWC, PLAIN, LayerConfig, Reason, Refusal, Reorder, TypedNode, ViewedReorder, same_bytes
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.launch import Launch
 from dovetail_gpu_opencl.source import MOVABLE
 
-__all__ = ["View"]
+__all__ = ["View", "viewed"]
+
+_VIEWED = ViewedReorder()
 
 
 class View(CLKernel):
@@ -25,5 +30,32 @@ class View(CLKernel):
     def any_sizes(self, node: TypedNode) -> bool:
         return True
 
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        source, result, rest = node.given(0), node.outputs[0], (PLAIN,) * (len(node.inputs) - 1)
+        if node.op.stem.startswith("viewed_"):
+            return (LayerConfig((source.layout,), (result.layout,)),)
+        plain = LayerConfig.uniform(node, PLAIN)
+        if min(source.rank, result.rank) < 3 or source.dims[:2] != result.dims[:2]:
+            return (plain,)
+        # The pixels of an image as a line, or the other way round.
+        return (plain, LayerConfig((NHWC, *rest), (NHWC,)))
+
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         return ()
+
+
+def viewed(node: TypedNode) -> TypedNode:
+    """The node as a view, if it moves nothing in the layouts of its types."""
+    stem, source, result = node.op.stem, node.inputs[0] if node.inputs else None, node.outputs[0]
+    if source is None or node.post_ops or stem not in ("reorder", "transpose"):
+        return node
+    if isinstance(node.op, Reorder):
+        op = _VIEWED if same_bytes(source, result) else None
+    else:
+        # The classes of standard operators are there where a graph has one of them.
+        from dovetail_ops_onnx.transpose import Transpose, ViewedTranspose
+
+        assert isinstance(node.op, Transpose)
+        is_unmoved = (source.layout, result.layout) in node.op.unmoved(source.rank)
+        op = ViewedTranspose(perm=node.op.perm) if is_unmoved else None
+    return node if op is None else dataclasses.replace(node, node=dataclasses.replace(node.node, op=op))

@@ -92,9 +92,9 @@ def conv_geometry(
     """The geometry of a convolution or pooling over spatial dimensions `input`, from its ONNX attributes (None: left out).
 
     With `auto_pad` other than NOTSET, `pads` takes no part, as in ONNX Runtime. In `ceil_mode` the last window is dropped when it
-    would start in the end padding; pads that are not longer than the window leave no other that does. An axis of size 0 gives
-    the output that the formula gives, but not less than 0. Raises `OperatorError` for attributes out of range and `ShapeError`
-    when a window does not fit into the padded input.
+    would start in the end padding; pads that are not longer than the window leave no other that does. There a window may be
+    longer than the padded input, by less than a stride. An axis of size 0 gives the output that the formula gives, but not less
+    than 0. Raises `OperatorError` for attributes out of range and `ShapeError` when a window does not fit into the padded input.
     """
     given = (None if value is None else tuple(value) for value in (strides, dilations, pads))
     return _conv_geometry(tuple(input), tuple(kernel), *given, auto_pad, ceil_mode)
@@ -190,7 +190,7 @@ def _split(totals: Sequence[int], auto_pad: str) -> tuple[tuple[int, ...], tuple
 
 def _positions(size: int, extent: int, step: int, begin: int, end: int, ceil_mode: bool) -> int:
     room = size + begin + end - extent
-    if room < 0:
+    if room < 0 and not (ceil_mode and size and room > -step):
         if size == 0:
             return 0
         raise ShapeError(f"a window of {extent} elements (kernel with dilation) does not fit into {size} + pads {begin} + {end}")

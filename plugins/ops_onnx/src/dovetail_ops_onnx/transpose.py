@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dovetail.op import OperatorError, ShapeError, TensorType
+from dovetail.op import BYXF, PLAIN, Layout, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._shapes import Movement
 from dovetail_ops_onnx._types import ALL, Array, Types
 
@@ -40,7 +40,21 @@ class Transpose(Movement):
             raise ShapeError(f"attribute 'perm' is {list(self.perm)}, the input has rank {rank}; accepted: one entry an axis")
         return self.perm
 
+    def unmoved(self, rank: int) -> Sequence[tuple[Layout, Layout]]:
+        """Layouts of data and result between which nothing moves: for channels that go from last to second place, or back."""
+        if not 3 <= rank <= 5:
+            return ()
+        moves = {(PLAIN, BYXF): (0, rank - 1, *range(1, rank - 1)), (BYXF, PLAIN): (0, *range(2, rank), 1)}
+        return [layouts for layouts, order in moves.items() if order == self.order(rank)]
+
     def is_identity(self, inputs: Types, outputs: Sequence[TensorType]) -> bool:
         """True when the order stays."""
         rank = outputs[0].rank
         return self.order(rank) == tuple(range(rank))
+
+
+class ViewedTranspose(Transpose):
+    """A transpose between the layouts that `unmoved` gives: a view, for devices to put in its place."""
+
+    stem = "viewed_transpose"
+    is_view = True

@@ -114,7 +114,7 @@ class WholeMeanKernel(PoolKernel):
 
 def _is_whole(g: ConvGeometry) -> bool:
     """Whether there is one window, of all elements and no padding."""
-    return g.kernel == g.input and not any(g.pads_begin) and math.prod(g.output) == 1
+    return g.kernel == g.input and set(g.dilations) == {1} and not any(g.pads_begin) and math.prod(g.output) == 1
 
 
 _EXACT = 4096

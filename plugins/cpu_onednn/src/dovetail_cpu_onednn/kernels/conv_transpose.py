@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.device import BYXF, PLAIN, LayerConfig, Reason, TypedNode
+from dovetail.device import BYXF, PLAIN, LayerConfig, Reason, TypedNode, same_bytes
 from dovetail_cpu_onednn.binding import TAG_ANY, Alg, Arg
 from dovetail_cpu_onednn.descriptors import plain, plain_strides
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, is_constant
@@ -16,7 +16,6 @@ from dovetail_cpu_onednn.kernels._conv import ConvKernel
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_cpu_onednn.post_ops import attach
-from dovetail_cpu_onednn.reorder import same_bytes
 from dovetail_ops_onnx.conv_transpose import ConvTranspose
 from dovetail_ops_onnx.spatial import ConvGeometry
 

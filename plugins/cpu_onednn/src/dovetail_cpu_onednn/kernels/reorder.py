@@ -5,22 +5,25 @@ from functools import partial
 
 import numpy as np
 
-from dovetail.device import AbstractOperator, Accepted, LayerConfig, Reason, Refusal, Reorder, TensorType, TypedNode
+from dovetail.device import (
+    AbstractOperator,
+    Accepted,
+    LayerConfig,
+    Reason,
+    Refusal,
+    TensorType,
+    TypedNode,
+    ViewedReorder,
+    same_bytes,
+)
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import DATA_TYPES, describe, padded_type
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, OnednnKernel, PrimitiveKernel, Stage, given
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel
-from dovetail_cpu_onednn.reorder import in_whole_blocks, logical, same_bytes
+from dovetail_cpu_onednn.reorder import in_whole_blocks, logical
 
-__all__ = ["KERNELS", "ViewedReorder"]
-
-
-class ViewedReorder(Reorder):
-    """A reorder between layouts in which the bytes are the same: a view, for which no kernels are listed."""
-
-    stem = "viewed_reorder"
-    is_view = True
+__all__ = ["KERNELS"]
 
 
 _VIEWED = ViewedReorder()  # one for all, by which plans for other sizes know the node again

@@ -2,48 +2,32 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from dovetail.device import BYXF, PLAIN, AbstractOperator, DType, LayerConfig, Reason, TypedNode
+from dovetail.device import PLAIN, AbstractOperator, DType, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain, plain_strides
 from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, OnednnKernel, PrimitiveKernel, Refused, Stage, given
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.python_kernel import Array
-from dovetail_ops_onnx.transpose import Transpose
-
-
-class ViewedTranspose(Transpose):
-    """A transpose whose layouts hold the same bytes: a view, for which no kernels are listed."""
-
-    stem = "viewed_transpose"
-    is_view = True
+from dovetail_ops_onnx.transpose import Transpose, ViewedTranspose
 
 
 class _Permuting(OnednnKernel):
     """Moves nothing where the channels go from the last place to the second and the result has them last in memory, or back."""
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        moved = _unmoved(node)
-        return (LayerConfig.uniform(node, PLAIN),) if moved is None else (moved, LayerConfig.uniform(node, PLAIN))
+        return (*_unmoved(node), LayerConfig.uniform(node, PLAIN))
 
     def as_view(self, node: TypedNode) -> AbstractOperator | None:
-        moved = _unmoved(node)
-        if moved is None or not moved.fits(node):
-            return None
         assert isinstance(node.op, Transpose)
-        return ViewedTranspose(perm=node.op.perm)
+        return ViewedTranspose(perm=node.op.perm) if any(config.fits(node) for config in _unmoved(node)) else None
 
 
-def _unmoved(node: TypedNode) -> LayerConfig | None:
+def _unmoved(node: TypedNode) -> Sequence[LayerConfig]:
     """The layouts in which the node moves nothing."""
-    rank = given(node, 0).rank
-    if node.post_ops or not 3 <= rank <= 5:
-        return None
     assert isinstance(node.op, Transpose)
-    order = tuple(node.op.order(rank))
-    if order == (0, rank - 1, *range(1, rank - 1)):
-        return LayerConfig((PLAIN,), (BYXF,))
-    return LayerConfig((BYXF,), (PLAIN,)) if order == (0, *range(2, rank), 1) else None
+    found = () if node.post_ops else node.op.unmoved(given(node, 0).rank)
+    return [LayerConfig((source,), (result,)) for source, result in found]
 
 
 class Permutation(_Permuting, PrimitiveKernel):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dovetail.device import TypedNode
+from dovetail.device import PLAIN, LayerConfig, TypedNode
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
 from dovetail_ops_onnx.transpose import Transpose
@@ -15,6 +15,11 @@ class TransposeCopy(MoveKernel):
 
     def any_sizes(self, node: TypedNode) -> bool:
         return True
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        assert isinstance(node.op, Transpose)
+        found = () if node.post_ops else node.op.unmoved(node.given(0).rank)
+        return (*(LayerConfig((source,), (result,)) for source, result in found), LayerConfig.uniform(node, PLAIN))
 
     def moves(self, node: TypedNode) -> Sequence[Move]:
         assert isinstance(node.op, Transpose)
