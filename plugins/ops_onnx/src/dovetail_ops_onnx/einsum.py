@@ -54,6 +54,13 @@ class Einsum(Operator):
         present = [t for t in inputs if t is not None]
         return len(present) * math.prod(self._sizes(self._parsed()[0], present).values())
 
+    def labels(self, inputs: Sequence[TensorType]) -> list[list[str]]:
+        """The labels of the axes of each input, then of the output; those that `...` stands for are -1, -2, ... from the last."""
+        terms, output = self._parsed()
+        counts = [t.rank - len(term.replace("...", "")) for term, t in zip(terms, inputs, strict=True)]
+        found = [_expanded(term, count) for term, count in zip(terms, counts, strict=True)]
+        return [*found, _expanded(output, max((n for n, term in zip(counts, terms, strict=True) if "..." in term), default=0))]
+
     def _parsed(self) -> tuple[list[str], str]:
         left, arrow, right = self.equation.replace(" ", "").partition("->")
         if not arrow:

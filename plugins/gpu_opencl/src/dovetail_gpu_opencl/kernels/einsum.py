@@ -32,7 +32,7 @@ class EinsumKernel(CLKernel):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         inputs, dst = [t for t in node.inputs if t is not None], node.outputs[0]
         assert isinstance(node.op, Einsum)
-        terms, kept = _labels(node.op.equation.replace(" ", ""), inputs)
+        *terms, kept = node.op.labels(inputs)
         sizes: dict[str, int] = {}
         for term, t in zip(terms, inputs, strict=True):
             for label, size in zip(term, t.dims, strict=True):
@@ -59,24 +59,6 @@ def _stride(label: str, term: Sequence[str], t: TensorType) -> int:
     """The stride of a label in an input: 0 where it broadcasts, the sum of strides along a diagonal."""
     steps = zip(term, t.dims, strides_of(t.dims), strict=True)
     return sum(step for own, size, step in steps if own == label and size > 1)
-
-
-def _labels(equation: str, inputs: Sequence[TensorType]) -> tuple[list[list[str]], list[str]]:
-    """The labels of each input and of the output, in order; the axes of `...` are -1, -2, ... from the last."""
-    left, arrow, right = equation.partition("->")
-    terms = [_expanded(term, t.rank) for term, t in zip(left.split(","), inputs, strict=True)]
-    dots = sorted({label for term in terms for label in term if label.startswith("-")}, key=int)
-    if arrow:
-        before, found, after = right.partition("...")
-        return terms, [*before, *(dots if found else ()), *after]
-    named = [label for term in terms for label in term if not label.startswith("-")]
-    return terms, [*dots, *sorted(label for label in set(named) if named.count(label) == 1)]
-
-
-def _expanded(term: str, rank: int) -> list[str]:
-    before, dots, after = term.partition("...")
-    hidden = rank - len(before) - len(after)
-    return [*before, *(str(i - hidden) for i in range(hidden) if dots), *after]
 
 
 KERNELS = (EinsumKernel(),)
