@@ -3,7 +3,9 @@
 //
 // NDRange: (C / 8 rounded up to WIDTH, LINES, batch), local size (WIDTH, LINES, 1).
 //
-// Layout: src is [batch][PLANE][C], dst [batch][C]; C is a multiple of 8. Local memory: WIDTH * LINES * 8 floats.
+// Layout: src is [batch][PLANE][C], dst [batch][C]; C is a multiple of 8. Local memory: WIDTH * LINES * 8 floats. LINES is a power of two.
+//
+// Tunables: WIDTH, LINES.
 #include "halves.cl"
 #ifndef C
 #define C 8
@@ -30,10 +32,12 @@ __kernel __attribute__((reqd_work_group_size(WIDTH, LINES, 1))) void mean_channe
   }
   part[line][lane] = sum;
   barrier(CLK_LOCAL_MEM_FENCE);
+  for (int half_ = LINES / 2; half_ > 0; half_ /= 2) {
+    if (line < half_) part[line][lane] += part[line + half_][lane];
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
   if (line || c >= C) return;
-#pragma unroll
-  for (int l = 1; l < LINES; ++l) sum += part[l][lane];
-  sum = sum / (float)PLANE;
+  sum = part[0][lane] / (float)PLANE;
   const int o = batch * C + c;
   sum = POST_V(sum, o);
   STORE_V(sum, dst + o);

@@ -5,6 +5,10 @@
 // A work item computes a line, or with GROUP > 1 a work group does, over local memory.
 // NDRange: (lines, rounded up to the local size), or (lines * GROUP) with local size GROUP, a power of two.
 //
+// With PARTED each line is shared by `parts` work groups, for few long lines: line_moments writes the mean of each part and the sum
+// of the squares around it to moments [lines][parts][2], which normalize_lines joins. NDRange of both: (lines * parts * GROUP); inner
+// is 1, the statistic MOMENTS.
+//
 // Layout: element i of a line l is at l / inner * (size * inner) + l % inner + i * inner; its scale and bias (HAS_SCALE, HAS_BIAS)
 // at l % period * step + i / span, or where SCALE_AT and BIAS_AT say. means and factors [lines] may be NULL.
 //
@@ -51,18 +55,56 @@
 #define MEASURE(x) ((x) * (x))
 #endif
 
+#ifdef PARTED
+#define MOMENTS_ARG , __global const ACC* restrict moments, const int parts
+
+__kernel void line_moments(__global const T* restrict src, __global ACC* moments, const int size, const int parts) {
+  __local ACC part[GROUP];
+  const int lane = get_local_id(0), own = get_group_id(0), line = own / parts, share = (size + parts - 1) / parts;
+  const int first = own % parts * share, end = min(size, first + share);
+  ACC mean = 0, measure = 0;
+  for (int i = first + lane; i < end; i += GROUP) mean += LOAD_T(src, line * size + i);
+  COLLECT(mean, PLUS)
+  mean /= max(1, end - first);
+  for (int i = first + lane; i < end; i += GROUP) {
+    const ACC x = (ACC)LOAD_T(src, line * size + i) - mean;
+    measure += x * x;
+  }
+  COLLECT(measure, PLUS)
+  if (lane) return;
+  moments[2 * own] = mean;
+  moments[2 * own + 1] = measure;
+}
+#else
+#define MOMENTS_ARG
+#endif
+
 __kernel void normalize_lines(__global const T* restrict src SCALE_ARG BIAS_ARG, __global R* dst, __global float* means,
                         __global float* factors, const int lines, const int size, const int inner, const int period,
-                        const int step, const int span, const ACC epsilon POST_ARGS) {
-#if GROUP > 1
+                        const int step, const int span, const ACC epsilon MOMENTS_ARG POST_ARGS) {
+#ifdef PARTED
+  const int line = get_group_id(0) / parts, lane = get_local_id(0), share = (size + parts - 1) / parts;
+  const int first = get_group_id(0) % parts * share, end = min(size, first + share);
+#elif GROUP > 1
   __local ACC part[GROUP];
   const int line = get_group_id(0), lane = get_local_id(0);
 #else
   const int line = get_global_id(0), lane = 0;
   if (line >= lines) return;
 #endif
+#ifndef PARTED
+  const int first = 0, end = size;
+#endif
   const int base = line / inner * (size * inner) + line % inner;
   ACC mean = 0, measure = 0;
+#ifdef PARTED
+  for (int p = 0; p < parts; ++p) mean += moments[2 * (line * parts + p)] * max(0, min(share, size - p * share));
+  mean /= size;
+  for (int p = 0; p < parts; ++p) {
+    const ACC x = moments[2 * (line * parts + p)] - mean;
+    measure += moments[2 * (line * parts + p) + 1] + x * x * max(0, min(share, size - p * share));
+  }
+#else
 #ifdef MOMENTS
   for (int i = lane; i < size; i += GROUP) mean += LOAD_T(src, base + i * inner);
   COLLECT(mean, PLUS)
@@ -73,12 +115,13 @@ __kernel void normalize_lines(__global const T* restrict src SCALE_ARG BIAS_ARG,
     measure += MEASURE(x);
   }
   COLLECT(measure, PLUS)
+#endif
 #if defined(MOMENTS) || defined(RMS)
   const ACC factor = (ACC)1 / sqrt(measure / size + epsilon);
 #elif defined(L2)
   measure = sqrt(measure);
 #endif
-  for (int i = lane; i < size; i += GROUP) {
+  for (int i = first + lane; i < end; i += GROUP) {
     const int o = base + i * inner;
     const ACC x = (ACC)LOAD_T(src, o) - mean;
 #if defined(MOMENTS) || defined(RMS)
@@ -95,7 +138,7 @@ __kernel void normalize_lines(__global const T* restrict src SCALE_ARG BIAS_ARG,
     STORE_R(dst, o, POST(y, o));
   }
 #if defined(MOMENTS) || defined(RMS)
-  if (lane == 0 && means) means[line] = mean;
-  if (lane == 0 && factors) factors[line] = factor;
+  if (lane == 0 && first == 0 && means) means[line] = mean;
+  if (lane == 0 && first == 0 && factors) factors[line] = factor;
 #endif
 }

@@ -9,7 +9,7 @@ from dovetail.device import TypedNode
 from dovetail_gpu_opencl.broadcast import flat_index
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
-from dovetail_gpu_opencl.launch import Constant, Launch, Read, Write
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import MOVABLE, assemble
 
@@ -17,6 +17,8 @@ __all__ = ["WORDS", "Move", "MoveKernel"]
 
 WORDS = {1: "uchar", 2: "ushort", 4: "uint", 8: "uint2", 16: "uint4"}
 """Bytes of an element -> the C type as which it is moved, whatever its data type."""
+_AT_ONCE = 4
+"""Moves of one launch: with their numbers some 400 bytes of the 1,024 of arguments that every GPU takes."""
 _CHUNK = 4096
 """Elements of a run that a work item of a CPU moves."""
 
@@ -52,6 +54,20 @@ class Move:
         places = self._places(dims, src, dst, sizes, width)
         return self._launched("copy", {"T": WORDS[itemsize * width], **places}, sizes, work, local)
 
+    def step(self, number: int, width: int) -> "_Step":
+        """The move as a part of copies.cl, in words of so many elements."""
+        dims, src, dst = _divided(self.dims, self.src_strides, self.dst_strides, width)
+        sizes = RuntimeSizes(f"n{number}_")
+        places = self._places(dims, src, dst, sizes, width)
+        size, source, result = places["SIZE"], places["SRC(o)"], places["DST(o)"]
+        text = f"if (o < {size}) {{ dst{number}[{result}] = src{number}[{source}]; return; }} o -= {size};"
+        pointers = f"__global const T* restrict src{number}, __global T* restrict dst{number}{sizes.parameters}"
+        return _Step(math.prod(dims), pointers, text, (self._source, Write(self.dst), *sizes.arguments))
+
+    @property
+    def _source(self) -> Read | Constant:
+        return Read(self.src) if isinstance(self.src, str) else self.src
+
     def _by_runs(self, run: int, itemsize: int, caps: Capabilities) -> Launch:
         length, sizes = math.prod(self.dims[-run:]), RuntimeSizes()
         dims, src, dst = self.dims[:-run], self.src_strides[:-run], self.dst_strides[:-run]
@@ -75,8 +91,7 @@ class Move:
     def _launched(
         self, entry: str, defines: dict[str, object], sizes: RuntimeSizes, work: tuple[int, ...], local: tuple[int, ...]
     ) -> Launch:
-        source = Read(self.src) if isinstance(self.src, str) else self.src
-        arguments = (source, Write(self.dst), *sizes.arguments)
+        arguments = (self._source, Write(self.dst), *sizes.arguments)
         text = assemble(f"{entry}.cl", {**defines, "SIZES": sizes.parameters})
         return Launch(f"{entry}.cl", text, entry, arguments, work, local)
 
@@ -110,8 +125,18 @@ def _divided(
     return inner, (*(s // width for s in src[:-1]), 1), (*(s // width for s in dst[:-1]), 1)
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One of several moves: its words, its parameters, the statement that moves a word, and its arguments."""
+
+    count: int
+    parameters: str
+    text: str
+    arguments: tuple[Argument, ...]
+
+
 class MoveKernel(CLKernel):
-    """Base of kernels that are one or more moves."""
+    """Base of kernels that are one or more moves; on GPUs up to `_AT_ONCE` are one launch, as each takes longer than its work."""
 
     name = "copy"
     dtypes = MOVABLE
@@ -123,8 +148,24 @@ class MoveKernel(CLKernel):
         """The moves that make the outputs."""
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        moves = enumerate(self.moves(node))
-        return tuple(self._moved(node, number, move) for number, move in moves if math.prod(move.dims))
+        moves = [(number, move) for number, move in enumerate(self.moves(node)) if math.prod(move.dims)]
+        if self.caps.kind == "CPU" or len(moves) == 1:
+            return tuple(self._moved(node, number, move) for number, move in moves)
+        return tuple(self._joined(node, moves[i : i + _AT_ONCE]) for i in range(0, len(moves), _AT_ONCE))
+
+    def _joined(self, node: TypedNode, moves: Sequence[tuple[int, Move]]) -> Launch:
+        itemsize = node.outputs[0].dtype.itemsize
+        most = min(move.word(itemsize, self.caps) for _, move in moves)
+        width = self.packed.settled(f"copies {moves[0][0]}", node, most, lambda built: most % built == 0)
+        steps = [move.step(number, width) for number, (_, move) in enumerate(moves)]
+        defines = {
+            "T": WORDS[itemsize * width],
+            "PLACES": ", ".join(step.parameters for step in steps),
+            "COPIES": " ".join(step.text for step in steps),
+        }
+        work, local = spread(sum(step.count for step in steps), self.caps)
+        arguments = tuple(argument for step in steps for argument in step.arguments)
+        return Launch("copies.cl", assemble("copies.cl", defines), "copies", arguments, work, local)
 
     def _moved(self, node: TypedNode, number: int, move: Move) -> Launch:
         itemsize = node.outputs[0].dtype.itemsize

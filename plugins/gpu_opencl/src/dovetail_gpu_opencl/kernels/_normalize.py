@@ -8,14 +8,19 @@ import numpy as np
 from dovetail.device import DType, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.broadcast import access_to
-from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels._axis import Lines
-from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scalar, Write, ints
+from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scalar, Scratch, Write, ints
 from dovetail_gpu_opencl.source import accumulator, assemble, storage
 from dovetail_ops_onnx.layer_normalization import LayerNormalization
 from dovetail_ops_onnx.rms_normalization import RMSNormalization
 
 __all__ = ["NormalizeChannels", "NormalizeLines", "NormalizeSuffix"]
+
+
+_LONG, _PART, _MOST_PARTS = 8192, 2048, 64
+"""Elements of a line from which on several work groups share it, those of one of them, and how many there are at most. On an H200
+one line of 200,704 floats takes 137 us by one work group."""
 
 
 class NormalizeLines(CLKernel):
@@ -56,6 +61,7 @@ class NormalizeLines(CLKernel):
             "GROUP": group,
             **self.places(node),
         }
+        parts = self._parts(node, lines, group)
         chain = post_ops.epilogue(node)
         statistics = [Write(name) if name else Null() for name in (*node.node.outputs[1:], "", "")[:2]]
         epsilon = Scalar((np.float64 if acc == "double" else np.float32)(getattr(node.op, "epsilon", 0.0)))
@@ -66,14 +72,34 @@ class NormalizeLines(CLKernel):
             *lines.arguments,
             *ints(*self.period(node)),
             epsilon,
-            *chain.arguments,
         )
-        work, local = lines.work(self.caps, group)
+        if not parts:
+            source = assemble("normalize_lines.cl", defines, chain.source)
+            work, local = lines.work(self.caps, group)
+            return (Launch("normalize_lines.cl", source, self.name, (*arguments, *chain.arguments), work, local),)
+        source = assemble("normalize_lines.cl", {**defines, "PARTED": True}, chain.source)
+        nbytes = 2 * lines.count * parts * (8 if acc == "double" else 4)
+        moments, work = Scratch(f"scratch:{node.name}:0", nbytes), (lines.count * parts * group,)
+        first = (Read(node.node.inputs[0]), moments, *ints(lines.size, parts))
         return (
+            Launch("normalize_lines.cl", source, "line_moments", first, work, (group,)),
             Launch(
-                "normalize_lines.cl", assemble("normalize_lines.cl", defines, chain.source), self.name, arguments, work, local
+                "normalize_lines.cl",
+                source,
+                self.name,
+                (*arguments, moments, *ints(parts), *chain.arguments),
+                work,
+                (group,),
             ),
         )
+
+    def _parts(self, node: TypedNode, lines: Lines, group: int) -> int:
+        """The work groups of each line where lines are few and long; 0 where one will do."""
+        few = lines.count <= 2 * self.caps.compute_units and lines.size >= _LONG
+        if self.caps.kind == "CPU" or self.mode != "MOMENTS" or group == 1 or lines.inner != 1:
+            return 0
+        parted = self.packed.settled(f"{self.name} parted", node, 2 if few else 1) == 2
+        return max(1, min(_MOST_PARTS, ceil_div(lines.size, _PART))) if parted else 0
 
 
 class NormalizeSuffix(NormalizeLines):
