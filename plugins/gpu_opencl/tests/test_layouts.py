@@ -19,11 +19,15 @@ from dovetail_gpu_opencl.view import viewed
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.batch_normalization import BatchNormalization
 from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.max import Max
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.resize import Resize
 from dovetail_ops_onnx.sigmoid import Sigmoid
+from dovetail_ops_onnx.slice import Slice
+from dovetail_ops_onnx.split import Split
 from dovetail_ops_onnx.sub import Sub
 from dovetail_ops_onnx.transpose import Transpose
 from dovetail_ops_onnx.where import Where
@@ -125,6 +129,8 @@ def elementwise(g: GraphBuilder, choose: random.Random, values: list[str]) -> st
         lambda: g.node(Sub(), x, g.constant(np.random.default_rng(4).random((3, 4, 1), np.float32))),  # plain
         lambda: g.node(Transpose(perm=TO_FIRST[4]), g.node(Relu(), g.node(Transpose(perm=TO_LAST[4]), x))),
         lambda: as_line(g, x),
+        lambda: cut_and_joined(g, choose, x, y),
+        lambda: resized(g, choose, x),
         lambda: g.node(Max(), x, y, scalar),
         lambda: g.node(Where(), condition, x, y),
         lambda: g.node(Cast(to=DType.FLOAT32), g.node(Cast(to=DType.INT32), x)),
@@ -142,6 +148,24 @@ def as_line(g: GraphBuilder, x: str) -> str:
     rows = g.node(Transpose(perm=TO_LAST[3]), g.node(Reshape(), x, g.constant(np.int64([2, 3, 20]))))
     columns = g.node(Transpose(perm=TO_FIRST[3]), g.node(Sigmoid(), rows))
     return str(g.node(Reshape(), columns, g.constant(np.int64(DIMS))))
+
+
+def cut_and_joined(g: GraphBuilder, choose: random.Random, x: str, y: str) -> str:
+    """Of two values by one axis: some of one, and the rest of the other by way of Split."""
+    axis = choose.randrange(4)
+    cut = choose.randrange(1, DIMS[axis])
+    limits = (g.constant(np.int64([n])) for n in (0, cut, axis, 1))
+    parts = g.node(Split(axis=axis), y, g.constant(np.int64([cut, DIMS[axis] - cut])), outputs=2)
+    return str(g.node(Concat(axis=axis), g.node(Slice(), x, *limits), parts[1]))
+
+
+def resized(g: GraphBuilder, choose: random.Random, x: str) -> str:
+    """To twice the pixels and back, with something for each channel and pixel added."""
+    mode, axes = choose.choice(["nearest", "linear"]), choose.choice([(2, 3), (3,), (1, 2, 3)])
+    larger = [2 * size if axis in axes else size for axis, size in enumerate(DIMS)]
+    found = g.node(Resize(mode=mode), x, "", "", g.constant(np.int64(larger)))
+    found = g.node(Add(), found, g.constant(np.random.default_rng(5).random((larger[1], 1, 1), np.float32)))
+    return str(g.node(Resize(mode=mode), found, "", "", g.constant(np.int64(DIMS))))
 
 
 def random_model(seed: int) -> Any:

@@ -1,9 +1,9 @@
 // dst[a][z][y][x][b] = post(sum of weights * src over the taps of z, y and x): interpolation along up to three axes.
 //
-// A work item computes one element. NDRange: (outer * oz * oy * ox * inner, rounded up to the local size).
+// A work item computes one element. NDRange: (OUTER * OZ * OY * OX * INNER, rounded up to the local size).
 //
-// Layout: index and wei have tz, ty, tx entries for each output element of an axis, for z, then y, then x. A first entry of -1
-// marks an element outside: it becomes fill[0].
+// Layout: src is [OUTER][IZ][IY][IX][INNER], dst [OUTER][OZ][OY][OX][INNER]; index and wei have TZ, TY, TX entries for each output
+// element of an axis, for z, then y, then x. A first entry of -1 marks an element outside: it becomes fill[0].
 //
 // Tunables: the local size.
 #ifndef T
@@ -11,24 +11,33 @@
 #define LOAD_T(p, i) ((p)[i])
 #define STORE_T(p, i, v) ((p)[i] = (v))
 #define ACC float
+#define OUTER 1
+#define IZ 1
+#define IY 1
+#define IX 1
+#define TZ 1
+#define TY 1
+#define TX 1
+#define OZ INNER
+#define OY INNER
+#define OX INNER
+#define SIZES , const int INNER, const uint INNER_factor, const int INNER_shift
 #endif
+#include "quotients.cl"
 #include "post.cl"
 
 __kernel void resize(__global const T* restrict src, __global const int* restrict index, __global const ACC* restrict wei,
-                     __global const ACC* restrict fill, __global T* dst, const int outer, const int iz, const int iy,
-                     const int ix, const int oz, const int oy, const int ox, const int inner, const int tz, const int ty,
-                     const int tx POST_ARGS) {
+                     __global const ACC* restrict fill, __global T* dst SIZES POST_ARGS) {
   const int o = get_global_id(0);
-  if (o >= outer * oz * oy * ox * inner) return;
-  const int b = o % inner, a = o / (inner * ox * oy * oz);
-  const int z0 = o / (inner * ox * oy) % oz * tz, y0 = oz * tz + o / (inner * ox) % oy * ty;
-  const int x0 = oz * tz + oy * ty + o / inner % ox * tx;
+  if (o >= OUTER * OZ * OY * OX * INNER) return;
+  const int xs = QUOTIENT(o, INNER), ys = QUOTIENT(xs, OX), zs = QUOTIENT(ys, OY), a = QUOTIENT(zs, OZ), b = o - xs * INNER;
+  const int z0 = (zs - a * OZ) * TZ, y0 = OZ * TZ + (ys - zs * OY) * TY, x0 = OZ * TZ + OY * TY + (xs - ys * OX) * TX;
   ACC acc = 0;
-  for (int i = z0; i < z0 + tz; ++i)
-    for (int j = y0; j < y0 + ty; ++j) {
-      const int row = ((a * iz + max(index[i], 0)) * iy + max(index[j], 0)) * ix;
+  for (int i = z0; i < z0 + TZ; ++i)
+    for (int j = y0; j < y0 + TY; ++j) {
+      const int row = ((a * IZ + max(index[i], 0)) * IY + max(index[j], 0)) * IX;
       ACC part = 0;
-      for (int k = x0; k < x0 + tx; ++k) part += wei[k] * (ACC)LOAD_T(src, (row + max(index[k], 0)) * inner + b);
+      for (int k = x0; k < x0 + TX; ++k) part += wei[k] * (ACC)LOAD_T(src, (row + max(index[k], 0)) * INNER + b);
       acc += wei[i] * wei[j] * part;
     }
   if (index[z0] < 0 || index[y0] < 0 || index[x0] < 0) acc = fill[0];

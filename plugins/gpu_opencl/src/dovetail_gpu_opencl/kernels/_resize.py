@@ -2,23 +2,30 @@
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.device import DType, Reason, Refusal, TypedNode, padded
+from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TypedNode, padded
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL
-from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Scalar, Write, ints
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, MOVABLE, assemble, storage
 from dovetail_ops_onnx.resize import Resize, Resize_10
 from dovetail_ops_onnx.upsample import Upsample
 
 __all__ = ["RESIZE"]
+
+_TAPS, _DIVISORS = ("TZ", "TY", "TX"), ("OZ", "OY", "OX", "INNER")
+_NUMBERS = ("OUTER", "IZ", "IY", "IX", *_DIVISORS, *_TAPS)
+"""The sizes of the source and of the result, of the axes before and after, and the taps of an element along each axis."""
+_FEW = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +67,28 @@ class _Resize(CLKernel):
     def suits(self, node: TypedNode) -> Refusal | None:
         """Whether the mode is this kernel's."""
 
-    def lines(self, node: TypedNode) -> tuple[list[_Line], tuple[Scalar, ...]]:
-        """The three axes, and the arguments outer, iz, iy, ix, oz, oy, ox, inner, tz, ty, tx."""
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        plain, result, rest = LayerConfig.uniform(node, PLAIN), node.outputs[0].dims, (PLAIN,) * (len(node.inputs) - 1)
+        if len(result) < 3 or _span(node)[0] < 2:
+            return (plain,)
+        operands = tuple(NHWC if operand.dims == result else PLAIN for operand in node.operands)
+        others = (operand for operand in node.operands if operand.dims != result)
+        if not all(post_ops.lies_along(operand, node.outputs[0], NHWC) for operand in others):
+            return (plain,)
+        return (plain, LayerConfig((NHWC, *rest), (NHWC,), operands))
+
+    def lines(self, node: TypedNode) -> tuple[list[_Line], dict[str, int]]:
+        """The three axes, and the numbers of `_NUMBERS`."""
         src, axes = node.given(0), {a.axis: a for a in _plan(node)}
         first, last = (min(axes), max(axes) + 1) if axes else (0, 0)
         lines = [_Line.kept(1)] * (MAX_SPATIAL - (last - first))
         lines += [_Line.of(node, axes[i]) if i in axes else _Line.kept(src.dims[i]) for i in range(first, last)]
         shapes = [line.index.shape for line in lines]
         outer, inner = math.prod(src.dims[:first]), math.prod(src.dims[last:])
+        if src.layout != PLAIN:
+            outer, inner = outer // src.dims[1], inner * src.dims[1]
         sizes = (outer, *(line.size for line in lines), *(s[0] for s in shapes), inner, *(s[1] for s in shapes))
-        return lines, ints(*sizes)
+        return lines, dict(zip(_NUMBERS, sizes, strict=True))
 
 
 class Nearest(_Resize):
@@ -86,16 +105,16 @@ class Nearest(_Resize):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         dst = node.outputs[0]
-        lines, sizes = self.lines(node)
+        lines, numbers = self.lines(node)
         fill = Constant(np.array([_op(node).sampling.extrapolation]).astype(dst.dtype.numpy))
         index = _joined([line.index for line in lines])
-        arguments: tuple[Argument, ...] = (Read(node.node.inputs[0]), index, fill, Write(node.node.outputs[0]), *sizes)
+        arguments: tuple[Argument, ...] = (Read(node.node.inputs[0]), index, fill, Write(node.node.outputs[0]))
         entry, (work, local) = self.name, spread(dst.size, self.caps)
+        defines, sizes = by_value({"T": WORDS[dst.dtype.itemsize], **numbers}, _NUMBERS, _DIVISORS)
         if self.caps.kind == "CPU":
-            _, y, z = (len(line.index) for line in lines[::-1])
-            entry, work, local = "resize_nearest_rows", (y, z, int(sizes[0].value)), (1, 1, 1)
-        source = assemble(f"{entry}.cl", {"T": WORDS[dst.dtype.itemsize]})
-        return (Launch(f"{entry}.cl", source, entry, arguments, work, local),) if dst.size else ()
+            entry, work, local = "resize_nearest_rows", (numbers["OY"], numbers["OZ"], numbers["OUTER"]), (1, 1, 1)
+        source = assemble(f"{entry}.cl", defines)
+        return (Launch(f"{entry}.cl", source, entry, (*arguments, *sizes), work, local),) if dst.size else ()
 
 
 class Weighted(_Resize):
@@ -115,13 +134,17 @@ class Weighted(_Resize):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         dst, acc = node.outputs[0], self._acc(node)
-        lines, sizes = self.lines(node)
+        lines, numbers = self.lines(node)
         real = np.float64 if acc == "double" else np.float32
         weights = [np.ones(line.index.shape, real) if line.weights is None else line.weights.astype(real) for line in lines]
-        defines = {**storage(dst.dtype), "ACC": acc}
+        defines: dict[str, object] = {**storage(dst.dtype), "ACC": acc}
         if dst.dtype.is_integer:
             defines["STORE_T(p, i, v)"] = f"((p)[i] = convert_{C_TYPES[dst.dtype]}_sat_rtz(v))"
-        chain = post_ops.epilogue(node)
+        chain = post_ops.epilogue(post_ops.in_memory_order(node))
+        # Few taps, which other sizes have too, are constants: the loops over them are unrolled.
+        few = max(numbers[name] for name in _TAPS) <= _FEW
+        runtime = [name for name in _NUMBERS if not few or name not in _TAPS]
+        defines, sizes = by_value({**defines, **numbers}, runtime, _DIVISORS)
         arguments = (
             Read(node.node.inputs[0]),
             _joined([line.index for line in lines]),

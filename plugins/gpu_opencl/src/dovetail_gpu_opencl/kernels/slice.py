@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.device import ANY, PLAIN, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
 
@@ -17,17 +17,21 @@ class Slice(MoveKernel):
             return Refusal(Reason.DYNAMIC, "starts, ends, axes or steps are not constant")
         return None
 
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return (LayerConfig((ANY, *(PLAIN,) * (len(node.inputs) - 1)), (ANY,)),)
+
     def any_sizes(self, node: TypedNode) -> bool:
         return True
 
     def moves(self, node: TypedNode) -> Sequence[Move]:
         src, dst = node.given(0), node.outputs[0]
-        steps, starts, offset = list(strides_of(src.dims)), _starts(node), 0
+        steps, offset = list(strides_of(src.memory_dims)), 0
+        starts = {src.order.index(axis): start for axis, start in _starts(node).items()}
         for axis, (start, step) in starts.items():
             offset += start * steps[axis]
             steps[axis] *= step
-        strides, names = strides_of(dst.dims), (node.node.inputs[0], node.node.outputs[0])
-        return [Move(*names, dst.dims, tuple(steps), strides, offset, cuts=tuple(starts))]
+        dims, names = dst.memory_dims, (node.node.inputs[0], node.node.outputs[0])
+        return [Move(*names, dims, tuple(steps), strides_of(dims), offset, cuts=tuple(starts))]
 
 
 def _starts(node: TypedNode) -> dict[int, tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dovetail.device import TypedNode
+from dovetail.device import ANY, PLAIN, LayerConfig, TypedNode
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
 from dovetail_ops_onnx.split import Split
@@ -11,7 +11,10 @@ __all__ = ["KERNELS"]
 
 
 class SplitCopy(MoveKernel):
-    """One copy for each output."""
+    """One move for each output."""
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return (LayerConfig((ANY, *(PLAIN,) * (len(node.inputs) - 1)), (ANY,) * len(node.outputs)),)
 
     def any_sizes(self, node: TypedNode) -> bool:
         return True
@@ -20,14 +23,14 @@ class SplitCopy(MoveKernel):
         assert isinstance(node.op, Split)
         src = node.given(0)
         axis = node.op.axis % src.rank
-        strides, found, offset = strides_of(src.dims), [], 0
+        place, strides = src.order.index(axis), strides_of(src.memory_dims)
+        found, offset = [], 0
         sizes = node.op.infer(src, *node.inputs[1:])
         written = iter(node.outputs)
         for name, part in zip(node.node.outputs, sizes, strict=True):
             if name:
-                own = strides_of(next(written).dims)
-                at = offset * strides[axis]
-                found.append(Move(node.node.inputs[0], name, part.dims, strides, own, src_offset=at, cuts=(axis,)))
+                dims, at = next(written).memory_dims, offset * strides[place]
+                found.append(Move(node.node.inputs[0], name, dims, strides, strides_of(dims), src_offset=at, cuts=(place,)))
             offset += part.dims[axis]
         return found
 
