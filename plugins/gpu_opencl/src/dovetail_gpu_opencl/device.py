@@ -134,10 +134,15 @@ class OpenCLDevice(Device):
     def lower(self, graph: Graph) -> Graph:
         """The graph with nodes joined that a kernel runs in one launch.
 
-        With the hints f16 and bf16, products and what is between them are in that type, where the device has kernels for it.
+        Transposed convolutions are those of their phases where products are fast. With the hints f16 and bf16, products and what
+        is between them are in that type, where the device has kernels for it.
         """
         halves = halves_of(self.caps)
         if halves or self.caps.float_pipeline:
+            if any(node.op.stem == "conv_transpose" for node in graph.nodes):
+                from dovetail_gpu_opencl.kernels._conv_of_phases import split_transposed
+
+                graph = split_transposed(graph, self._packed, self._multiplies)
             if any(node.op.stem == "attention" for node in graph.nodes):
                 # The classes of standard operators are there where a graph has one of them.
                 from dovetail_gpu_opencl.kernels._packed_attention import merge_products
@@ -157,6 +162,10 @@ class OpenCLDevice(Device):
 
     def _runs(self, node: TypedNode) -> bool:
         return not self._packed.splits(node) and not isinstance(self._choose(node), Refusal)
+
+    def _multiplies(self, node: TypedNode) -> bool:
+        choice = self._choose(node)
+        return not isinstance(choice, Refusal) and choice.kernel.name == "conv_pipelined"
 
     def _mixes(self, node: TypedNode) -> bool | None:
         choice = self._choose(node)

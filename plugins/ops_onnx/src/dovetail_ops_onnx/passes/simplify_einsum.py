@@ -112,19 +112,19 @@ class _Writer:
         for side, index, left in (("rows", product.first, True), ("columns", 1 - product.first, False)):
             name = node.inputs[index]
             for step in product.arranged(left):
-                name = self._add(f"{node.name}.{side}", (name,), step, dtype)
+                name = self._add(node, f"{node.name}.{side}", (name,), step, dtype)
             inputs.append(name)
         *steps, (last, dims) = product.computed()
         for step in steps:
-            inputs = [self._add(node.name, inputs, step, dtype)]
+            inputs = [self._add(node, node.name, inputs, step, dtype)]
         self.nodes.append(dataclasses.replace(node, op=last, inputs=(*inputs, *self._shape(node.name, last, dims))))
 
-    def _add(self, start: str, inputs: Sequence[str], step: _Step, dtype: Any) -> str:
+    def _add(self, origin: Node, start: str, inputs: Sequence[str], step: _Step, dtype: Any) -> str:
         """A node for a step; the name of its result."""
         op, dims = step
         name = f"{start}.{op.stem}"
         self._types[name] = TensorType(dtype, dims)
-        self.nodes.append(Node(name, op, (*inputs, *self._shape(name, op, dims)), (name,)))
+        self.nodes.append(Node(name, op, (*inputs, *self._shape(name, op, dims)), (name,), (), origin.origins or (origin.name,)))
         return name
 
     def _shape(self, name: str, op: object, dims: Sequence[int]) -> Sequence[str]:
