@@ -3,7 +3,18 @@
 import dataclasses
 from collections.abc import Sequence
 
-from dovetail.device import NHWC, PLAIN, LayerConfig, Reason, Refusal, Reorder, TypedNode, ViewedReorder, same_bytes
+from dovetail.device import (
+    NHWC,
+    PLAIN,
+    AbstractOperator,
+    LayerConfig,
+    Reason,
+    Refusal,
+    Reorder,
+    TypedNode,
+    ViewedReorder,
+    same_bytes,
+)
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.launch import Launch
 from dovetail_gpu_opencl.source import MOVABLE
@@ -46,9 +57,10 @@ class View(CLKernel):
 
 def viewed(node: TypedNode) -> TypedNode:
     """The node as a view, if it moves nothing in the layouts of its types."""
-    stem, source, result = node.op.stem, node.inputs[0] if node.inputs else None, node.outputs[0]
-    if source is None or node.post_ops or stem not in ("reorder", "transpose"):
+    source, result = node.inputs[0] if node.inputs else None, node.outputs[0]
+    if source is None or node.post_ops or node.op.stem not in ("reorder", "transpose"):
         return node
+    op: AbstractOperator | None = None
     if isinstance(node.op, Reorder):
         op = _VIEWED if same_bytes(source, result) else None
     else:

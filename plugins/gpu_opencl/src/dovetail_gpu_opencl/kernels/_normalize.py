@@ -80,7 +80,7 @@ class NormalizeLines(CLKernel):
         source = assemble("normalize_lines.cl", {**defines, "PARTED": True}, chain.source)
         nbytes = 2 * lines.count * parts * (8 if acc == "double" else 4)
         moments, work = Scratch(f"scratch:{node.name}:0", nbytes), (lines.count * parts * group,)
-        first = (Read(node.node.inputs[0]), moments, *ints(lines.size, parts))
+        first: tuple[Argument, ...] = (Read(node.node.inputs[0]), moments, *ints(lines.size, parts))
         return (
             Launch("normalize_lines.cl", source, "line_moments", first, work, (group,)),
             Launch(
