@@ -4,7 +4,7 @@ The axis of the keys is followed from each cache to the last product. A graph is
 change a result: all that is combined with them key by key is found, so that it can be brought into another order with them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,20 +12,17 @@ from dovetail.dataclass import dataclass, field
 from dovetail.graph import Graph, Node
 from dovetail_ops_onnx.attention import Attention_23
 
-__all__ = ["Cache", "Join", "KeyAxis", "NotAttention", "changed_constants", "check_positions"]
+__all__ = ["ELEMENTWISE", "RESHAPING", "Cache", "Join", "KeyAxis", "NotAttention"]
 
 PACKAGE = __name__.partition(".")[0]
 
-_RESHAPING = frozenset({"Cast", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-_ELEMENTWISE = frozenset(
+RESHAPING = frozenset({"Cast", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+ELEMENTWISE = frozenset(
     {"Abs", "Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "IsNaN", "Less", "LessOrEqual", "Max", "Min", "Mul"}
     | {"Neg", "Not", "Or", "Sqrt", "Sub", "Tanh", "Where"}
 )
-_KEEPS_ZEROS = frozenset({*_RESHAPING, "Transpose", "Mul", "Div", "Where"})
+_KEEPS_ZEROS = frozenset({*RESHAPING, "Transpose", "Mul", "Div", "Where"})
 """Operators after which a key whose weight was 0 still has the weight 0. A Where takes zeros in place of NaN."""
-
-_SHAPE_INPUTS = {"ConstantOfShape": (0,), "Expand": (1,), "Range": (1,), "Reshape": (1,), "Slice": (2,), "Tile": (1,)}
-"""Inputs that decide how long a result is, and not what its elements are."""
 
 _MASK = 3
 """The input of Attention."""
@@ -107,9 +104,9 @@ class KeyAxis:
         elif key == "Transpose" and node.inputs[0] in self._axes:
             perm = getattr(node.op, "perm", None) or tuple(reversed(range(self._rank(node.inputs[0]))))
             found = perm.index(self._axes[node.inputs[0]])
-        elif key in _RESHAPING and node.inputs[0] in self._axes:
+        elif key in RESHAPING and node.inputs[0] in self._axes:
             found = self._reshaped(node)
-        elif key in _ELEMENTWISE:
+        elif key in ELEMENTWISE:
             found = self._joined(node)
         else:
             raise NotAttention(f"node {node} reads cached keys or values; accepted: products, masks and a Softmax")
@@ -210,47 +207,3 @@ class KeyAxis:
             raise NotAttention(f"node {node} has the mask {self.graph.types[mask]}; accepted: a float for each key")
         else:
             self._join(node, _MASK, True, hidden=True)
-
-
-def changed_constants(one: Graph, other: Graph, given: Mapping[str, object]) -> set[str]:
-    """The folded values whose elements differ between two graphs for caches of two lengths, as far as both have them."""
-    found = set()
-    for name, array in one.constants.items():
-        if name in given:
-            continue
-        second = other.constants.get(name)
-        if second is None or second.ndim != array.ndim:
-            found.add(name)
-            continue
-        both = tuple(slice(min(a, b)) for a, b in zip(array.shape, second.shape, strict=True))
-        if not np.array_equal(array[both], second[both]):
-            found.add(name)
-    return found
-
-
-def check_positions(graph: Graph, caches: Sequence[Cache], joins: Sequence[Join], changed: set[str]) -> None:
-    """Raise `NotAttention` where more than masks is computed from the lengths of caches: positions, that is.
-
-    `changed` are the constants that depend on the lengths.
-    """
-    masks = {(join.node, join.index) for join in joins}
-    depends = set(changed)
-    first: dict[str, Node] = {}
-    for node in graph.nodes:
-        for name in _contents(node, masks):
-            if name in depends:
-                depends.update(node.writes)
-                first.update(dict.fromkeys(node.writes, first.get(name, node)))
-                break
-    for name in (*graph.outputs, *(cache.new for cache in caches)):
-        if name in depends:
-            where = f"node {first[name]}" if name in first else f"the output {name!r}"
-            raise NotAttention(f"{where} takes positions that the model computes from the length of its caches")
-
-
-def _contents(node: Node, masks: set[tuple[str, int]]) -> Iterator[str]:
-    """The inputs on whose elements those of the outputs depend, masks left out."""
-    lengths = _SHAPE_INPUTS.get(node.op.key, ())
-    for index, name in enumerate(node.inputs):
-        if name and index not in lengths and (node.name, index) not in masks:
-            yield name

@@ -5,6 +5,7 @@ memory these come first. What is combined with keys one by one, the masks, is tu
 """
 
 import dataclasses
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from dovetail.errors import DovetailError, UsageError
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail.op import Operator
-from dovetail.passes import fold_constants, rename_reads
+from dovetail.passes import chosen_branch, drop_dead_nodes, fold_constants, inlined, rename_reads, schedule
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.concat import Concat
@@ -23,7 +24,8 @@ from dovetail_ops_onnx.gather_elements import GatherElements
 from dovetail_ops_onnx.less import Less
 from dovetail_ops_onnx.max import Max
 from dovetail_ops_onnx.mod import Mod
-from dovetail_ops_onnx.passes._key_axis import Cache, KeyAxis, NotAttention, changed_constants, check_positions
+from dovetail_ops_onnx.passes._key_axis import Cache, KeyAxis, NotAttention
+from dovetail_ops_onnx.passes._lengths import Lengths
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.shape import Shape
@@ -38,16 +40,25 @@ __all__ = ["hold_caches"]
 _MASK = "attention_mask"
 """The input that counts the tokens of each text, as exporters of decoders name it."""
 
+_LENGTHS = "cache_lengths"
+"""An input that no node reads, in place of it: the tokens of each text [batch], new ones included."""
+
+_TOKENS = ("input_ids", "decoder_input_ids", "inputs_embeds", "decoder_inputs_embeds")
+"""The names of the input with the new tokens: [batch, tokens] or [batch, tokens, width]."""
+
 _NEW, _TOTALS = 2, (7, 9)
-"""New rows and lengths of the caches for which the graph is examined: two lengths, to find what depends on them."""
+"""New rows and lengths of the caches for which the graph is examined, besides the longest that it takes."""
 
 
 def hold_caches(graph: Graph) -> Graph:
     """The graph with states that a Concat continues written in place, where nothing else than attention reads them.
 
     The states have their final length, and the input `attention_mask` [batch, that length] has as many ones in front as its text
-    has tokens, new ones included. Raises `UsageError` with the reason where this would change results.
+    has tokens, new ones included. With an input `cache_lengths` [batch], which has these numbers, there may be no mask, or one
+    of the final length that is as the graph takes it, its elements at the end. What the graph computes from the length of its
+    caches is computed in each run, for texts of one length. Raises `UsageError` with the reason where a result would change.
     """
+    graph = _without_branches(graph)
     caches = [found for name, index in graph.states.items() if (found := _cache(graph, name, index)) is not None]
     if not caches:
         return graph
@@ -58,6 +69,24 @@ def hold_caches(graph: Graph) -> Graph:
             f"{caches[0].past!r} cannot be a state: {reason}",
             hint="leave the property STATE out: the model then takes its caches as inputs, with a new plan for each length",
         ) from reason
+
+
+def _without_branches(graph: Graph) -> Graph:
+    """The graph with the branches that constants choose in the place of their nodes."""
+    nodes, constants, types, waiting = list[Node](), dict(graph.constants), dict(graph.types), deque(graph.nodes)
+    taken = {*types, *graph.producers, *(node.name for node in graph.nodes)}
+    while waiting:
+        node = waiting.popleft()
+        branch = chosen_branch(node, constants)
+        if branch is None:
+            nodes.append(node)
+            continue
+        body = inlined(node, branch, taken)
+        constants.update(body.constants)
+        types.update(body.types)
+        taken |= {*body.types, *body.producers, *(inner.name for inner in body.nodes)}
+        waiting.extendleft(reversed(body.nodes))
+    return graph.replace(nodes=tuple(nodes), constants=constants, types=types) if len(constants) != len(graph.constants) or len(nodes) != len(graph.nodes) else graph
 
 
 def _cache(graph: Graph, name: str, index: int) -> Cache | None:
@@ -82,7 +111,7 @@ class _Held:
         self._nodes: list[Node] = []
         self._constants: dict[str, Any] = {}
         self._seen: dict[str, str] = {}
-        self._starts = self._used = self._order = ""
+        self._starts = self._used = self._order = self._counts = ""
         self._turned: dict[tuple[str, bool], str] = {}
 
     def _check_inputs(self) -> None:
@@ -95,17 +124,20 @@ class _Held:
         if room < _NEW:
             raise NotAttention(f"they have {room} rows; accepted: {_NEW} or more")
         mask = graph.types.get(_MASK) if _MASK in graph.inputs else None
-        if mask is None or mask.shape is None or len(mask.shape) != 2:
+        is_counted = _LENGTHS in graph.inputs and _LENGTHS not in graph.consumers
+        if not is_counted and (mask is None or mask.shape is None or len(mask.shape) != 2):
             raise NotAttention(f"the input {_MASK!r} [batch, length] is missing, which counts the tokens of each text")
-        if isinstance(mask.shape[1], int) and mask.shape[1] != room:
+        if not is_counted and isinstance(mask.shape[1], int) and mask.shape[1] != room:
             raise NotAttention(f"the input {_MASK!r} is {mask}; accepted: [batch, {room}], as long as the caches")
         if any(node.op.subgraphs for node in graph.nodes):
             raise NotAttention("the model has sub-graphs")
+        self._is_counted = is_counted
+        self._has_mask = not is_counted or (mask is not None and mask.shape is not None and mask.shape[1:] == (room,))
 
     # --- what the graph does with its caches -------------------------------------------------------------------------
 
-    def _examined(self, total: int) -> Graph:
-        """The graph typed for caches that are `total` long with their new rows."""
+    def _examined(self, total: int, tokens: str = "") -> Graph:
+        """The graph typed for caches that are `total` long with their new rows, of which the input `tokens` has one more."""
         types: dict[str, TensorType] = {name: t for name, t in self._graph.types.items() if name in self._graph.constants}
         axes = {cache.past: cache.axis for cache in self._caches}
         for name in self._graph.inputs:
@@ -114,20 +146,34 @@ class _Held:
             sizes = [size if isinstance(size, int) else _NEW if at else self._batch for at, size in shape]
             if name in axes:
                 sizes[axes[name]] = total - _NEW
-            elif name == _MASK:
+            elif name == _MASK and self._has_mask:
                 sizes = [self._batch, total]
+            elif tokens and not isinstance(size := self._graph.types[tokens].shape[1], int):
+                sizes = [_NEW + 1 if one == size else known for one, known in zip(declared.shape or (), sizes, strict=True)]
             types[name] = declared.with_shape(tuple(sizes))
         try:
             return fold_constants(self._graph.replace(types=types, states={}))
         except DovetailError as error:
             raise NotAttention(f"for a cache of {total - _NEW} rows, {error.message}") from error
 
+    def _samples(self) -> Mapping[int, Graph]:
+        """The graph typed for short caches, and for the longest that it takes with one of a row less."""
+        found, longest = {total: self._examined(total) for total in _TOTALS}, self._room
+        while longest > _TOTALS[-1] + 1:
+            try:
+                return {**found, longest - 1: self._examined(longest - 1), longest: self._examined(longest)}
+            except NotAttention:  # such as more positions than the model has
+                longest //= 2
+        return found
+
     def graph(self) -> Graph:
         """The rewritten graph."""
-        first, second = (self._examined(total) for total in _TOTALS)
+        samples = self._samples()
+        first = samples[_TOTALS[0]]
         found = KeyAxis(first, self._caches, _TOTALS[0])
-        check_positions(first, self._caches, found.joins, changed_constants(first, second, self._graph.constants))
-        self._define_orders()
+        lengths = Lengths(self._graph, samples, found.joins)
+        self._define_orders(self._tokens() if lengths.wanted else "")
+        self._define_lengths(lengths)
         changes: dict[str, dict[int, str]] = {}
         for join in found.joins:
             name = next(node for node in first.nodes if node.name == join.node).inputs[join.index]
@@ -138,14 +184,17 @@ class _Held:
         constants = {**self._graph.constants, **self._constants}
         known = {name: TensorType.of(array, known=True) for name, array in self._constants.items()}
         kept = {name: t for name, t in self._graph.types.items() if name in self._graph.inputs or name in self._graph.constants}
-        return self._graph.replace(nodes=nodes, constants=constants, types={**kept, **known})
+        return drop_dead_nodes(schedule(self._graph.replace(nodes=nodes, constants=constants, types={**kept, **known})))
 
-    def _define_orders(self) -> None:
-        """Where new rows begin, which rows are in use, and the way from one order of rows to the other, as nodes."""
+    def _define_orders(self, tokens: str) -> None:
+        """Where new rows begin, which rows are in use, and the way from one order of rows to the other, as nodes.
+
+        The input `tokens` has the number of new rows; without it they are counted where they are added.
+        """
         first = self._caches[0]
-        counts = self._node(Cast(to=DType.INT64), _MASK)
-        counts = self._node(Max(), self._node(ReduceSum(keepdims=False), counts, self._ints(1)), self._ints(1))
-        added = self._node(Shape(start=first.axis, end=first.axis + 1), first.new)
+        counts = self._counts = self._node(Max(), self._texts(), self._ints(1))
+        places = Shape(start=1, end=2) if tokens else Shape(start=first.axis, end=first.axis + 1)
+        added = self._node(places, tokens or first.new)
         # A prompt may be filled up behind its tokens to more than the text has.
         self._starts = self._node(Max(), self._node(Sub(), counts, added), self._ints(0))
         before = self._node(Sub(), self._ints(self._room), added)
@@ -153,12 +202,38 @@ class _Held:
         shift = self._node(Unsqueeze(), self._node(Sub(), before, self._starts), self._ints(1))
         self._used = self._node(Less(), rows, self._node(Unsqueeze(), counts, self._ints(1)))
         self._order = self._node(Mod(), self._node(Add(), rows, shift), self._ints(self._room))
-        seen = self._node(Mod(), self._node(Sub(), rows, shift), self._ints(self._room))
-        self._seen = {_MASK: self._node(GatherElements(axis=1), _MASK, seen)}
+        if not self._is_counted:
+            seen = self._node(Mod(), self._node(Sub(), rows, shift), self._ints(self._room))
+            self._seen[_MASK] = self._node(GatherElements(axis=1), _MASK, seen)
         for cache in self._caches:
             if len(self._graph.consumers[cache.past]) > 1:
                 view = self._node(Slice(), cache.past, self._ints(0), before, self._ints(cache.axis))
                 self._seen[cache.past] = view
+
+    def _tokens(self) -> str:
+        """The input with as many tokens as rows are added. Raises `NotAttention` where there is none."""
+        total = _TOTALS[0] + 1
+        for name in _TOKENS:
+            if name in self._graph.inputs and len(self._graph.types[name].shape or ()) > 1:
+                types = self._examined(total, name).types
+                if all(types[cache.present].dims[cache.axis] == total - _NEW + types[name].dims[1] for cache in self._caches):
+                    return name
+        raise NotAttention("it is not known which input has the new tokens")
+
+    def _texts(self) -> str:
+        """How many tokens each text has."""
+        if self._is_counted:
+            return _LENGTHS
+        return self._node(ReduceSum(keepdims=False), self._node(Cast(to=DType.INT64), _MASK), self._ints(1))
+
+    def _define_lengths(self, lengths: Lengths) -> None:
+        """What depends on the length in use, as outputs of a node that computes it."""
+        if not lengths.wanted:
+            return
+        op, given = lengths.computed(self._room)
+        names = {name: f"{self._scope}/{name}" for name in lengths.wanted}
+        self._nodes.append(Node(f"{self._scope}/by_length", op, (self._counts, *given), tuple(names.values()), (), (self._caches[0].node.name,)))
+        self._seen |= names
 
     # --- nodes ---------------------------------------------------------------------------------------------------------
 
