@@ -1,10 +1,12 @@
 """Constants of a folded graph that depend on the length of its caches, and how they are computed for each length.
 
-The graph is folded for caches of several lengths. Constants that are alike as seen from their ends, such as causal masks and
-biases by distance, are right for every length. What remains, such as positions, is computed for the length in use.
+The graph takes its caches as if they were as long as possible and their first rows were padding that the masks hide. That is
+right for masks and biases by distance, which are alike as seen from their ends, and wrong for positions, which are computed for the
+length in use instead. The graph is folded for caches of several lengths to see which is which.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -24,36 +26,55 @@ _SHAPE_INPUTS = {"ConstantOfShape": (0,), "Expand": (1,), "Range": (1,), "Reshap
 class Lengths:
     """What `graph` computes from the length of its caches, by the same graph folded for several lengths.
 
-    `samples` maps total lengths to folded graphs, the shortest first. `joins` are operands with a value for each key. `wanted`
-    are the constants that have to be computed for each length, with the axes that are as long as caches. Raises `NotAttention`.
+    `samples` maps total lengths to folded graphs, the shortest first; `news` are the rows that are added to caches, `joins` operands
+    with a value for each key. `wanted` are the constants that have to be computed for each length, with the axes that are as long
+    as the caches. Raises `NotAttention` where others would have to be.
     """
 
     graph: Graph
     samples: Mapping[int, Graph]
+    news: Sequence[str]
     joins: Sequence[Join]
     wanted: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        first = self._first
-        for node in first.nodes:
-            for index, name in enumerate(node.inputs):
-                if name in first.constants and self._differs(name) and index not in _SHAPE_INPUTS.get(node.op.key, ()):
-                    self._want(name)
-        for name in first.outputs:
-            if name in first.constants and self._differs(name):
-                raise NotAttention(f"the output {name!r} is computed from the length of its caches")
+        decisive = self._decisive()
+        for node in self._first.nodes:
+            for index, name in self._contents(node):
+                if name in self.wanted or name not in self._first.constants or not self._differs(name):
+                    continue
+                grown = self._grown(name)
+                if not decisive.isdisjoint(node.writes) and (node.name, index) not in self._places:
+                    if grown and not self._is_uniform(name):
+                        raise NotAttention(f"node {node} takes a number for each cached key, computed from the length of the caches")
+                elif not grown or self._is_relative(name) or not self._is_for_keys(name):
+                    continue
+                if not self._is_uniform(name):
+                    self.wanted[name] = grown
+        for name in self._first.outputs:
+            if name in self._first.constants and self._differs(name):
+                raise NotAttention(f"the output {name!r} is computed from the length of the caches")
 
     @property
     def _first(self) -> Graph:
         return next(iter(self.samples.values()))
 
-    def _want(self, name: str) -> None:
-        if name in self.wanted or self._is_relative(name):
-            return
-        axes = self._grown(name)
-        if axes and not self._is_for_keys(name):
-            raise NotAttention(f"{name!r}, which has a value for each cached key, is used for more than attention")
-        self.wanted[name] = axes
+    @cached_property
+    def _places(self) -> frozenset[tuple[str, int]]:
+        return frozenset((join.node, join.index) for join in self.joins)
+
+    def _contents(self, node: Node) -> Iterator[tuple[int, str]]:
+        """The inputs on whose elements those of the outputs depend."""
+        lengths = _SHAPE_INPUTS.get(node.op.key, ())
+        return ((index, name) for index, name in enumerate(node.inputs) if name and index not in lengths)
+
+    def _decisive(self) -> set[str]:
+        """The values on which outputs and new rows of caches depend by more than masks."""
+        found = {*self._first.outputs, *self.news}
+        for node in reversed(self._first.nodes):
+            if not found.isdisjoint(node.writes):
+                found.update(name for index, name in self._contents(node) if (node.name, index) not in self._places)
+        return found
 
     def _pairs(self) -> Iterator[tuple[int, Graph, Graph]]:
         totals = list(self.samples)
@@ -80,22 +101,23 @@ class Lengths:
 
     def _is_relative(self, name: str) -> bool:
         """Whether a constant for shorter caches is the end of that for longer ones."""
-        if not self._grown(name):
-            return False
-        for _, one, other in self._pairs():
-            short, long = one.constants[name], other.constants[name]
-            if not _equal(short, long[tuple(slice(b - a, None) for a, b in zip(short.shape, long.shape, strict=True))]):
-                return False
-        return True
+        return self._is_part(name, lambda size, longer: slice(longer - size, None))
+
+    def _is_uniform(self, name: str) -> bool:
+        """Whether a constant only gets longer: it is the end and the beginning of that for longer caches."""
+        return self._is_relative(name) and self._is_part(name, lambda size, longer: slice(size))
+
+    def _is_part(self, name: str, place: Callable[[int, int], slice]) -> bool:
+        pairs = ((one.constants[name], other.constants[name]) for _, one, other in self._pairs())
+        return all(_equal(short, long[tuple(map(place, short.shape, long.shape))]) for short, long in pairs)
 
     def _is_for_keys(self, name: str) -> bool:
         """Whether a value is only combined with scores, key by key: what is in front of the keys in use is hidden then."""
-        first, joins = self._first, {(join.node, join.index) for join in self.joins}
-        if name in first.outputs:
+        if name in self._first.outputs:
             return False
-        for node in first.consumers.get(name, ()):
+        for node in self._first.consumers.get(name, ()):
             places = [index for index, read in enumerate(node.inputs) if read == name]
-            if all((node.name, index) in joins for index in places):
+            if all((node.name, index) in self._places for index in places):
                 continue
             if node.op.key not in ELEMENTWISE | RESHAPING or not all(map(self._is_for_keys, node.writes)):
                 return False
@@ -126,7 +148,7 @@ class Lengths:
             return
         assert node is not None  # constants of the model are the same for all lengths
         if node.op.key == "Shape" and node.inputs[0] not in self._first.constants:
-            given[name] = self._places(name)
+            given[name] = self._grown_sizes(name)
             return
         unknown = [read for read in node.reads if read not in self._first.constants]
         if unknown or not node.op.has_reference() or node.op.subgraphs or node.op.is_random:
@@ -135,7 +157,7 @@ class Lengths:
         for read in node.reads:
             self._trace(read, nodes, given)
 
-    def _places(self, name: str) -> tuple[int, ...]:
+    def _grown_sizes(self, name: str) -> tuple[int, ...]:
         """The sizes of a shape that grow with the caches."""
         found = set()
         for more, one, other in self._pairs():

@@ -171,7 +171,7 @@ class _Held:
         samples = self._samples()
         first = samples[_TOTALS[0]]
         found = KeyAxis(first, self._caches, _TOTALS[0])
-        lengths = Lengths(self._graph, samples, found.joins)
+        lengths = Lengths(self._graph, samples, [cache.new for cache in self._caches], found.joins)
         self._define_orders(self._tokens() if lengths.wanted else "")
         self._define_lengths(lengths)
         changes: dict[str, dict[int, str]] = {}
