@@ -6,7 +6,8 @@ tokens; what a run returns are views of their rows in use. So a run whose caches
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from dovetail import CompiledModel, Graph, InferRequest, Model, TensorType
 from dovetail.dataclass import dataclass
 from dovetail.errors import DovetailError
 from dovetail.graph import DType
+from dovetail.op import UnboundOperator
 
 __all__ = ["Decoder"]
 
@@ -40,8 +42,8 @@ Array = NDArray[Any]
 class Decoder:
     """Runs of one model by states. `compile` compiles a model as the session's is compiled.
 
-    `caches` maps inputs to the outputs that continue them, `axis` is the axis of their tokens. `tokens` is the input with the new
-    tokens, `mask` that with a value for each token, "" without one. `flags` are inputs that choose branches.
+    `caches` maps inputs to the outputs that continue them, `axis` is the axis of their tokens, `tokens` the input with the new
+    ones. `flags` are the inputs that choose the branch where caches are continued, with the values that do.
     """
 
     def __init__(
@@ -51,64 +53,61 @@ class Decoder:
         caches: Mapping[str, str],
         axis: int,
         tokens: str,
+        flags: Mapping[str, bool],
     ) -> None:
-        self._model, self._compile, self._caches, self._axis, self._tokens = model, compile, caches, axis, tokens
-        self._mask, self._flags = _mask(model), _flags(model)
+        self._model, self._compile, self._caches, self._axis = model, compile, caches, axis
+        self._tokens, self._flags, self._mask = tokens, flags, _mask(model)
         self._outputs = tuple(model.graph.outputs)
         self._lock = threading.Lock()
         self._held: _Held | None = None
         self._texts: list[_Text] = []
-        self._is_usable = True
+        self._refused: set[int] = set()
+        self._is_proven = False
 
     @staticmethod
     def of(model: Model, compile: Callable[[Model], CompiledModel]) -> "Decoder | None":  # noqa: A002
         """For a model with tokens and caches that grow; None for others."""
         tokens = next((name for name in _TOKENS if name in model.inputs), "")
-        caches, axes = {}, set()
-        for output in model.graph.outputs if tokens and _LENGTHS not in model.inputs else ():
-            for past, axis in _continued(model.graph, output):
-                declared = model.inputs.get(past)
-                if declared is not None and declared.shape is not None and not isinstance(declared.shape[axis], int):
-                    caches[past] = output
-                    axes.add(axis % len(declared.shape))
-        axis = axes.pop() if len(axes) == 1 else 0
-        return Decoder(model, compile, caches, axis, tokens) if axis and len({*caches.values()}) == len(caches) else None
+        found = [one for name in model.graph.outputs for one in _continued(model, name)] if tokens else []
+        axes, flags = {one.axis for one in found}, {one.flags for one in found}
+        caches = {one.past: one.present for one in found}
+        is_clear = len(axes) == len(flags) == 1 and len(caches) == len(found) == len({*caches.values()})
+        if not is_clear or _LENGTHS in model.inputs:
+            return None
+        return Decoder(model, compile, caches, axes.pop(), tokens, dict(flags.pop()))
 
     def run(self, feed: Mapping[str, Any]) -> Sequence[Any] | None:
         """The outputs in order; None for a run that does not continue a text, or that only the plain model can make."""
-        if not self._is_usable:
-            return None
         step = self._step(feed)
-        if step is None:
+        if step is None or step.batch in self._refused:
             return None
         try:
             text = self._text(feed, step)
             found = text.run(feed, step)
         except DovetailError as error:  # the plain model runs, or says in its words what is wrong
-            self._is_usable = False
-            _log.info("%s: each length of the caches is planned anew, because %s", self._model.source, error.message)
+            if not self._is_proven:
+                self._refused.add(step.batch)
+                _log.info("%s: each length of the caches is planned anew, because %s", self._model.source, error.message)
             return None
         with self._lock:
             if text.held is self._held:
-                self._texts = [*self._texts, text][-_TEXTS:]
-        by_name = {**found, **text.views}
-        return [by_name[name] for name in self._outputs]
+                self._texts, self._is_proven = [*self._texts, text][-_TEXTS:], True
+        return [found[name] for name in self._outputs]
 
     def _step(self, feed: Mapping[str, Any]) -> "_Step | None":
-        tokens, pasts = feed.get(self._tokens), [feed.get(name) for name in self._caches]
-        flags = {name: feed.get(name) for name in self._flags}
-        masks = [feed.get(self._mask)] if self._mask else []
-        if not all(type(one) is np.ndarray for one in (tokens, *pasts, *flags.values(), *masks)):
+        """None for a run that does not add a few tokens to caches, or with sizes that contradict each other."""
+        arrays = {name: feed.get(name) for name in (self._tokens, *self._caches, *self._flags, *filter(None, [self._mask]))}
+        if not all(type(one) is np.ndarray for one in arrays.values()):
             return None
-        batch, count = tokens.shape[:2]  # type: ignore[union-attr]
-        before = pasts[0].shape[self._axis]  # type: ignore[union-attr]
-        is_alike = all(one.shape[0] == batch and one.shape[self._axis] == before for one in pasts)  # type: ignore[union-attr]
-        if not is_alike or not before or not 1 <= count <= _FEW or any(one.size != 1 for one in flags.values()):  # type: ignore[union-attr]
+        batch, count = feed[self._tokens].shape[:2]
+        sizes = {(feed[name].shape[0], feed[name].shape[self._axis]) for name in self._caches}
+        texts, before = sizes.pop()
+        if sizes or texts != batch or not before or not 1 <= count <= _FEW:
             return None
-        if any(one.shape != (batch, before + count) for one in masks):  # type: ignore[union-attr]
-            return None  # lengths that contradict each other: the plain model says so
-        chosen = tuple((name, one.tobytes() != b"\0") for name, one in flags.items())  # type: ignore[union-attr]
-        return _Step(batch, before, before + count, chosen)
+        if self._mask and feed[self._mask].shape != (batch, before + count):
+            return None
+        is_chosen = all(feed[name].tolist() in (flag, [flag]) for name, flag in self._flags.items())
+        return _Step(batch, before, before + count) if is_chosen else None
 
     def _text(self, feed: Mapping[str, Any], step: "_Step") -> "_Text":
         """The text that the run continues, which is nobody else's meanwhile."""
@@ -120,40 +119,40 @@ class Decoder:
                         return text
                     break
             held = self._held_for(step)
-        text = _Text(held, self._caches, self._axis)
+            forgotten = next((one for one in self._texts if one.is_forgotten()), None)
+            if forgotten is not None:
+                self._texts.remove(forgotten)
+        text = forgotten or _Text(held, self._caches, self._axis, self._mask, self._flags)
         text.fill(feed, step)
         return text
 
     def _held_for(self, step: "_Step") -> "_Held":
         held = self._held
-        if held is not None and (held.batch, held.flags) == (step.batch, step.flags) and step.total <= held.room:
+        if held is not None and held.batch == step.batch and step.total <= held.room:
             return held
         room = _ROOM
         while room < step.total:
             room *= 4
-        self._texts, self._held = [], None  # the memory of the old one is needed
-        self._held = held = _Held(self._compile(self._sized(step, room)), step.batch, room, step.flags, self._mask)
+        self._texts, self._held, self._is_proven = [], None, False  # the memory of the old one is needed
+        self._held = held = _Held(self._compile(self._sized(step.batch, room)), step.batch, room)
         return held
 
-    def _sized(self, step: "_Step", room: int) -> Model:
-        shapes: dict[str, Sequence[Any]] = {self._mask: (step.batch, room)} if self._mask else {}
+    def _sized(self, batch: int, room: int) -> Model:
+        shapes: dict[str, Sequence[Any]] = {self._mask: (batch, room)} if self._mask else {}
         for name in self._caches:
             dims = self._model.inputs[name].shape
             assert dims is not None
-            shapes[name] = tuple(room if at == self._axis else d if at else step.batch for at, d in enumerate(dims))
-        model = self._model.reshape(shapes)
-        graph = model.graph
-        flags = {name: np.full(graph.types[name].shape or (), flag) for name, flag in step.flags}
+            shapes[name] = tuple(room if at == self._axis else d if at else batch for at, d in enumerate(dims))
+        graph = self._model.reshape(shapes).graph
+        flags = {name: np.full([1] * len(graph.types[name].shape or ()), flag) for name, flag in self._flags.items()}
+        types = {name: TensorType.of(flag, known=True) for name, flag in flags.items()}
         graph = graph.replace(
             inputs=(*(name for name in graph.inputs if name not in flags), _LENGTHS),
             constants={**graph.constants, **flags},
-            types={
-                **graph.types,
-                **{name: TensorType.of(flag, known=True) for name, flag in flags.items()},
-                _LENGTHS: TensorType(DType.INT64, (step.batch,)),
-            },
+            types={**graph.types, **types, _LENGTHS: TensorType(DType.INT64, (batch,))},
         )
-        return replace(model, graph=graph).with_states(",".join(f"{past}:{present}" for past, present in self._caches.items()))
+        states = ",".join(f"{past}:{present}" for past, present in self._caches.items())
+        return replace(self._model, graph=graph).with_states(states)
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,6 @@ class _Step:
     batch: int
     before: int
     total: int
-    flags: tuple[tuple[str, bool], ...]
 
 
 @dataclass(frozen=True)
@@ -173,53 +171,82 @@ class _Held:
     compiled: CompiledModel
     batch: int
     room: int
-    flags: tuple[tuple[str, bool], ...]
-    mask: str
 
 
 class _Text:
     """The caches of one text, or of one batch of texts."""
 
-    def __init__(self, held: _Held, caches: Mapping[str, str], axis: int) -> None:
-        self.held, self._caches, self._axis = held, caches, axis
+    def __init__(self, held: _Held, caches: Mapping[str, str], axis: int, mask: str, flags: Iterable[str]) -> None:
+        self.held, self._caches, self._axis, self._mask = held, caches, axis, mask
         self._request: InferRequest = held.compiled.create_infer_request()
-        self._left_out = {*caches, *(name for name, _ in held.flags)}
-        self.views: Mapping[str, Array] = {}
+        self._left_out = {*caches, *flags}
+        self._given: list[tuple[Any, ...]] = []
+        self._used = 0
+        self._leases: list[weakref.ref[_Lease]] = []
 
     def is_continued(self, feed: Mapping[str, Array]) -> bool:
         """Whether the caches that are given are those that the last run returned."""
-        return bool(self.views) and all(_is_same(feed[past], self.views[present]) for past, present in self._caches.items())
+        return [_place(feed[past]) for past in self._caches] == self._given
+
+    def is_forgotten(self) -> bool:
+        """Whether the program has no array of these caches any more, so that others can take their place."""
+        self._leases = [lease for lease in self._leases if lease() is not None]
+        return not self._leases
 
     def fill(self, feed: Mapping[str, Array], step: _Step) -> None:
         """Copy the caches that are given."""
         for past, state in self._request.query_state().items():
-            self._rows(state, step.before)[...] = feed[past]
+            rows = np.moveaxis(state, self._axis, 0)
+            rows[: step.before] = np.moveaxis(feed[past], self._axis, 0)
+            rows[step.before : self._used] = 0  # an infinity of another text, by a weight of 0, would be NaN
 
     def run(self, feed: Mapping[str, Array], step: _Step) -> Mapping[str, Any]:
-        """One run: the outputs besides the caches."""
+        """One run: all outputs."""
         given = {name: value for name, value in feed.items() if name not in self._left_out}
         given[_LENGTHS] = np.full(step.batch, step.total)
-        if self.held.mask:
-            mask = feed[self.held.mask]
-            given[self.held.mask] = np.concatenate([np.zeros((step.batch, self.held.room - step.total), mask.dtype), mask], axis=1)
+        if self._mask:
+            mask = feed[self._mask]
+            hidden = np.zeros((step.batch, self.held.room - step.total), mask.dtype)
+            given[self._mask] = np.concatenate([hidden, mask], axis=1)
         found = dict(self._request.infer(given))
         after = self._request.query_state()  # other arrays where a device keeps states in its own memory
-        self.views = {present: self._rows(after[past], step.total) for past, present in self._caches.items()}
-        return found
+        lease = _Lease()
+        self._leases.append(weakref.ref(lease))
+        views = {present: self._rows(_leased(after[past], lease), step.total) for past, present in self._caches.items()}
+        self._given, self._used = [*map(_place, views.values())], step.total
+        return {**found, **views}
 
     def _rows(self, state: Array, count: int) -> Array:
         return state[(*(slice(None),) * self._axis, slice(count))]
 
 
-def _continued(graph: Graph, output: str) -> Iterator[tuple[str, int]]:
-    """The values to which a Concat adds others for this output, in a branch or in the graph itself, with the axis."""
+@dataclass(frozen=True)
+class _Continued:
+    """An input to which a Concat adds rows along an axis for an output, where inputs have these values."""
+
+    past: str
+    present: str
+    axis: int
+    flags: frozenset[tuple[str, bool]]
+
+
+def _continued(model: Model, present: str) -> Iterator[_Continued]:
+    for past, axis, flags in _extended(model.graph, present):
+        shape = None if (declared := model.inputs.get(past)) is None else declared.shape
+        if shape is not None and not isinstance(shape[axis], int) and model.inputs.keys() >= dict(flags).keys():
+            yield _Continued(past, present, axis % len(shape), flags)
+
+
+def _extended(graph: Graph, output: str) -> Iterator[tuple[str, int, frozenset[tuple[str, bool]]]]:
+    """The values to which a Concat adds others for this output, with the axis, and the conditions of the branch that does."""
     node = graph.producers.get(output)
-    if node is None:
+    if node is None or not isinstance(node.op, UnboundOperator):
         return
     if node.op.op_type == "Concat" and len(node.inputs) == 2:
-        yield node.inputs[0], node.op.raw["axis"]
-    for branch in node.op.subgraphs if node.op.op_type == "If" else ():
-        yield from _continued(branch, branch.outputs[node.outputs.index(output)])
+        yield node.inputs[0], node.op.raw["axis"], frozenset()
+    for name, branch in node.op.named_subgraphs.items() if node.op.op_type == "If" else ():
+        for past, axis, flags in _extended(branch, branch.outputs[node.outputs.index(output)]):
+            yield past, axis, flags | {(node.inputs[0], name == "then_branch")}
 
 
 def _mask(model: Model) -> str:
@@ -232,11 +259,22 @@ def _mask(model: Model) -> str:
     return "" if declared.shape[1] is not None and declared.shape[1] in others else _MASK
 
 
-def _flags(model: Model) -> tuple[str, ...]:
-    """The inputs that choose branches."""
-    return tuple({node.inputs[0] for node in model.graph.nodes if node.op.op_type == "If"} & model.inputs.keys())
+def _place(array: Array) -> tuple[Any, ...]:
+    """Where the elements of an array are: programs hand arrays through other libraries."""
+    return array.ctypes.data, array.shape, array.strides
 
 
-def _is_same(given: Array, view: Array) -> bool:
-    """Whether two arrays of one type are the same elements in memory: programs hand them through other libraries."""
-    return given is view or (given.shape, given.strides, given.ctypes.data) == (view.shape, view.strides, view.ctypes.data)
+class _Lease:
+    """Lives as long as any of the arrays that a run has returned, or that are views of them."""
+
+
+class _Leased:
+    """Memory of an array for numpy, which keeps this object while a view of it is alive."""
+
+    def __init__(self, array: Array, lease: _Lease) -> None:
+        self.__array_interface__ = array.__array_interface__
+        self._kept = array, lease
+
+
+def _leased(array: Array, lease: _Lease) -> Array:
+    return np.asarray(_Leased(array, lease)).view(array.dtype)

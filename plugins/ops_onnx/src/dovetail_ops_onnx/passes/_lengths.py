@@ -1,14 +1,17 @@
 """Constants of a folded graph that depend on the length of its caches, and how they are computed for each length.
 
 The graph takes its caches as if they were as long as possible and their first rows were padding that the masks hide. That is
-right for masks and biases by distance, which are alike as seen from their ends, and wrong for positions, which are computed for the
-length in use instead. The graph is folded for caches of several lengths to see which is which.
+right for masks and biases by distance, which are alike as seen from their ends, and wrong for positions, which are computed
+for the length in use instead. The graph is folded for caches of several lengths to see which is which.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass, field
 from dovetail.graph import Graph, Node
@@ -26,9 +29,9 @@ _SHAPE_INPUTS = {"ConstantOfShape": (0,), "Expand": (1,), "Range": (1,), "Reshap
 class Lengths:
     """What `graph` computes from the length of its caches, by the same graph folded for several lengths.
 
-    `samples` maps total lengths to folded graphs, the shortest first; `news` are the rows that are added to caches, `joins` operands
-    with a value for each key. `wanted` are the constants that have to be computed for each length, with the axes that are as long
-    as the caches. Raises `NotAttention` where others would have to be.
+    `samples` maps total lengths to folded graphs, the shortest first; `news` are the rows that are added to caches, `joins` the
+    operands with a value for each key. `wanted` are the constants that have to be computed for each length, with the axes that
+    are as long as the caches. Raises `NotAttention` where others would have to be.
     """
 
     graph: Graph
@@ -46,7 +49,9 @@ class Lengths:
                 grown = self._grown(name)
                 if not decisive.isdisjoint(node.writes) and (node.name, index) not in self._places:
                     if grown and not self._is_uniform(name):
-                        raise NotAttention(f"node {node} takes a number for each cached key, computed from the length of the caches")
+                        raise NotAttention(
+                            f"node {node} takes a number for each cached key, computed from the length of the caches"
+                        )
                 elif not grown or self._is_relative(name) or not self._is_for_keys(name):
                     continue
                 if not self._is_uniform(name):
@@ -77,14 +82,14 @@ class Lengths:
         return found
 
     def _pairs(self) -> Iterator[tuple[int, Graph, Graph]]:
-        totals = list(self.samples)
-        for one, other in zip(totals, totals[1:], strict=False):
+        for one, other in pairwise(self.samples):
             yield other - one, self.samples[one], self.samples[other]
 
     def _differs(self, name: str) -> bool:
         """Whether a constant depends on the length."""
         return any(
-            name not in other.constants or not _equal(one.constants[name], other.constants[name]) for _, one, other in self._pairs()
+            name not in other.constants or not _equal(one.constants[name], other.constants[name])
+            for _, one, other in self._pairs()
         )
 
     def _grown(self, name: str) -> tuple[int, ...]:
@@ -170,5 +175,5 @@ class Lengths:
         return found.pop()
 
 
-def _equal(one: np.ndarray, other: np.ndarray) -> bool:  # type: ignore[type-arg]
+def _equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return one.shape == other.shape and np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")

@@ -58,7 +58,7 @@ def hold_caches(graph: Graph) -> Graph:
     of the final length that is as the graph takes it, its elements at the end. What the graph computes from the length of its
     caches is computed in each run, for texts of one length. Raises `UsageError` with the reason where a result would change.
     """
-    graph = _without_branches(graph)
+    graph = _without_branches(graph) if any(node.op.subgraphs for node in graph.nodes) else graph
     caches = [found for name, index in graph.states.items() if (found := _cache(graph, name, index)) is not None]
     if not caches:
         return graph
@@ -84,9 +84,9 @@ def _without_branches(graph: Graph) -> Graph:
         body = inlined(node, branch, taken)
         constants.update(body.constants)
         types.update(body.types)
-        taken |= {*body.types, *body.producers, *(inner.name for inner in body.nodes)}
+        taken |= {*types, *body.producers, *(inner.name for inner in body.nodes)}
         waiting.extendleft(reversed(body.nodes))
-    return graph.replace(nodes=tuple(nodes), constants=constants, types=types) if len(constants) != len(graph.constants) or len(nodes) != len(graph.nodes) else graph
+    return graph.replace(nodes=tuple(nodes), constants=constants, types=types)
 
 
 def _cache(graph: Graph, name: str, index: int) -> Cache | None:
@@ -111,7 +111,7 @@ class _Held:
         self._nodes: list[Node] = []
         self._constants: dict[str, Any] = {}
         self._seen: dict[str, str] = {}
-        self._starts = self._used = self._order = self._counts = ""
+        self._starts = self._ends = self._used = self._order = ""
         self._turned: dict[tuple[str, bool], str] = {}
 
     def _check_inputs(self) -> None:
@@ -125,36 +125,36 @@ class _Held:
             raise NotAttention(f"they have {room} rows; accepted: {_NEW} or more")
         mask = graph.types.get(_MASK) if _MASK in graph.inputs else None
         is_counted = _LENGTHS in graph.inputs and _LENGTHS not in graph.consumers
-        if not is_counted and (mask is None or mask.shape is None or len(mask.shape) != 2):
+        size = mask.shape[1] if mask is not None and mask.shape is not None and len(mask.shape) == 2 else 0
+        if not is_counted and not size and size is not None:
             raise NotAttention(f"the input {_MASK!r} [batch, length] is missing, which counts the tokens of each text")
-        if not is_counted and isinstance(mask.shape[1], int) and mask.shape[1] != room:
+        if not is_counted and isinstance(size, int) and size != room:
             raise NotAttention(f"the input {_MASK!r} is {mask}; accepted: [batch, {room}], as long as the caches")
         if any(node.op.subgraphs for node in graph.nodes):
             raise NotAttention("the model has sub-graphs")
-        self._is_counted = is_counted
-        self._has_mask = not is_counted or (mask is not None and mask.shape is not None and mask.shape[1:] == (room,))
+        self._is_counted, self._has_mask = is_counted, not is_counted or size == room
 
     # --- what the graph does with its caches -------------------------------------------------------------------------
 
     def _examined(self, total: int, tokens: str = "") -> Graph:
         """The graph typed for caches that are `total` long with their new rows, of which the input `tokens` has one more."""
         types: dict[str, TensorType] = {name: t for name, t in self._graph.types.items() if name in self._graph.constants}
-        axes = {cache.past: cache.axis for cache in self._caches}
+        axes, before = {cache.past: cache.axis for cache in self._caches}, total - _NEW - bool(tokens)
         for name in self._graph.inputs:
             declared = self._graph.types[name]
             shape = enumerate(declared.shape or ())
             sizes = [size if isinstance(size, int) else _NEW if at else self._batch for at, size in shape]
             if name in axes:
-                sizes[axes[name]] = total - _NEW
+                sizes[axes[name]] = before
             elif name == _MASK and self._has_mask:
                 sizes = [self._batch, total]
-            elif tokens and not isinstance(size := self._graph.types[tokens].shape[1], int):
+            elif tokens and isinstance(size := (self._graph.types[tokens].shape or ())[1], str):
                 sizes = [_NEW + 1 if one == size else known for one, known in zip(declared.shape or (), sizes, strict=True)]
             types[name] = declared.with_shape(tuple(sizes))
         try:
             return fold_constants(self._graph.replace(types=types, states={}))
         except DovetailError as error:
-            raise NotAttention(f"for a cache of {total - _NEW} rows, {error.message}") from error
+            raise NotAttention(f"for a cache of {before} rows, {error.message}") from error
 
     def _samples(self) -> Mapping[int, Graph]:
         """The graph typed for short caches, and for the longest that it takes with one of a row less."""
@@ -187,16 +187,17 @@ class _Held:
         return drop_dead_nodes(schedule(self._graph.replace(nodes=nodes, constants=constants, types={**kept, **known})))
 
     def _define_orders(self, tokens: str) -> None:
-        """Where new rows begin, which rows are in use, and the way from one order of rows to the other, as nodes.
+        """Where new rows begin and end, which rows are in use, and the way from one order of rows to the other, as nodes.
 
         The input `tokens` has the number of new rows; without it they are counted where they are added.
         """
         first = self._caches[0]
-        counts = self._counts = self._node(Max(), self._texts(), self._ints(1))
+        counts = self._node(Max(), self._texts(), self._ints(1))
         places = Shape(start=1, end=2) if tokens else Shape(start=first.axis, end=first.axis + 1)
         added = self._node(places, tokens or first.new)
         # A prompt may be filled up behind its tokens to more than the text has.
         self._starts = self._node(Max(), self._node(Sub(), counts, added), self._ints(0))
+        self._ends = self._node(Add(), self._starts, added)
         before = self._node(Sub(), self._ints(self._room), added)
         rows = self._constant(np.arange(self._room)[None])
         shift = self._node(Unsqueeze(), self._node(Sub(), before, self._starts), self._ints(1))
@@ -216,7 +217,7 @@ class _Held:
         for name in _TOKENS:
             if name in self._graph.inputs and len(self._graph.types[name].shape or ()) > 1:
                 types = self._examined(total, name).types
-                if all(types[cache.present].dims[cache.axis] == total - _NEW + types[name].dims[1] for cache in self._caches):
+                if all(types[cache.present].dims[cache.axis] == total for cache in self._caches):
                     return name
         raise NotAttention("it is not known which input has the new tokens")
 
@@ -232,7 +233,8 @@ class _Held:
             return
         op, given = lengths.computed(self._room)
         names = {name: f"{self._scope}/{name}" for name in lengths.wanted}
-        self._nodes.append(Node(f"{self._scope}/by_length", op, (self._counts, *given), tuple(names.values()), (), (self._caches[0].node.name,)))
+        inputs, origins = (self._ends, *given), (self._caches[0].node.name,)
+        self._nodes.append(Node(f"{self._scope}/by_length", op, inputs, tuple(names.values()), (), origins))
         self._seen |= names
 
     # --- nodes ---------------------------------------------------------------------------------------------------------
