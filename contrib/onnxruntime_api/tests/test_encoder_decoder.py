@@ -186,7 +186,7 @@ def test_beams_that_change_places() -> None:
 
 
 def test_a_text_longer_than_the_model_has_positions() -> None:
-    """What the model refuses is refused in its words, and the next text runs as those before."""
+    """The error is that of the plain model, and the next text runs as those before."""
     ours, _ = sessions()
     program = Program(ours, source(1, 1, 4))
     for _ in range(PLACES):

@@ -27,7 +27,7 @@ _SHAPE_INPUTS = {"ConstantOfShape": (0,), "Expand": (1,), "Range": (1,), "Reshap
 
 @dataclass
 class Lengths:
-    """What `graph` computes from the length of its caches, by the same graph folded for several lengths.
+    """The values that `graph` computes from the length of its caches, by the same graph folded for several lengths.
 
     `samples` maps total lengths to folded graphs, the shortest first; `news` are the rows that are added to caches, `joins` the
     operands with a value for each key. `wanted` are the constants that have to be computed for each length, with the axes that

@@ -228,7 +228,7 @@ class _Held:
         return self._node(ReduceSum(keepdims=False), self._node(Cast(to=DType.INT64), _MASK), self._ints(1))
 
     def _define_lengths(self, lengths: Lengths) -> None:
-        """What depends on the length in use, as outputs of a node that computes it."""
+        """Let a node compute the values that depend on the length in use."""
         if not lengths.wanted:
             return
         op, given = lengths.computed(self._room)
