@@ -16,6 +16,9 @@ __all__ = ["ELEMENTWISE", "RESHAPING", "Cache", "Join", "KeyAxis", "NotAttention
 
 PACKAGE = __name__.partition(".")[0]
 
+_CHANGING_NOTHING = ("Cast", "Identity")
+"""Operators between a mask and its Softmax: minus infinity stays what it is."""
+
 RESHAPING = frozenset({"Cast", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 ELEMENTWISE = frozenset(
     {"Abs", "Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "IsNaN", "Less", "LessOrEqual", "Max", "Min", "Mul"}
@@ -181,7 +184,10 @@ class KeyAxis:
             raise NotAttention(f"node {node} is along another axis than the cached keys")
         if self._batch > 1 and rank != 4:
             raise NotAttention(f"node {node} has the batch in the dimension of the heads; accepted: one text at once")
-        self._mask(node, self.graph.producers.get(name))
+        before = self.graph.producers.get(name)
+        while before is not None and before.op.key in _CHANGING_NOTHING:
+            before = self.graph.producers.get(before.inputs[0])
+        self._mask(node, before)
         return axis
 
     def _mask(self, node: Node, before: Node | None) -> None:
