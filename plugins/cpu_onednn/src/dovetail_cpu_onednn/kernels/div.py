@@ -1,4 +1,4 @@
-"""Div of floats whose dividend is broadcast, as in 1 / x, and of float64: NumPy's divide. oneDNN's binary primitive has other float32."""
+"""Div of floats whose dividend is broadcast, as in 1 / x, and of float64: NumPy's divide. The primitive binary has others."""
 
 import numpy as np
 

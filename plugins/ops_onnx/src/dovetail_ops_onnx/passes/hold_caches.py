@@ -46,8 +46,8 @@ _LENGTHS = "cache_lengths"
 _TOKENS = ("input_ids", "decoder_input_ids", "inputs_embeds", "decoder_inputs_embeds")
 """The names of the input with the new tokens: [batch, tokens] or [batch, tokens, width]."""
 
-_NEW, _TOTALS = 2, (7, 9)
-"""New rows and lengths of the caches for which the graph is examined, besides the longest that it takes."""
+_NEW, _SHORT = 2, 7
+"""New rows, and the length of the caches for which the graph is examined, besides the longest that it takes."""
 
 
 def hold_caches(graph: Graph) -> Graph:
@@ -157,20 +157,21 @@ class _Held:
             raise NotAttention(f"for a cache of {before} rows, {error.message}") from error
 
     def _samples(self) -> Mapping[int, Graph]:
-        """The graph typed for short caches, and for the longest that it takes with one of a row less."""
-        found, longest = {total: self._examined(total) for total in _TOTALS}, self._room
-        while longest > _TOTALS[-1] + 1:
+        """The graph typed for short caches, and for the longest that it takes with those that are a row shorter."""
+        short, longest = self._examined(_SHORT), max(self._room, _SHORT + 2)
+        while True:
             try:
-                return {**found, longest - 1: self._examined(longest - 1), longest: self._examined(longest)}
-            except NotAttention:  # such as more positions than the model has
-                longest //= 2
-        return found
+                return {_SHORT: short, longest - 1: self._examined(longest - 1), longest: self._examined(longest)}
+            except NotAttention:  # such as for more positions than the model has
+                if longest == _SHORT + 2:
+                    raise
+                longest = max(longest // 2, _SHORT + 2)
 
     def graph(self) -> Graph:
         """The rewritten graph."""
         samples = self._samples()
-        first = samples[_TOTALS[0]]
-        found = KeyAxis(first, self._caches, _TOTALS[0])
+        first = samples[_SHORT]
+        found = KeyAxis(first, self._caches, _SHORT)
         lengths = Lengths(self._graph, samples, [cache.new for cache in self._caches], found.joins)
         self._define_orders(self._tokens() if lengths.wanted else "")
         self._define_lengths(lengths)
@@ -213,7 +214,7 @@ class _Held:
 
     def _tokens(self) -> str:
         """The input with as many tokens as rows are added. Raises `NotAttention` where there is none."""
-        total = _TOTALS[0] + 1
+        total = _SHORT + 1
         for name in _TOKENS:
             if name in self._graph.inputs and len(self._graph.types[name].shape or ()) > 1:
                 types = self._examined(total, name).types
