@@ -240,6 +240,62 @@ def test_caches_of_other_names(peer: Any) -> None:
     assert len(session._compiled.plans) == 1
 
 
+def grouped_model() -> bytes:
+    """The decoder with ONNX Runtime's own attention, which takes the number of tokens from the mask."""
+    import onnx
+
+    model = onnx.load_from_string(decoder_model())
+    graph, rng = model.graph, np.random.default_rng(4)
+    del graph.node[:], graph.initializer[:]
+    constants = {"one": np.array([1]), "1": np.int64(1), "zero": np.array([0])}
+    constants |= {"words": rng.standard_normal((WORDS, WIDTH)).astype(np.float32)}
+
+    def node(op: str, *inputs: str, outputs: Any = ("",), **attributes: Any) -> str:
+        names = [name or f"v{len(graph.node)}" for name in outputs]
+        graph.node.append(helper.make_node(op, list(inputs), names, **attributes))
+        return names[0]
+
+    def product(x: str, width: int, output: str = "") -> str:
+        name = f"w{len(constants)}"
+        constants[name] = (rng.standard_normal((WIDTH, width)) / 4).astype(np.float32)
+        return node("MatMul", x, name, outputs=[output])
+
+    count = node("Sub", node("ReduceSum", "attention_mask", "one", keepdims=0), "1")
+    total = node("Squeeze", node("Shape", "attention_mask", start=1), "zero")
+    lengths = [node("Cast", one, to=TensorProto.INT32) for one in (count, total)]
+    x = node("Gather", "words", "input_ids")
+    for layer in range(LAYERS):
+        names = [f".{layer}.{kind}" for kind in ("key", "value")]
+        inputs = [*(product(x, WIDTH) for _ in "qkv"), *(f"past_key_values{name}" for name in names), *lengths]
+        outputs = ["", *(f"present{name}" for name in names)]
+        heads = {"num_heads": HEADS, "kv_num_heads": HEADS}
+        y = node("GroupQueryAttention", *inputs, outputs=outputs, domain="com.microsoft", **heads)
+        x = node("Add", x, product(y, WIDTH))
+    product(x, WORDS, "logits")
+    graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items())
+    del graph.input[2]  # positions
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_an_attention_that_writes_into_its_caches(batch: int) -> None:
+    import onnxruntime
+
+    data = grouped_model()
+    session = dovetail_onnxruntime.InferenceSession(data)
+    programs = session, onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    ours, theirs = (Program(one, batch) for one in programs)
+    for words in ([1, 5, 2], [4], [7], [1]):
+        same(ours.step(words), theirs.step(words))
+        same_caches(ours, theirs)
+    assert len(session._compiled.plans) == 1
+    shorter = np.ones((batch, ours.length + 1), np.int64)
+    shorter[:, -1] = 0
+    ours.step([2], shorter)  # it would count a token less
+    assert len(session._compiled.plans) == 2
+
+
 def test_memory_is_used_again_when_nobody_has_it(session: Any, peer: Any) -> None:
     ours, theirs = Program(session), Program(peer)
     for program in (ours, theirs):

@@ -7,28 +7,23 @@ tokens; what a run returns are views of their rows in use. So a run whose caches
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail import CompiledModel, Graph, InferRequest, Model, TensorType
+from dovetail import CompiledModel, InferRequest, Model, TensorType
 from dovetail.dataclass import dataclass
 from dovetail.errors import DovetailError
 from dovetail.graph import DType
-from dovetail.op import UnboundOperator
+from dovetail_onnxruntime.growing import LENGTHS, Growing, growing_caches
 
 __all__ = ["Decoder"]
 
 _log = logging.getLogger("dovetail.onnxruntime")
 
-_MASK = "attention_mask"
-_LENGTHS = "cache_lengths"
-"""An input that is added for the pass `hold_caches`: the tokens of each text."""
-_TOKENS = ("input_ids", "decoder_input_ids", "inputs_embeds", "decoder_inputs_embeds")
-"""The names of the input with the new tokens: [batch, tokens] or [batch, tokens, width]."""
 _FEW = 16
 """Tokens of a run up to which it continues a text. A prompt is planned for its length."""
 _ROOM = 256
@@ -40,23 +35,10 @@ Array = NDArray[Any]
 
 
 class Decoder:
-    """Runs of one model by states. `compile` compiles a model as the session's is compiled.
+    """Runs of one model by states, which `growing` describes. `compile` compiles a model as the session's is compiled."""
 
-    `caches` maps inputs to the outputs that continue them, `axis` is the axis of their tokens, `tokens` the input with the new
-    ones. `flags` are the inputs that choose the branch where caches are continued, with the values that do.
-    """
-
-    def __init__(
-        self,
-        model: Model,
-        compile: Callable[[Model], CompiledModel],  # noqa: A002
-        caches: Mapping[str, str],
-        axis: int,
-        tokens: str,
-        flags: Mapping[str, bool],
-    ) -> None:
-        self._model, self._compile, self._caches, self._axis = model, compile, caches, axis
-        self._tokens, self._flags, self._mask = tokens, flags, _mask(model)
+    def __init__(self, model: Model, compile: Callable[[Model], CompiledModel], growing: Growing) -> None:  # noqa: A002
+        self._model, self._compile, self._growing = model, compile, growing
         self._outputs = tuple(model.graph.outputs)
         self._lock = threading.Lock()
         self._held: _Held | None = None
@@ -66,15 +48,9 @@ class Decoder:
 
     @staticmethod
     def of(model: Model, compile: Callable[[Model], CompiledModel]) -> "Decoder | None":  # noqa: A002
-        """For a model with tokens and caches that grow; None for others."""
-        tokens = next((name for name in _TOKENS if name in model.inputs), "")
-        found = [one for name in model.graph.outputs for one in _continued(model, name)] if tokens else []
-        axes, flags = {one.axis for one in found}, {one.flags for one in found}
-        caches = {one.past: one.present for one in found}
-        is_clear = len(axes) == len(flags) == 1 and len(caches) == len(found) == len({*caches.values()})
-        if not is_clear or _LENGTHS in model.inputs:
-            return None
-        return Decoder(model, compile, caches, axes.pop(), tokens, dict(flags.pop()))
+        """For a model with caches that grow; None for others."""
+        growing = growing_caches(model)
+        return None if growing is None else Decoder(model, compile, growing)
 
     def run(self, feed: Mapping[str, Any]) -> Sequence[Any] | None:
         """The outputs in order; None for a run that does not continue a text, or that only the plain model can make."""
@@ -96,18 +72,21 @@ class Decoder:
 
     def _step(self, feed: Mapping[str, Any]) -> "_Step | None":
         """None for a run that does not add a few tokens to caches, or with sizes that contradict each other."""
-        arrays = {name: feed.get(name) for name in (self._tokens, *self._caches, *self._flags, *filter(None, [self._mask]))}
-        if not all(type(one) is np.ndarray for one in arrays.values()):
+        known = self._growing
+        if not all(type(feed.get(name)) is np.ndarray for name in (known.tokens, *known.caches, *known.flags)):
             return None
-        batch, count = feed[self._tokens].shape[:2]
-        sizes = {(feed[name].shape[0], feed[name].shape[self._axis]) for name in self._caches}
+        batch, count = feed[known.tokens].shape[:2]
+        sizes = {(feed[name].shape[0], feed[name].shape[known.axis]) for name in known.caches}
         texts, before = sizes.pop()
         if sizes or texts != batch or not before or not 1 <= count <= _FEW:
             return None
-        if self._mask and feed[self._mask].shape != (batch, before + count):
+        if known.mask and not self._is_mask(feed[known.mask], (batch, before + count)):
             return None
-        is_chosen = all(feed[name].tolist() in (flag, [flag]) for name, flag in self._flags.items())
+        is_chosen = all(feed[name].tolist() in (flag, [flag]) for name, flag in known.flags.items())
         return _Step(batch, before, before + count) if is_chosen else None
+
+    def _is_mask(self, mask: Any, shape: tuple[int, int]) -> bool:
+        return type(mask) is np.ndarray and mask.shape == shape and (not self._growing.counts or bool((mask == 1).all()))
 
     def _text(self, feed: Mapping[str, Any], step: "_Step") -> "_Text":
         """The text that the run continues, which is nobody else's meanwhile."""
@@ -122,7 +101,7 @@ class Decoder:
             forgotten = next((one for one in self._texts if one.is_forgotten()), None)
             if forgotten is not None:
                 self._texts.remove(forgotten)
-        text = forgotten or _Text(held, self._caches, self._axis, self._mask, self._flags)
+        text = forgotten or _Text(held, self._growing)
         text.fill(feed, step)
         return text
 
@@ -138,20 +117,21 @@ class Decoder:
         return held
 
     def _sized(self, batch: int, room: int) -> Model:
-        shapes: dict[str, Sequence[Any]] = {self._mask: (batch, room)} if self._mask else {}
-        for name in self._caches:
+        known = self._growing
+        shapes: dict[str, Sequence[Any]] = {known.mask: (batch, room)} if known.mask else {}
+        for name in known.caches:
             dims = self._model.inputs[name].shape
             assert dims is not None
-            shapes[name] = tuple(room if at == self._axis else d if at else batch for at, d in enumerate(dims))
+            shapes[name] = tuple(room if at == known.axis else d if at else batch for at, d in enumerate(dims))
         graph = self._model.reshape(shapes).graph
-        flags = {name: np.full([1] * len(graph.types[name].shape or ()), flag) for name, flag in self._flags.items()}
+        flags = {name: np.full([1] * len(graph.types[name].shape or ()), flag) for name, flag in known.flags.items()}
         types = {name: TensorType.of(flag, known=True) for name, flag in flags.items()}
         graph = graph.replace(
-            inputs=(*(name for name in graph.inputs if name not in flags), _LENGTHS),
+            inputs=(*(name for name in graph.inputs if name not in flags), LENGTHS),
             constants={**graph.constants, **flags},
-            types={**graph.types, **types, _LENGTHS: TensorType(DType.INT64, (batch,))},
+            types={**graph.types, **types, LENGTHS: TensorType(DType.INT64, (batch,))},
         )
-        states = ",".join(f"{past}:{present}" for past, present in self._caches.items())
+        states = ",".join(f"{past}:{present}" for past, present in known.caches.items())
         return replace(self._model, graph=graph).with_states(states)
 
 
@@ -176,17 +156,17 @@ class _Held:
 class _Text:
     """The caches of one text, or of one batch of texts."""
 
-    def __init__(self, held: _Held, caches: Mapping[str, str], axis: int, mask: str, flags: Iterable[str]) -> None:
-        self.held, self._caches, self._axis, self._mask = held, caches, axis, mask
+    def __init__(self, held: _Held, growing: Growing) -> None:
+        self.held, self._growing = held, growing
         self._request: InferRequest = held.compiled.create_infer_request()
-        self._left_out = {*caches, *flags}
+        self._left_out = {*growing.caches, *growing.flags}
         self._given: list[tuple[Any, ...]] = []
         self._used = 0
         self._leases: list[weakref.ref[_Lease]] = []
 
     def is_continued(self, feed: Mapping[str, Array]) -> bool:
         """Whether the caches that are given are those that the last run returned."""
-        return [_place(feed[past]) for past in self._caches] == self._given
+        return [_place(feed[past]) for past in self._growing.caches] == self._given
 
     def is_forgotten(self) -> bool:
         """Whether the program has no array of these caches any more, so that others can take their place."""
@@ -195,68 +175,31 @@ class _Text:
 
     def fill(self, feed: Mapping[str, Array], step: _Step) -> None:
         """Copy the caches that are given."""
+        axis = self._growing.axis
         for past, state in self._request.query_state().items():
-            rows = np.moveaxis(state, self._axis, 0)
-            rows[: step.before] = np.moveaxis(feed[past], self._axis, 0)
+            rows = np.moveaxis(state, axis, 0)
+            rows[: step.before] = np.moveaxis(feed[past], axis, 0)
             rows[step.before : self._used] = 0  # an infinity of another text, by a weight of 0, would be NaN
 
     def run(self, feed: Mapping[str, Array], step: _Step) -> Mapping[str, Any]:
         """One run: all outputs."""
+        known = self._growing
         given = {name: value for name, value in feed.items() if name not in self._left_out}
-        given[_LENGTHS] = np.full(step.batch, step.total)
-        if self._mask:
-            mask = feed[self._mask]
-            hidden = np.zeros((step.batch, self.held.room - step.total), mask.dtype)
-            given[self._mask] = np.concatenate([hidden, mask], axis=1)
+        given[LENGTHS] = np.full(step.batch, step.total)
+        if known.mask:
+            mask = feed[known.mask]
+            rest = np.zeros((step.batch, self.held.room - step.total), mask.dtype)
+            given[known.mask] = np.concatenate([mask, rest] if known.counts else [rest, mask], axis=1)
         found = dict(self._request.infer(given))
         after = self._request.query_state()  # other arrays where a device keeps states in its own memory
         lease = _Lease()
         self._leases.append(weakref.ref(lease))
-        views = {present: self._rows(_leased(after[past], lease), step.total) for past, present in self._caches.items()}
+        views = {present: self._rows(_leased(after[past], lease), step.total) for past, present in known.caches.items()}
         self._given, self._used = [*map(_place, views.values())], step.total
         return {**found, **views}
 
     def _rows(self, state: Array, count: int) -> Array:
-        return state[(*(slice(None),) * self._axis, slice(count))]
-
-
-@dataclass(frozen=True)
-class _Continued:
-    """An input to which a Concat adds rows along an axis for an output, where inputs have these values."""
-
-    past: str
-    present: str
-    axis: int
-    flags: frozenset[tuple[str, bool]]
-
-
-def _continued(model: Model, present: str) -> Iterator[_Continued]:
-    for past, axis, flags in _extended(model.graph, present):
-        shape = None if (declared := model.inputs.get(past)) is None else declared.shape
-        if shape is not None and not isinstance(shape[axis], int) and model.inputs.keys() >= dict(flags).keys():
-            yield _Continued(past, present, axis % len(shape), flags)
-
-
-def _extended(graph: Graph, output: str) -> Iterator[tuple[str, int, frozenset[tuple[str, bool]]]]:
-    """The values to which a Concat adds others for this output, with the axis, and the conditions of the branch that does."""
-    node = graph.producers.get(output)
-    if node is None or not isinstance(node.op, UnboundOperator):
-        return
-    if node.op.op_type == "Concat" and len(node.inputs) == 2:
-        yield node.inputs[0], node.op.raw["axis"], frozenset()
-    for name, branch in node.op.named_subgraphs.items() if node.op.op_type == "If" else ():
-        for past, axis, flags in _extended(branch, branch.outputs[node.outputs.index(output)]):
-            yield past, axis, flags | {(node.inputs[0], name == "then_branch")}
-
-
-def _mask(model: Model) -> str:
-    """The input with a value for each token of the caches and the new ones; "" without one."""
-    declared = model.inputs.get(_MASK)
-    if declared is None or declared.shape is None or len(declared.shape) != 2 or isinstance(declared.shape[1], int):
-        return ""
-    # That of an encoder is as long as its results.
-    others = (size for name, one in model.inputs.items() if name != _MASK for size in one.shape or ())
-    return "" if declared.shape[1] is not None and declared.shape[1] in others else _MASK
+        return state[(*(slice(None),) * self._growing.axis, slice(count))]
 
 
 def _place(array: Array) -> tuple[Any, ...]:
