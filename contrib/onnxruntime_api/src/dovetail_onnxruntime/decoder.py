@@ -18,7 +18,7 @@ from dovetail import CompiledModel, InferRequest, Model, TensorType
 from dovetail.dataclass import dataclass
 from dovetail.errors import DovetailError
 from dovetail.graph import DType
-from dovetail_onnxruntime.growing import LENGTHS, Growing, growing_caches
+from dovetail_onnxruntime.growing import LENGTH, Growing, growing_caches
 
 __all__ = ["Decoder"]
 
@@ -127,9 +127,9 @@ class Decoder:
         flags = {name: np.full([1] * len(graph.types[name].shape or ()), flag) for name, flag in known.flags.items()}
         types = {name: TensorType.of(flag, known=True) for name, flag in flags.items()}
         graph = graph.replace(
-            inputs=(*(name for name in graph.inputs if name not in flags), LENGTHS),
+            inputs=(*(name for name in graph.inputs if name not in flags), LENGTH),
             constants={**graph.constants, **flags},
-            types={**graph.types, **types, LENGTHS: TensorType(DType.INT64, (batch,))},
+            types={**graph.types, **types, LENGTH: TensorType(DType.INT64, (1,))},
         )
         states = ",".join(f"{past}:{present}" for past, present in known.caches.items())
         return replace(self._model, graph=graph).with_states(states)
@@ -185,7 +185,7 @@ class _Text:
         """One run: all outputs."""
         known = self._growing
         given = {name: value for name, value in feed.items() if name not in self._left_out}
-        given[LENGTHS] = np.full(step.batch, step.total)
+        given[LENGTH] = np.array([step.total])
         if known.mask:
             mask = feed[known.mask]
             rest = np.zeros((step.batch, self.held.room - step.total), mask.dtype)

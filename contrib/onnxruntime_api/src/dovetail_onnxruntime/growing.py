@@ -7,10 +7,10 @@ from dovetail import Graph, Model
 from dovetail.dataclass import dataclass
 from dovetail.op import UnboundOperator
 
-__all__ = ["LENGTHS", "Growing", "growing_caches"]
+__all__ = ["LENGTH", "Growing", "growing_caches"]
 
-LENGTHS = "cache_lengths"
-"""The input of the pass `hold_caches` for the tokens of each text; a model that has it already is left alone."""
+LENGTH = "cache_length"
+"""The input of the pass `hold_caches` for the number of tokens; a model that has it already is left alone."""
 
 _MASK = "attention_mask"
 _TOKENS = ("input_ids", "decoder_input_ids", "inputs_embeds", "decoder_inputs_embeds")
@@ -52,7 +52,7 @@ def growing_caches(model: Model) -> Growing | None:
     found = {name: one for name in model.graph.outputs for one in _continued(model.graph, name) if _is_open(model, one)}
     kinds = {(one.axis % len(model.inputs[one.past].shape or ()), one.counts, one.flags) for one in found.values()}
     caches = {one.past: name for name, one in found.items()}
-    if len(kinds) != 1 or len(caches) != len(found) or not tokens or LENGTHS in model.inputs:
+    if len(kinds) != 1 or len(caches) != len(found) or not tokens or LENGTH in model.inputs:
         return None
     axis, counts, flags = kinds.pop()
     return Growing(caches, axis, tokens, mask, counts, dict(flags)) if mask or not counts else None

@@ -56,7 +56,7 @@ class Decoder:
         self.ids = g.input("input_ids", "int64", ("batch", "sequence"))
         self.mask = g.input("attention_mask", "int64", ("batch", "total")) if masked else ""
         if counted:
-            g.input("cache_lengths", "int64", ("batch",))
+            g.input("cache_length", "int64", (1,))
         given = g.input("position_ids", "int64", ("batch", "sequence")) if positions == "given" else ""
         cache = ("batch", KV, "past", SIZE)
         self.pasts = [[g.input(f"past_key_values.{i}.{n}", "float32", cache) for n in ("key", "value")] for i in range(LAYERS)]
@@ -196,8 +196,8 @@ def _inputs(model: Model, tokens: Any, lengths: Any, total: int) -> dict[str, An
     found = {"input_ids": tokens}
     if "attention_mask" in model.graph.inputs:
         found["attention_mask"] = mask
-    if "cache_lengths" in model.graph.inputs:
-        found["cache_lengths"] = np.array(lengths)
+    if "cache_length" in model.graph.inputs:
+        found["cache_length"] = np.array(lengths[:1])
     if "position_ids" in model.graph.inputs:
         first = np.maximum(np.array(lengths) - tokens.shape[1], 0)
         found["position_ids"] = first[:, None] + np.arange(tokens.shape[1])
@@ -222,8 +222,6 @@ def _held(core: Any, model: Model, batch: int, device: str = "NUMPY", room: int 
     sizes = {n: (batch, KV, room, SIZE) for n in model.graph.inputs if n.startswith("past")}
     if "attention_mask" in model.graph.inputs:
         sizes["attention_mask"] = (batch, room)
-    if "cache_lengths" in model.graph.inputs:
-        sizes["cache_lengths"] = (batch,)
     return core.compile_model(model.reshape(sizes), device, {"STATE": STATES})
 
 
@@ -301,7 +299,7 @@ def _same_as_growing(core: Any, options: Any, batch: int, device: str, parts: li
                 rows = tokens[:, at : at + count]
                 at += count
                 inputs = _inputs(model, rows, [at] * batch, ROOM)
-                if "cache_lengths" in inputs and "attention_mask" in inputs:
+                if "cache_length" in inputs and "attention_mask" in inputs:
                     inputs["attention_mask"] = inputs["attention_mask"][:, ::-1]
                 found = request.infer(inputs)["logits"]
                 np.testing.assert_allclose(found, logits, rtol=1e-4, atol=1e-4)

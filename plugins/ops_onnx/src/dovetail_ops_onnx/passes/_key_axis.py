@@ -67,6 +67,7 @@ class Join:
 class KeyAxis:
     """The readers of the caches of a typed graph in schedule order; caches are `total` long with the new rows.
 
+    `texts` are those of a batch whose keys may have different orders, 1 where all have the same.
     `joins` are the operands to bring into the order of the keys, `unmasked` the names of Softmax and Attention nodes whose
     scores have no operand to which a mask could be added. Raises `NotAttention`.
     """
@@ -74,6 +75,7 @@ class KeyAxis:
     graph: Graph
     caches: Sequence[Cache]
     total: int
+    texts: int
     joins: list[Join] = field(default_factory=list)
     unmasked: list[str] = field(default_factory=list)
     _axes: dict[str, int] = field(default_factory=dict)
@@ -153,16 +155,12 @@ class KeyAxis:
         return axis
 
     def _join(self, node: Node, index: int, is_last: bool, hidden: bool = False) -> None:
-        dims, batch = self.graph.types[node.inputs[index]].dims, self._batch
+        dims, batch = self.graph.types[node.inputs[index]].dims, self.texts
         if not is_last or (batch > 1 and len(dims) == 4 and dims[0] not in (1, batch)) or (batch > 1 and len(dims) > 4):
             raise NotAttention(f"node {node} takes {self.graph.types[node.inputs[index]]} for each key; accepted: a mask")
         if batch > 1 and self._rank(node.outputs[0]) != 4:
             raise NotAttention(f"node {node} has the batch in the dimension of the heads; accepted: one text at once")
         self.joins.append(Join(node.name, index, hidden))
-
-    @property
-    def _batch(self) -> int:
-        return self.graph.types[self.caches[0].past].dims[0]
 
     def _product(self, node: Node) -> int | None:
         """Scores from queries and keys; or the end, the sum of the values by their weights."""
@@ -182,7 +180,7 @@ class KeyAxis:
         axis, rank = self._axes[name], self._rank(name)
         if axis != rank - 1 or getattr(node.op, "axis", None) not in (-1, rank - 1):
             raise NotAttention(f"node {node} is along another axis than the cached keys")
-        if self._batch > 1 and rank != 4:
+        if self.texts > 1 and rank != 4:
             raise NotAttention(f"node {node} has the batch in the dimension of the heads; accepted: one text at once")
         before = self.graph.producers.get(name)
         while before is not None and before.op.key in _CHANGING_NOTHING:

@@ -40,8 +40,8 @@ __all__ = ["hold_caches"]
 _MASK = "attention_mask"
 """The input that counts the tokens of each text, as exporters of decoders name it."""
 
-_LENGTHS = "cache_lengths"
-"""An input that no node reads, in place of it: the tokens of each text [batch], new ones included."""
+_LENGTH = "cache_length"
+"""An input that no node reads, in place of it: the tokens of each text, new ones included, as one number [1]."""
 
 _TOKENS = ("input_ids", "decoder_input_ids", "inputs_embeds", "decoder_inputs_embeds")
 """The names of the input with the new tokens: [batch, tokens] or [batch, tokens, width]."""
@@ -54,8 +54,8 @@ def hold_caches(graph: Graph) -> Graph:
     """The graph with states that a Concat continues written in place, where nothing else than attention reads them.
 
     The states have their final length, and the input `attention_mask` [batch, that length] has as many ones in front as its text
-    has tokens, new ones included. With an input `cache_lengths` [batch], which has these numbers, there may be no mask, or one
-    of the final length that is as the graph takes it, its elements at the end. What the graph computes from the length of its
+    has tokens, new ones included. With an input `cache_length` [1], the number for all texts, there may be no mask, or one of the
+    final length that is as the graph takes it, its elements at the end. What the graph computes from the length of its
     caches is computed in each run, for texts of one length. Raises `UsageError` with the reason where a result would change.
     """
     graph = _without_branches(graph) if any(node.op.subgraphs for node in graph.nodes) else graph
@@ -111,7 +111,7 @@ class _Held:
         self._nodes: list[Node] = []
         self._constants: dict[str, Any] = {}
         self._seen: dict[str, str] = {}
-        self._starts = self._ends = self._used = self._order = ""
+        self._starts = self._firsts = self._ends = self._used = self._order = ""
         self._turned: dict[tuple[str, bool], str] = {}
 
     def _check_inputs(self) -> None:
@@ -124,7 +124,7 @@ class _Held:
         if room < _NEW:
             raise NotAttention(f"they have {room} rows; accepted: {_NEW} or more")
         mask = graph.types.get(_MASK) if _MASK in graph.inputs else None
-        is_counted = _LENGTHS in graph.inputs and _LENGTHS not in graph.consumers
+        is_counted = _LENGTH in graph.inputs and _LENGTH not in graph.consumers
         size = mask.shape[1] if mask is not None and mask.shape is not None and len(mask.shape) == 2 else 0
         if not is_counted and not size and size is not None:
             raise NotAttention(f"the input {_MASK!r} [batch, length] is missing, which counts the tokens of each text")
@@ -133,6 +133,7 @@ class _Held:
         if any(node.op.subgraphs for node in graph.nodes):
             raise NotAttention("the model has sub-graphs")
         self._is_counted, self._has_mask = is_counted, not is_counted or size == room
+        self._texts = 1 if is_counted else graph.types[first.past].dims[0]
 
     # --- what the graph does with its caches -------------------------------------------------------------------------
 
@@ -171,7 +172,7 @@ class _Held:
         """The rewritten graph."""
         samples = self._samples()
         first = samples[_SHORT]
-        found = KeyAxis(first, self._caches, _SHORT)
+        found = KeyAxis(first, self._caches, _SHORT, self._texts)
         lengths = Lengths(self._graph, samples, [cache.new for cache in self._caches], found.joins)
         self._define_orders(self._tokens() if lengths.wanted else "")
         self._define_lengths(lengths)
@@ -193,11 +194,12 @@ class _Held:
         The input `tokens` has the number of new rows; without it they are counted where they are added.
         """
         first = self._caches[0]
-        counts = self._node(Max(), self._texts(), self._ints(1))
+        counts = self._node(Max(), self._tokens_so_far(), self._ints(1))
         places = Shape(start=1, end=2) if tokens else Shape(start=first.axis, end=first.axis + 1)
         added = self._node(places, tokens or first.new)
         # A prompt may be filled up behind its tokens to more than the text has.
         self._starts = self._node(Max(), self._node(Sub(), counts, added), self._ints(0))
+        self._firsts = self._node(Expand(), self._starts, self._ints(self._batch))
         self._ends = self._node(Add(), self._starts, added)
         before = self._node(Sub(), self._ints(self._room), added)
         rows = self._constant(np.arange(self._room)[None])
@@ -222,10 +224,10 @@ class _Held:
                     return name
         raise NotAttention("it is not known which input has the new tokens")
 
-    def _texts(self) -> str:
-        """How many tokens each text has."""
+    def _tokens_so_far(self) -> str:
+        """How many tokens each text has: [texts]."""
         if self._is_counted:
-            return _LENGTHS
+            return _LENGTH
         return self._node(ReduceSum(keepdims=False), self._node(Cast(to=DType.INT64), _MASK), self._ints(1))
 
     def _define_lengths(self, lengths: Lengths) -> None:
@@ -243,7 +245,7 @@ class _Held:
     def _rewritten(self, node: Node, changes: Mapping[int, str]) -> Node:
         cache = next((cache for cache in self._caches if cache.node is node), None)
         if cache is not None:
-            scattered = (cache.past, cache.new, self._starts)
+            scattered = (cache.past, cache.new, self._firsts)
             return dataclasses.replace(node, op=TensorScatter(axis=cache.axis), inputs=scattered)
         inputs = tuple(changes.get(index, name) for index, name in enumerate(node.inputs))
         return rename_reads(dataclasses.replace(node, inputs=inputs), self._seen)
@@ -263,12 +265,12 @@ class _Held:
             return self._turned[name, hidden]
         rank = found.rank
         value = self._seen.get(name, name)
-        if self._batch == 1:
+        if self._texts == 1:
             turned = self._node(Gather(axis=rank - 1), value, self._node(Reshape(), self._order, self._ints(-1)))
         else:
             if rank < 4:
                 value, rank = self._node(Unsqueeze(), value, self._ints(*range(4 - rank))), 4
-            each = self._node(Expand(), value, self._ints(self._batch, 1, 1, 1))
+            each = self._node(Expand(), value, self._ints(self._texts, 1, 1, 1))
             order = self._node(Expand(), self._node(Unsqueeze(), self._order, self._ints(1, 2)), self._node(Shape(), each))
             turned = self._node(GatherElements(axis=3), each, order)
         if hidden:
@@ -277,12 +279,12 @@ class _Held:
         return turned
 
     def _hiding(self, dtype: DType, rank: int) -> str:
-        """0 for keys in use, minus infinity for others: [batch, 1, 1, room], or [room] for one text."""
+        """0 for keys in use, minus infinity for others: [texts, 1, 1, room], or [room] for one text."""
         key = f"hiding {dtype}", rank == 4
         if key not in self._turned:
             zero, hidden = (self._constant(np.asarray(x, dtype.numpy)) for x in (0.0, -np.inf))
             bias = self._node(Where(), self._used, zero, hidden)
-            shape = (self._batch, 1, 1, self._room) if rank == 4 else (self._room,)
+            shape = (self._texts, 1, 1, self._room) if rank == 4 else (self._room,)
             self._turned[key] = self._node(Reshape(), bias, self._ints(*shape))
         return self._turned[key]
 
