@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
-from dovetail.errors import UsageError
+from dovetail.errors import InferError
 from dovetail_generate import TextGenerator
 
 WORDS, HIDDEN, HEADS, KV, SIZE = 263, 64, 4, 2, 16
@@ -189,9 +189,14 @@ def test_caches_that_grow_by_concat(generator: Any, tmp_path: Path, device: str)
     assert other.plans == 2
 
 
-def test_positions_from_the_length_of_caches_are_refused(generator: Any, tmp_path: Path) -> None:
+def test_positions_from_the_length_of_caches(generator: Any, tmp_path: Path) -> None:
+    """They are right for one text, whose prompts are filled up; the model has one length for all texts of a batch."""
     path = tmp_path / "decoder.onnx"
     _plain_decoder(path, positions=False)
     generator.tokens.tokenizer.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(UsageError, match=r"cannot be a state: node .* positions that the model computes from the length"):
-        list(TextGenerator(path, "NUMPY", room=160).generate([[5, 6]], limit=2))
+    prompts = [[int(t) for t in np.random.default_rng(i).integers(3, WORDS, size)] for i, size in enumerate((3, 70))]
+    other = TextGenerator(path, "NUMPY", room=160)
+    for prompt in prompts:
+        assert [piece.token for piece in other.generate([prompt], limit=12, ends=False)] == _by_onnxruntime(path, prompt, 12)
+    with pytest.raises(InferError, match="accepted: equal numbers, because the model counts them by its caches"):
+        list(TextGenerator(path, "NUMPY", room=160).generate(prompts, limit=2))

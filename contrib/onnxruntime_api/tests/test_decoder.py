@@ -199,14 +199,135 @@ def test_a_text_that_needs_more_room(session: Any, peer: Any, monkeypatch: pytes
     assert session._decoder._held.room == 64
 
 
-def test_masks_with_zeros_are_run_as_they_are(session: Any, peer: Any) -> None:
-    ours, theirs = Program(session, 2), Program(peer, 2)
-    for count in (3, 1, 1, 1):
+def test_masks_with_zeros(session: Any, peer: Any) -> None:
+    """The second text is shorter, filled up in front, and a word in the middle of the third one is hidden."""
+    ours, theirs = Program(session, 3), Program(peer, 3)
+    for count in (5, 1, 1, 2, 1):
         total = ours.length + count
-        mask = np.ones((2, total), np.int64)
-        mask[1, :2] = 0  # the second text is shorter: filled up in front
+        mask = np.ones((3, total), np.int64)
+        mask[1, :2], mask[2, 3] = 0, 0
         same(ours.step([2] * count, mask), theirs.step([2] * count, mask))
-    assert session._decoder._held is None
+    same_caches(ours, theirs)
+    assert len(session._compiled.plans) == 1
+
+
+def test_caches_of_other_names(peer: Any) -> None:
+    """As PyTorch's newer exporter names them: outputs by the operator."""
+    import onnx
+
+    model = onnx.load_from_string(decoder_model())
+    caches = [value.name for value in model.graph.input if value.name.startswith("past")]
+    names = {name: name.replace(".", "_").replace("key_values", "in") for name in caches}
+    names |= {name.replace("past_key_values", "present"): f"cat_{index}" for index, name in enumerate(caches)}
+    for value in (*model.graph.input, *model.graph.output):
+        value.name = names.get(value.name, value.name)
+    for node in model.graph.node:
+        for ports in (node.input, node.output):
+            ports[:] = [names.get(name, name) for name in ports]
+    session = dovetail_onnxruntime.InferenceSession(model.SerializeToString())
+    theirs, given = Program(peer), {name: np.zeros((1, HEADS, 0, SIZE), np.float32) for name in caches}
+    outputs = [arg.name for arg in session.get_outputs()]
+    for words in ([1, 5, 2], [4], [7]):
+        feed = {
+            "input_ids": np.array([words]),
+            "attention_mask": np.ones((1, theirs.length + len(words)), np.int64),
+            "position_ids": np.arange(theirs.length, theirs.length + len(words))[None],
+            **{names[name]: cache for name, cache in given.items()},
+        }
+        found = dict(zip(outputs, session.run(None, feed), strict=True))
+        given = {name: found[names[name.replace("past_key_values", "present")]] for name in caches}
+        same(found["logits"], theirs.step(words))
+    assert len(session._compiled.plans) == 1
+
+
+def grouped_model() -> bytes:
+    """The decoder with ONNX Runtime's own attention, which takes the number of tokens from the mask."""
+    import onnx
+
+    model = onnx.load_from_string(decoder_model())
+    graph, rng = model.graph, np.random.default_rng(4)
+    del graph.node[:], graph.initializer[:]
+    constants = {"one": np.array([1]), "1": np.int64(1), "zero": np.array([0])}
+    constants |= {"words": rng.standard_normal((WORDS, WIDTH)).astype(np.float32)}
+
+    def node(op: str, *inputs: str, outputs: Any = ("",), **attributes: Any) -> str:
+        names = [name or f"v{len(graph.node)}" for name in outputs]
+        graph.node.append(helper.make_node(op, list(inputs), names, **attributes))
+        return names[0]
+
+    def product(x: str, width: int, output: str = "") -> str:
+        name = f"w{len(constants)}"
+        constants[name] = (rng.standard_normal((WIDTH, width)) / 4).astype(np.float32)
+        return node("MatMul", x, name, outputs=[output])
+
+    count = node("Sub", node("ReduceSum", "attention_mask", "one", keepdims=0), "1")
+    total = node("Squeeze", node("Shape", "attention_mask", start=1), "zero")
+    lengths = [node("Cast", one, to=TensorProto.INT32) for one in (count, total)]
+    x = node("Gather", "words", "input_ids")
+    for layer in range(LAYERS):
+        names = [f".{layer}.{kind}" for kind in ("key", "value")]
+        inputs = [*(product(x, WIDTH) for _ in "qkv"), *(f"past_key_values{name}" for name in names), *lengths]
+        outputs = ["", *(f"present{name}" for name in names)]
+        heads = {"num_heads": HEADS, "kv_num_heads": HEADS}
+        y = node("GroupQueryAttention", *inputs, outputs=outputs, domain="com.microsoft", **heads)
+        x = node("Add", x, product(y, WIDTH))
+    product(x, WORDS, "logits")
+    graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items())
+    del graph.input[2]  # positions
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_an_attention_that_writes_into_its_caches(batch: int) -> None:
+    import onnxruntime
+
+    data = grouped_model()
+    session = dovetail_onnxruntime.InferenceSession(data)
+    programs = session, onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    ours, theirs = (Program(one, batch) for one in programs)
+    for words in ([1, 5, 2], [4], [7], [1]):
+        same(ours.step(words), theirs.step(words))
+        same_caches(ours, theirs)
+    assert len(session._compiled.plans) == 1
+    shorter = np.ones((batch, ours.length + 1), np.int64)
+    shorter[:, -1] = 0
+    ours.step([2], shorter)  # it would count a token less
+    assert len(session._compiled.plans) == 2
+
+
+def test_memory_is_used_again_when_nobody_has_it(session: Any, peer: Any) -> None:
+    ours, theirs = Program(session), Program(peer)
+    for program in (ours, theirs):
+        program.step([1, 5])
+        program.step([2])
+    kept = {name: cache[:, 1:, :, ::2].T for name, cache in ours.caches.items()}
+    before = {name: cache.copy() for name, cache in kept.items()}
+    texts = []
+    for word in (3, 4, 9, 2):
+        for program in (ours, theirs):
+            program.caches = {name: cache.copy() for name, cache in program.caches.items()}
+        same(ours.step([word]), theirs.step([word]))
+        texts.append(session._decoder._texts[-1])
+    assert texts[0] is not session._decoder._texts[0]  # views of its arrays are left
+    assert texts[1] is texts[2] is texts[3]
+    for name, cache in kept.items():
+        np.testing.assert_array_equal(cache, before[name])
+
+
+def test_what_is_left_of_a_forgotten_text_changes_nothing(session: Any, peer: Any) -> None:
+    """An infinity that has the weight 0 would be NaN."""
+    ours = Program(session)
+    ours.step([1, 5, 2, 4])
+    ours.step([7])
+    ours.caches = {name: np.full_like(cache, np.inf) for name, cache in ours.caches.items()}
+    with np.errstate(invalid="ignore"):
+        ours.step([2])
+    text, theirs = session._decoder._texts[-1], Program(peer)
+    ours.caches = ours.empty()
+    for words in ([3], [8], [6]):
+        same(ours.step(words), theirs.step(words))
+    assert session._decoder._texts[-1] is text
 
 
 def test_a_text_belongs_to_one_run_at_a_time(session: Any, peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,11 +378,32 @@ def test_threads_generate_at_the_same_time(session: Any, peer: Any) -> None:
             same(ours, theirs)
 
 
-def test_positions_that_the_model_counts_itself(caplog: pytest.LogCaptureFixture) -> None:
-    """The size of a cache says where a word stands, so that more room would change results: each length gets a plan."""
+@pytest.mark.parametrize("batch", [1, 3])
+def test_positions_that_the_model_counts_itself(batch: int) -> None:
+    """By the size of a cache; it has fewer positions than a cache has room."""
     import onnxruntime
 
     data = decoder_model(positions=False)
+    session = dovetail_onnxruntime.InferenceSession(data)
+    programs = session, onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    for start in (3, 5):
+        ours, theirs = (Program(one, batch) for one in programs)
+        for words in (list(range(start)), [4], [7], [1, 2], [1]):
+            same(ours.step(words), theirs.step(words))
+        same_caches(ours, theirs)
+    assert len(session._compiled.plans) == 2  # of the prompts
+    assert len(session._decoder._held.compiled.plans) == 2
+
+
+def test_a_model_that_does_more_with_its_caches_than_attention(caplog: pytest.LogCaptureFixture) -> None:
+    import onnx
+    import onnxruntime
+
+    model = onnx.load_from_string(decoder_model())
+    summed = helper.make_node("ReduceMax", ["present.0.key"], ["largest"], keepdims=0)
+    model.graph.node.append(summed)
+    model.graph.output.append(helper.make_tensor_value_info("largest", TensorProto.FLOAT, []))
+    data = model.SerializeToString()
     caplog.set_level(logging.INFO, "dovetail")
     session = dovetail_onnxruntime.InferenceSession(data)
     ours, theirs = Program(session), Program(onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]))

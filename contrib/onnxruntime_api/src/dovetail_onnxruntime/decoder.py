@@ -6,7 +6,9 @@ tokens; what a run returns are views of their rows in use. So a run whose caches
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +17,13 @@ from numpy.typing import NDArray
 from dovetail import CompiledModel, InferRequest, Model, TensorType
 from dovetail.dataclass import dataclass
 from dovetail.errors import DovetailError
+from dovetail.graph import DType
+from dovetail_onnxruntime.growing import LENGTH, Growing, growing_caches
 
 __all__ = ["Decoder"]
 
 _log = logging.getLogger("dovetail.onnxruntime")
 
-_MASK = "attention_mask"
-_TOKENS = ("input_ids", "inputs_embeds")
-"""The names of the input with the new tokens: [batch, tokens] or [batch, tokens, width]."""
 _FEW = 16
 """Tokens of a run up to which it continues a text. A prompt is planned for its length."""
 _ROOM = 256
@@ -34,67 +35,58 @@ Array = NDArray[Any]
 
 
 class Decoder:
-    """Runs of one model by states. `compile` compiles a model as the session's is compiled.
+    """Runs of one model by states, which `growing` describes. `compile` compiles a model as the session's is compiled."""
 
-    `caches` maps inputs to the outputs that continue them, `axis` is the axis of their tokens.
-    """
-
-    def __init__(self, model: Model, compile: Callable[[Model], CompiledModel], caches: Mapping[str, str], axis: int) -> None:  # noqa: A002
-        self._model, self._compile, self._caches, self._axis = model, compile, caches, axis
+    def __init__(self, model: Model, compile: Callable[[Model], CompiledModel], growing: Growing) -> None:  # noqa: A002
+        self._model, self._compile, self._growing = model, compile, growing
         self._outputs = tuple(model.graph.outputs)
         self._lock = threading.Lock()
         self._held: _Held | None = None
         self._texts: list[_Text] = []
-        self._is_usable = True
+        self._refused: set[int] = set()
+        self._is_proven = False
 
     @staticmethod
     def of(model: Model, compile: Callable[[Model], CompiledModel]) -> "Decoder | None":  # noqa: A002
-        """For a model with caches that grow, by the names that exporters give them; None for others."""
-        mask, outputs = model.inputs.get(_MASK), model.graph.outputs
-        if mask is None or mask.shape is None or len(mask.shape) != 2 or isinstance(mask.shape[1], int):
-            return None
-        caches, axes = {}, set()
-        for name, declared in model.inputs.items():
-            if name.startswith("past_key_values"):
-                caches[name] = name.replace("past_key_values", "present", 1)
-                axes.add(_growing(declared))
-        axis = axes.pop() if len(axes) == 1 else 0
-        return Decoder(model, compile, caches, axis) if axis and outputs and set(caches.values()) <= {*outputs} else None
+        """For a model with caches that grow; None for others."""
+        growing = growing_caches(model)
+        return None if growing is None else Decoder(model, compile, growing)
 
     def run(self, feed: Mapping[str, Any]) -> Sequence[Any] | None:
         """The outputs in order; None for a run that does not continue a text, or that only the plain model can make."""
-        if not self._is_usable:
-            return None
         step = self._step(feed)
-        if step is None:
+        if step is None or step.batch in self._refused:
             return None
         try:
             text = self._text(feed, step)
             found = text.run(feed, step)
         except DovetailError as error:  # the plain model runs, or says in its words what is wrong
-            self._is_usable = False
-            _log.info("%s: each length of the caches is planned anew, because %s", self._model.source, error.message)
+            if not self._is_proven:
+                self._refused.add(step.batch)
+                _log.info("%s: each length of the caches is planned anew, because %s", self._model.source, error.message)
             return None
         with self._lock:
             if text.held is self._held:
-                self._texts = [*self._texts, text][-_TEXTS:]
-        by_name = {**found, **text.views}
-        return [by_name[name] for name in self._outputs]
+                self._texts, self._is_proven = [*self._texts, text][-_TEXTS:], True
+        return [found[name] for name in self._outputs]
 
     def _step(self, feed: Mapping[str, Any]) -> "_Step | None":
-        mask, pasts = feed.get(_MASK), [feed.get(name) for name in self._caches]
-        if not all(type(one) is np.ndarray for one in (mask, *pasts)):
+        """None for a run that does not add a few tokens to caches, or with sizes that contradict each other."""
+        known = self._growing
+        if not all(type(feed.get(name)) is np.ndarray for name in (known.tokens, *known.caches, *known.flags)):
             return None
-        assert mask is not None
-        batch, total = mask.shape
-        before = pasts[0].shape[self._axis]  # type: ignore[union-attr]
-        is_alike = all(one.shape[0] == batch and one.shape[self._axis] == before for one in pasts)  # type: ignore[union-attr]
-        if not is_alike or not before or not 1 <= total - before <= _FEW or not (mask == 1).all():
+        batch, count = feed[known.tokens].shape[:2]
+        sizes = {(feed[name].shape[0], feed[name].shape[known.axis]) for name in known.caches}
+        texts, before = sizes.pop()
+        if sizes or texts != batch or not before or not 1 <= count <= _FEW:
             return None
-        tokens = next((feed[name] for name in _TOKENS if name in feed), None)
-        if type(tokens) is not np.ndarray or tokens.shape[:2] != (batch, total - before):
-            return None  # lengths that contradict each other: the plain model says so
-        return _Step(batch, before, total)
+        if known.mask and not self._is_mask(feed[known.mask], (batch, before + count)):
+            return None
+        is_chosen = all(feed[name].tolist() in (flag, [flag]) for name, flag in known.flags.items())
+        return _Step(batch, before, before + count) if is_chosen else None
+
+    def _is_mask(self, mask: Any, shape: tuple[int, int]) -> bool:
+        return type(mask) is np.ndarray and mask.shape == shape and (not self._growing.counts or bool((mask == 1).all()))
 
     def _text(self, feed: Mapping[str, Any], step: "_Step") -> "_Text":
         """The text that the run continues, which is nobody else's meanwhile."""
@@ -106,7 +98,10 @@ class Decoder:
                         return text
                     break
             held = self._held_for(step)
-        text = _Text(held, self._caches, self._axis)
+            forgotten = next((one for one in self._texts if one.is_forgotten()), None)
+            if forgotten is not None:
+                self._texts.remove(forgotten)
+        text = forgotten or _Text(held, self._growing)
         text.fill(feed, step)
         return text
 
@@ -117,17 +112,27 @@ class Decoder:
         room = _ROOM
         while room < step.total:
             room *= 4
-        self._texts, self._held = [], None  # the memory of the old one is needed
+        self._texts, self._held, self._is_proven = [], None, False  # the memory of the old one is needed
         self._held = held = _Held(self._compile(self._sized(step.batch, room)), step.batch, room)
         return held
 
     def _sized(self, batch: int, room: int) -> Model:
-        shapes: dict[str, Sequence[Any]] = {_MASK: (batch, room)}
-        for name in self._caches:
+        known = self._growing
+        shapes: dict[str, Sequence[Any]] = {known.mask: (batch, room)} if known.mask else {}
+        for name in known.caches:
             dims = self._model.inputs[name].shape
             assert dims is not None
-            shapes[name] = tuple(room if at == self._axis else d if at else batch for at, d in enumerate(dims))
-        return self._model.reshape(shapes).with_states(",".join(f"{past}:{present}" for past, present in self._caches.items()))
+            shapes[name] = tuple(room if at == known.axis else d if at else batch for at, d in enumerate(dims))
+        graph = self._model.reshape(shapes).graph
+        flags = {name: np.full([1] * len(graph.types[name].shape or ()), flag) for name, flag in known.flags.items()}
+        types = {name: TensorType.of(flag, known=True) for name, flag in flags.items()}
+        graph = graph.replace(
+            inputs=(*(name for name in graph.inputs if name not in flags), LENGTH),
+            constants={**graph.constants, **flags},
+            types={**graph.types, **types, LENGTH: TensorType(DType.INT64, (1,))},
+        )
+        states = ",".join(f"{past}:{present}" for past, present in known.caches.items())
+        return replace(self._model, graph=graph).with_states(states)
 
 
 @dataclass(frozen=True)
@@ -151,39 +156,68 @@ class _Held:
 class _Text:
     """The caches of one text, or of one batch of texts."""
 
-    def __init__(self, held: _Held, caches: Mapping[str, str], axis: int) -> None:
-        self.held, self._caches, self._axis = held, caches, axis
+    def __init__(self, held: _Held, growing: Growing) -> None:
+        self.held, self._growing = held, growing
         self._request: InferRequest = held.compiled.create_infer_request()
-        self._mask = np.zeros((held.batch, held.room), np.int64)
-        self.views: Mapping[str, Array] = {}
+        self._left_out = {*growing.caches, *growing.flags}
+        self._given: list[tuple[Any, ...]] = []
+        self._used = 0
+        self._leases: list[weakref.ref[_Lease]] = []
 
     def is_continued(self, feed: Mapping[str, Array]) -> bool:
         """Whether the caches that are given are those that the last run returned."""
-        return bool(self.views) and all(_is_same(feed[past], self.views[present]) for past, present in self._caches.items())
+        return [_place(feed[past]) for past in self._growing.caches] == self._given
+
+    def is_forgotten(self) -> bool:
+        """Whether the program has no array of these caches any more, so that others can take their place."""
+        self._leases = [lease for lease in self._leases if lease() is not None]
+        return not self._leases
 
     def fill(self, feed: Mapping[str, Array], step: _Step) -> None:
         """Copy the caches that are given."""
+        axis = self._growing.axis
         for past, state in self._request.query_state().items():
-            self._rows(state, step.before)[...] = feed[past]
+            rows = np.moveaxis(state, axis, 0)
+            rows[: step.before] = np.moveaxis(feed[past], axis, 0)
+            rows[step.before : self._used] = 0  # an infinity of another text, by a weight of 0, would be NaN
 
     def run(self, feed: Mapping[str, Array], step: _Step) -> Mapping[str, Any]:
-        """One run: the outputs besides the caches."""
-        self._mask[:, : step.total] = 1
-        found = dict(self._request.infer({**{n: v for n, v in feed.items() if n not in self._caches}, _MASK: self._mask}))
+        """One run: all outputs."""
+        known = self._growing
+        given = {name: value for name, value in feed.items() if name not in self._left_out}
+        given[LENGTH] = np.array([step.total])
+        if known.mask:
+            mask = feed[known.mask]
+            rest = np.zeros((step.batch, self.held.room - step.total), mask.dtype)
+            given[known.mask] = np.concatenate([mask, rest] if known.counts else [rest, mask], axis=1)
+        found = dict(self._request.infer(given))
         after = self._request.query_state()  # other arrays where a device keeps states in its own memory
-        self.views = {present: self._rows(after[past], step.total) for past, present in self._caches.items()}
-        return found
+        lease = _Lease()
+        self._leases.append(weakref.ref(lease))
+        views = {present: self._rows(_leased(after[past], lease), step.total) for past, present in known.caches.items()}
+        self._given, self._used = [*map(_place, views.values())], step.total
+        return {**found, **views}
 
     def _rows(self, state: Array, count: int) -> Array:
-        return state[(*(slice(None),) * self._axis, slice(count))]
+        return state[(*(slice(None),) * self._growing.axis, slice(count))]
 
 
-def _growing(declared: TensorType) -> int:
-    """The axis whose size is open besides that of texts, axis 0; 0 unless there is just one."""
-    found = [axis for axis, size in enumerate(declared.shape or ()) if axis and not isinstance(size, int)]
-    return found[0] if len(found) == 1 else 0
+def _place(array: Array) -> tuple[Any, ...]:
+    """Where the elements of an array are: programs hand arrays through other libraries."""
+    return array.ctypes.data, array.shape, array.strides
 
 
-def _is_same(given: Array, view: Array) -> bool:
-    """Whether two arrays of one type are the same elements in memory: programs hand them through other libraries."""
-    return given is view or (given.shape, given.strides, given.ctypes.data) == (view.shape, view.strides, view.ctypes.data)
+class _Lease:
+    """Lives as long as any of the arrays that a run has returned, or that are views of them."""
+
+
+class _Leased:
+    """Memory of an array for numpy, which keeps this object while a view of it is alive."""
+
+    def __init__(self, array: Array, lease: _Lease) -> None:
+        self.__array_interface__ = array.__array_interface__
+        self._kept = array, lease
+
+
+def _leased(array: Array, lease: _Lease) -> Array:
+    return np.asarray(_Leased(array, lease)).view(array.dtype)

@@ -1,6 +1,6 @@
 """TensorScatter: https://onnx.ai/onnx/operators/onnx__TensorScatter.html."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,16 +20,26 @@ class InCache(HostKernel):
         return () if is_text else (HostConfig.uniform(inputs, outputs, in_place=0),)
 
     def execute(self, op: "TensorScatter", config: HostConfig, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        self.bind(op, config, inputs, outputs)()
+
+    def bind(self, op: "TensorScatter", config: HostConfig, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[[], None]:
         past, update, indices = (*inputs, None)[:3]
         axis = op.axis % past.ndim
-        starts = op.starts(past.shape, update.shape, indices)
         cache, rows = np.moveaxis(outputs[0], axis, 1), np.moveaxis(update, axis, 1)
         size, count = cache.shape[1], rows.shape[1]
-        for batch, start in enumerate(starts.tolist()):
-            first = min(count, size - start)
-            cache[batch, start : start + first] = rows[batch, :first]
-            if first < count:
-                cache[batch, : count - first] = rows[batch, first:]
+        pairs = list(zip(cache, rows, strict=True))
+
+        def write() -> None:
+            starts = [0] * len(pairs) if indices is None else indices.tolist()
+            if starts and not 0 <= min(starts) <= max(starts) <= size - count:
+                op.starts(past.shape, update.shape, indices)  # raises unless they may go round
+            for (to, given), start in zip(pairs, starts, strict=True):
+                first = min(count, size - start)
+                to[start : start + first] = given[:first]
+                if first < count:
+                    to[: count - first] = given[first:]
+
+        return write
 
 
 class TensorScatter(Movement):

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.errors import UsageError
+from dovetail.errors import InferError, UsageError
 from dovetail.graph import DType, GraphBuilder, Model
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.attention import Attention_23
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.cos import Cos
+from dovetail_ops_onnx.div import Div
 from dovetail_ops_onnx.equal import Equal
 from dovetail_ops_onnx.expand import Expand
 from dovetail_ops_onnx.gather import Gather
@@ -41,11 +42,21 @@ STATES = "past_key_values.*:present.*"
 class Decoder:
     """A decoder of two layers, as exporters write it: shapes and masks are computed from the shapes of inputs and caches."""
 
-    def __init__(self, *, attention: str = "eager", positions: str = "given", keep: Callable[..., str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        attention: str = "eager",
+        positions: str = "given",
+        keep: Callable[..., str] | None = None,
+        masked: bool = True,
+        counted: bool = False,
+    ) -> None:
         self.g, self.rng, self.attention, self.keep = GraphBuilder(), np.random.default_rng(5), attention, keep
         g = self.g
         self.ids = g.input("input_ids", "int64", ("batch", "sequence"))
-        self.mask = g.input("attention_mask", "int64", ("batch", "total"))
+        self.mask = g.input("attention_mask", "int64", ("batch", "total")) if masked else ""
+        if counted:
+            g.input("cache_length", "int64", (1,))
         given = g.input("position_ids", "int64", ("batch", "sequence")) if positions == "given" else ""
         cache = ("batch", KV, "past", SIZE)
         self.pasts = [[g.input(f"past_key_values.{i}.{n}", "float32", cache) for n in ("key", "value")] for i in range(LAYERS)]
@@ -84,6 +95,8 @@ class Decoder:
         g = self.g
         keys = g.node(Range(), g.constant(0, "int64"), self.scalar(self.total), g.constant(1, "int64"))
         causal = g.node(LessOrEqual(), keys, g.node(Unsqueeze(), self.places, self.ints(1)))
+        if not self.mask:
+            return g.node(Unsqueeze(), causal, self.ints(0, 1))
         given = g.node(Equal(), g.node(Unsqueeze(), self.mask, self.ints(1, 2)), g.constant(1, "int64"))
         return g.node(Where(), given, causal, g.constant(False, "bool"))
 
@@ -141,6 +154,31 @@ class Decoder:
         weights = g.node(Where(), g.node(IsNaN(), weights), g.constant(0, "float32"), weights)
         return g.node(MatMul(), weights, values)
 
+    def by_key(self, q: str, keys: str, values: str) -> str:
+        """Biases by the place of a key, not by distance: squares, of which differences are not shifted squares."""
+        return self._biased(q, keys, values, self.g.node(Mul(), self.squares, self.g.constant(0.01, "float32")))
+
+    def by_part(self, q: str, keys: str, values: str) -> str:
+        """Keys of the same part of the text: the places of parts show in long caches alone."""
+        g, part = self.g, self.g.constant(16, "int64")
+        keys_at = g.node(Range(), g.constant(0, "int64"), self.scalar(self.total), g.constant(1, "int64"))
+        same = g.node(Equal(), g.node(Div(), keys_at, part), g.node(Unsqueeze(), g.node(Div(), self.places, part), self.ints(1)))
+        bias = g.node(Where(), same, g.constant(0, "float32"), g.constant(-1e9, "float32"))
+        return self._biased(q, keys, values, bias)
+
+    def _biased(self, q: str, keys: str, values: str, bias: str) -> str:
+        g = self.g
+        scores = g.node(Add(), g.node(Add(), self.scores(q, keys), self.bias()), bias)
+        return g.node(MatMul(), g.node(Softmax(axis=-1), scores), values)
+
+    @property
+    def squares(self) -> str:
+        """The square of the place of each key: [total]."""
+        g = self.g
+        keys = g.node(Range(), g.constant(0, "int64"), self.scalar(self.total), g.constant(1, "int64"))
+        floats = g.node(Cast(to=DType.FLOAT32), keys)
+        return g.node(Mul(), floats, floats)
+
     def attended(self, q: str, keys: str, values: str) -> str:
         """The standard's operator."""
         return self.g.node(Attention_23(), q, keys, values, self.bias())
@@ -155,7 +193,11 @@ def _inputs(model: Model, tokens: Any, lengths: Any, total: int) -> dict[str, An
     mask = np.zeros((len(tokens), total), np.int64)
     for row, length in zip(mask, lengths, strict=True):
         row[:length] = 1
-    found = {"input_ids": tokens, "attention_mask": mask}
+    found = {"input_ids": tokens}
+    if "attention_mask" in model.graph.inputs:
+        found["attention_mask"] = mask
+    if "cache_length" in model.graph.inputs:
+        found["cache_length"] = np.array(lengths[:1])
     if "position_ids" in model.graph.inputs:
         first = np.maximum(np.array(lengths) - tokens.shape[1], 0)
         found["position_ids"] = first[:, None] + np.arange(tokens.shape[1])
@@ -177,8 +219,10 @@ def _growing(core: Any, model: Model, tokens: Any, parts: list[int]) -> tuple[li
 
 
 def _held(core: Any, model: Model, batch: int, device: str = "NUMPY", room: int = ROOM) -> Any:
-    caches = {n: (batch, KV, room, SIZE) for n in model.graph.inputs if n.startswith("past")}
-    return core.compile_model(model.reshape({"attention_mask": (batch, room), **caches}), device, {"STATE": STATES})
+    sizes = {n: (batch, KV, room, SIZE) for n in model.graph.inputs if n.startswith("past")}
+    if "attention_mask" in model.graph.inputs:
+        sizes["attention_mask"] = (batch, room)
+    return core.compile_model(model.reshape(sizes), device, {"STATE": STATES})
 
 
 @pytest.fixture(scope="module")
@@ -242,6 +286,78 @@ def test_a_model_without_mask_sees_only_what_is_in_use(core: Any) -> None:
             np.testing.assert_allclose(found, want[at], rtol=1e-4, atol=1e-4)
 
 
+def _same_as_growing(core: Any, options: Any, batch: int, device: str, parts: list[int]) -> None:
+    """Two texts one after the other, by states and by the unchanged graph. Those states are all in use at the end."""
+    model = Decoder(**options).model
+    tokens = np.random.default_rng(7).integers(0, WORDS, (batch, ROOM))
+    want, caches = _growing(core, model, tokens, parts)
+    with _held(core, model, batch, device) as compiled:
+        request = compiled.create_infer_request()
+        for _ in range(2):
+            at = 0
+            for count, logits in zip(parts, want, strict=True):
+                rows = tokens[:, at : at + count]
+                at += count
+                inputs = _inputs(model, rows, [at] * batch, ROOM)
+                if "cache_length" in inputs and "attention_mask" in inputs:
+                    inputs["attention_mask"] = inputs["attention_mask"][:, ::-1]
+                found = request.infer(inputs)["logits"]
+                np.testing.assert_allclose(found, logits, rtol=1e-4, atol=1e-4)
+        for name, array in request.query_state().items():
+            np.testing.assert_allclose(array[:, :, :at], caches[name], rtol=1e-4, atol=1e-5)
+        assert len(compiled.plans) == len({*parts})
+
+
+COUNTED = [{}, {"counted": True}, {"counted": True, "masked": False}]
+
+
+@pytest.mark.parametrize("given", COUNTED, ids=["by_mask", "by_lengths", "without_mask"])
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("attention", ["eager", "by_key", "by_part"])
+def test_lengths_that_the_graph_takes_from_its_caches(core: Any, attention: str, batch: int, given: Any) -> None:
+    options = {"attention": attention, "positions": "from_caches", **given}
+    _same_as_growing(core, options, batch, "NUMPY", [3, 1, 1, 5, 1, 1, 1, 1, 1, 3, 1, 1])
+
+
+@pytest.mark.parametrize("device", ["ONEDNN", "OPENCL.0"])
+def test_lengths_on_other_devices(core: Any, device: str) -> None:
+    _same_as_growing(core, {"attention": "by_key", "positions": "from_caches"}, 1, device, [3, 1, 1, 5, 1])
+
+
+def _counted(self: Decoder, y: str, keys: str, layer: int) -> str:
+    return self.g.node(Mul(), y, self.g.node(Cast(to=DType.FLOAT32), self.total))
+
+
+def test_a_number_of_tokens(core: Any) -> None:
+    _same_as_growing(core, {"keep": _counted}, 2, "NUMPY", [3, 1, 1, 5, 1])
+
+
+def test_positions_of_texts_of_several_lengths_are_refused(core: Any) -> None:
+    """The unchanged graph has one length for all texts."""
+    model = Decoder(positions="from_caches").model
+    request = _held(core, model, 2).create_infer_request()
+    with pytest.raises(InferError, match=r"the texts have \[4, 3\] tokens; accepted: equal numbers"):
+        request.infer(_inputs(model, np.ones((2, 1), np.int64), [4, 3], ROOM))
+
+
+def test_a_mask_with_zeros_at_its_start_and_in_it(core: Any) -> None:
+    model, rng = Decoder(counted=True).model, np.random.default_rng(8)
+    mask, tokens = np.ones((2, 9), np.int64), rng.integers(0, WORDS, (2, 9))
+    mask[0, :3], mask[1, 5] = 0, 0
+    alone = core.compile_model(model, "NUMPY")
+    pasts = {n: np.zeros((2, KV, 0, SIZE), np.float32) for n in model.graph.inputs if n.startswith("past")}
+    with _held(core, model, 2) as compiled:
+        request = compiled.create_infer_request()
+        for start, end in ((0, 6), (6, 7), (7, 9)):
+            inputs = {**_inputs(model, tokens[:, start:end], [end] * 2, end), "attention_mask": mask[:, :end]}
+            results = alone({**inputs, **pasts})
+            pasts = {name: results[name.replace("past_key_values", "present")] for name in pasts}
+            padded = np.concatenate([np.zeros((2, ROOM - end), np.int64), mask[:, :end]], axis=1)
+            found = request.infer({**inputs, "attention_mask": padded})["logits"]
+            seen = mask[:, start:end] == 1  # rows of hidden tokens of texts see no key at all
+            np.testing.assert_allclose(found[seen], results["logits"][seen], rtol=1e-4, atol=1e-4)
+
+
 def _summed(self: Decoder, y: str, keys: str, layer: int) -> str:
     rows = self.g.node(ReduceSum(), keys, self.ints(2))
     return self.g.node(Add(), y, self.g.node(ReduceSum(), rows, self.ints(1)))
@@ -257,15 +373,21 @@ def _by_other_weights(self: Decoder, y: str, keys: str, layer: int) -> str:
     return self.g.node(MatMul(), self.scores(q, shared), shared)
 
 
+def _by_place(self: Decoder, y: str, keys: str, layer: int) -> str:
+    places = self.g.node(Mul(), self.squares, self.g.node(Cast(to=DType.FLOAT32), self.mask))
+    return self.g.node(Mul(), y, self.g.node(Unsqueeze(), self.g.node(ReduceSum(), places, self.ints(1)), self.ints(1, 2)))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"keep": _summed}, r"node '\w+' \(ReduceSum\) reads cached keys or values"),
         ({"keep": _past_alone}, r"reads a cache without its new rows"),
         ({"keep": _by_other_weights}, "sums cached values by other weights than those of a Softmax"),
-        ({"positions": "from_caches"}, "takes positions that the model computes from the length of its caches"),
+        ({"keep": _by_place}, "takes a number for each cached key, computed from the length of the caches"),
+        ({"masked": False}, r"the input 'attention_mask' \[batch, length\] is missing"),
     ],
-    ids=["summed", "past_alone", "other_weights", "positions"],
+    ids=["summed", "past_alone", "other_weights", "by_place", "without_mask"],
 )
 def test_other_graphs_are_refused_with_the_reason(core: Any, options: Any, message: str) -> None:
     model = Decoder(**options).model

@@ -90,7 +90,7 @@ def _keep_plans(graph: Graph, context: PassContext) -> Graph:
     return graph
 
 
-_HOLD_CACHES = Rewriting("hold_caches", "hold_caches", frozenset({"Concat"}), takes="", states=True)
+_HOLD_CACHES = Rewriting("hold_caches", "hold_caches", frozenset({"Concat", "If"}), takes="", states=True)
 _MERGE_EQUAL_NODES = Rewriting("merge_equal_nodes", "merge_equal_nodes", frozenset(), takes="devices")
 _TAKE_OVER = Rewriting("take_over", "take_over", frozenset(), takes="context", memory="plans")
 _WIDEN_HALVES = Rewriting("widen_halves", "widen_halves", frozenset(), takes="context", halves=True)

@@ -4,7 +4,7 @@ The axis of the keys is followed from each cache to the last product. A graph is
 change a result: all that is combined with them key by key is found, so that it can be brought into another order with them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,20 +12,20 @@ from dovetail.dataclass import dataclass, field
 from dovetail.graph import Graph, Node
 from dovetail_ops_onnx.attention import Attention_23
 
-__all__ = ["Cache", "Join", "KeyAxis", "NotAttention", "changed_constants", "check_positions"]
+__all__ = ["ELEMENTWISE", "RESHAPING", "Cache", "Join", "KeyAxis", "NotAttention"]
 
 PACKAGE = __name__.partition(".")[0]
 
-_RESHAPING = frozenset({"Cast", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-_ELEMENTWISE = frozenset(
+_CHANGING_NOTHING = ("Cast", "Identity")
+"""Operators between a mask and its Softmax: minus infinity stays what it is."""
+
+RESHAPING = frozenset({"Cast", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+ELEMENTWISE = frozenset(
     {"Abs", "Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "IsNaN", "Less", "LessOrEqual", "Max", "Min", "Mul"}
     | {"Neg", "Not", "Or", "Sqrt", "Sub", "Tanh", "Where"}
 )
-_KEEPS_ZEROS = frozenset({*_RESHAPING, "Transpose", "Mul", "Div", "Where"})
+_KEEPS_ZEROS = frozenset({*RESHAPING, "Transpose", "Mul", "Div", "Where"})
 """Operators after which a key whose weight was 0 still has the weight 0. A Where takes zeros in place of NaN."""
-
-_SHAPE_INPUTS = {"ConstantOfShape": (0,), "Expand": (1,), "Range": (1,), "Reshape": (1,), "Slice": (2,), "Tile": (1,)}
-"""Inputs that decide how long a result is, and not what its elements are."""
 
 _MASK = 3
 """The input of Attention."""
@@ -67,6 +67,7 @@ class Join:
 class KeyAxis:
     """The readers of the caches of a typed graph in schedule order; caches are `total` long with the new rows.
 
+    `texts` are those of a batch whose keys may have different orders, 1 where all have the same.
     `joins` are the operands to bring into the order of the keys, `unmasked` the names of Softmax and Attention nodes whose
     scores have no operand to which a mask could be added. Raises `NotAttention`.
     """
@@ -74,6 +75,7 @@ class KeyAxis:
     graph: Graph
     caches: Sequence[Cache]
     total: int
+    texts: int
     joins: list[Join] = field(default_factory=list)
     unmasked: list[str] = field(default_factory=list)
     _axes: dict[str, int] = field(default_factory=dict)
@@ -107,9 +109,9 @@ class KeyAxis:
         elif key == "Transpose" and node.inputs[0] in self._axes:
             perm = getattr(node.op, "perm", None) or tuple(reversed(range(self._rank(node.inputs[0]))))
             found = perm.index(self._axes[node.inputs[0]])
-        elif key in _RESHAPING and node.inputs[0] in self._axes:
+        elif key in RESHAPING and node.inputs[0] in self._axes:
             found = self._reshaped(node)
-        elif key in _ELEMENTWISE:
+        elif key in ELEMENTWISE:
             found = self._joined(node)
         else:
             raise NotAttention(f"node {node} reads cached keys or values; accepted: products, masks and a Softmax")
@@ -153,16 +155,12 @@ class KeyAxis:
         return axis
 
     def _join(self, node: Node, index: int, is_last: bool, hidden: bool = False) -> None:
-        dims, batch = self.graph.types[node.inputs[index]].dims, self._batch
+        dims, batch = self.graph.types[node.inputs[index]].dims, self.texts
         if not is_last or (batch > 1 and len(dims) == 4 and dims[0] not in (1, batch)) or (batch > 1 and len(dims) > 4):
             raise NotAttention(f"node {node} takes {self.graph.types[node.inputs[index]]} for each key; accepted: a mask")
         if batch > 1 and self._rank(node.outputs[0]) != 4:
             raise NotAttention(f"node {node} has the batch in the dimension of the heads; accepted: one text at once")
         self.joins.append(Join(node.name, index, hidden))
-
-    @property
-    def _batch(self) -> int:
-        return self.graph.types[self.caches[0].past].dims[0]
 
     def _product(self, node: Node) -> int | None:
         """Scores from queries and keys; or the end, the sum of the values by their weights."""
@@ -182,9 +180,12 @@ class KeyAxis:
         axis, rank = self._axes[name], self._rank(name)
         if axis != rank - 1 or getattr(node.op, "axis", None) not in (-1, rank - 1):
             raise NotAttention(f"node {node} is along another axis than the cached keys")
-        if self._batch > 1 and rank != 4:
+        if self.texts > 1 and rank != 4:
             raise NotAttention(f"node {node} has the batch in the dimension of the heads; accepted: one text at once")
-        self._mask(node, self.graph.producers.get(name))
+        before = self.graph.producers.get(name)
+        while before is not None and before.op.key in _CHANGING_NOTHING:
+            before = self.graph.producers.get(before.inputs[0])
+        self._mask(node, before)
         return axis
 
     def _mask(self, node: Node, before: Node | None) -> None:
@@ -210,47 +211,3 @@ class KeyAxis:
             raise NotAttention(f"node {node} has the mask {self.graph.types[mask]}; accepted: a float for each key")
         else:
             self._join(node, _MASK, True, hidden=True)
-
-
-def changed_constants(one: Graph, other: Graph, given: Mapping[str, object]) -> set[str]:
-    """The folded values whose elements differ between two graphs for caches of two lengths, as far as both have them."""
-    found = set()
-    for name, array in one.constants.items():
-        if name in given:
-            continue
-        second = other.constants.get(name)
-        if second is None or second.ndim != array.ndim:
-            found.add(name)
-            continue
-        both = tuple(slice(min(a, b)) for a, b in zip(array.shape, second.shape, strict=True))
-        if not np.array_equal(array[both], second[both]):
-            found.add(name)
-    return found
-
-
-def check_positions(graph: Graph, caches: Sequence[Cache], joins: Sequence[Join], changed: set[str]) -> None:
-    """Raise `NotAttention` where more than masks is computed from the lengths of caches: positions, that is.
-
-    `changed` are the constants that depend on the lengths.
-    """
-    masks = {(join.node, join.index) for join in joins}
-    depends = set(changed)
-    first: dict[str, Node] = {}
-    for node in graph.nodes:
-        for name in _contents(node, masks):
-            if name in depends:
-                depends.update(node.writes)
-                first.update(dict.fromkeys(node.writes, first.get(name, node)))
-                break
-    for name in (*graph.outputs, *(cache.new for cache in caches)):
-        if name in depends:
-            where = f"node {first[name]}" if name in first else f"the output {name!r}"
-            raise NotAttention(f"{where} takes positions that the model computes from the length of its caches")
-
-
-def _contents(node: Node, masks: set[tuple[str, int]]) -> Iterator[str]:
-    """The inputs on whose elements those of the outputs depend, masks left out."""
-    lengths = _SHAPE_INPUTS.get(node.op.key, ())
-    for index, name in enumerate(node.inputs):
-        if name and index not in lengths and (node.name, index) not in masks:
-            yield name

@@ -5,6 +5,7 @@ memory these come first. What is combined with keys one by one, the masks, is tu
 """
 
 import dataclasses
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from dovetail.errors import DovetailError, UsageError
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail.op import Operator
-from dovetail.passes import fold_constants, rename_reads
+from dovetail.passes import chosen_branch, drop_dead_nodes, fold_constants, inlined, rename_reads, schedule
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.concat import Concat
@@ -23,7 +24,8 @@ from dovetail_ops_onnx.gather_elements import GatherElements
 from dovetail_ops_onnx.less import Less
 from dovetail_ops_onnx.max import Max
 from dovetail_ops_onnx.mod import Mod
-from dovetail_ops_onnx.passes._key_axis import Cache, KeyAxis, NotAttention, changed_constants, check_positions
+from dovetail_ops_onnx.passes._key_axis import Cache, KeyAxis, NotAttention
+from dovetail_ops_onnx.passes._lengths import Lengths
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.shape import Shape
@@ -38,16 +40,25 @@ __all__ = ["hold_caches"]
 _MASK = "attention_mask"
 """The input that counts the tokens of each text, as exporters of decoders name it."""
 
-_NEW, _TOTALS = 2, (7, 9)
-"""New rows and lengths of the caches for which the graph is examined: two lengths, to find what depends on them."""
+_LENGTH = "cache_length"
+"""An input that no node reads, in place of it: the tokens of each text, new ones included, as one number [1]."""
+
+_TOKENS = ("input_ids", "decoder_input_ids", "inputs_embeds", "decoder_inputs_embeds")
+"""The names of the input with the new tokens: [batch, tokens] or [batch, tokens, width]."""
+
+_NEW, _SHORT = 2, 7
+"""New rows, and the length of the caches for which the graph is examined, besides the longest that it takes."""
 
 
 def hold_caches(graph: Graph) -> Graph:
     """The graph with states that a Concat continues written in place, where nothing else than attention reads them.
 
     The states have their final length, and the input `attention_mask` [batch, that length] has as many ones in front as its text
-    has tokens, new ones included. Raises `UsageError` with the reason where this would change results.
+    has tokens, new ones included. With an input `cache_length` [1], the number for all texts, there may be no mask, or one of the
+    final length that is as the graph takes it, its elements at the end. What the graph computes from the length of its
+    caches is computed in each run, for texts of one length. Raises `UsageError` with the reason where a result would change.
     """
+    graph = _without_branches(graph) if any(node.op.subgraphs for node in graph.nodes) else graph
     caches = [found for name, index in graph.states.items() if (found := _cache(graph, name, index)) is not None]
     if not caches:
         return graph
@@ -58,6 +69,24 @@ def hold_caches(graph: Graph) -> Graph:
             f"{caches[0].past!r} cannot be a state: {reason}",
             hint="leave the property STATE out: the model then takes its caches as inputs, with a new plan for each length",
         ) from reason
+
+
+def _without_branches(graph: Graph) -> Graph:
+    """The graph with the branches that constants choose in the place of their nodes."""
+    nodes, constants, types, waiting = list[Node](), dict(graph.constants), dict(graph.types), deque(graph.nodes)
+    taken = {*types, *graph.producers, *(node.name for node in graph.nodes)}
+    while waiting:
+        node = waiting.popleft()
+        branch = chosen_branch(node, constants)
+        if branch is None:
+            nodes.append(node)
+            continue
+        body = inlined(node, branch, taken)
+        constants.update(body.constants)
+        types.update(body.types)
+        taken |= {*types, *body.producers, *(inner.name for inner in body.nodes)}
+        waiting.extendleft(reversed(body.nodes))
+    return graph.replace(nodes=tuple(nodes), constants=constants, types=types)
 
 
 def _cache(graph: Graph, name: str, index: int) -> Cache | None:
@@ -82,7 +111,7 @@ class _Held:
         self._nodes: list[Node] = []
         self._constants: dict[str, Any] = {}
         self._seen: dict[str, str] = {}
-        self._starts = self._used = self._order = ""
+        self._starts = self._firsts = self._ends = self._used = self._order = ""
         self._turned: dict[tuple[str, bool], str] = {}
 
     def _check_inputs(self) -> None:
@@ -95,39 +124,58 @@ class _Held:
         if room < _NEW:
             raise NotAttention(f"they have {room} rows; accepted: {_NEW} or more")
         mask = graph.types.get(_MASK) if _MASK in graph.inputs else None
-        if mask is None or mask.shape is None or len(mask.shape) != 2:
+        is_counted = _LENGTH in graph.inputs and _LENGTH not in graph.consumers
+        size = mask.shape[1] if mask is not None and mask.shape is not None and len(mask.shape) == 2 else 0
+        if not is_counted and not size and size is not None:
             raise NotAttention(f"the input {_MASK!r} [batch, length] is missing, which counts the tokens of each text")
-        if isinstance(mask.shape[1], int) and mask.shape[1] != room:
+        if not is_counted and isinstance(size, int) and size != room:
             raise NotAttention(f"the input {_MASK!r} is {mask}; accepted: [batch, {room}], as long as the caches")
         if any(node.op.subgraphs for node in graph.nodes):
             raise NotAttention("the model has sub-graphs")
+        self._is_counted, self._has_mask = is_counted, not is_counted or size == room
+        self._texts = 1 if is_counted else graph.types[first.past].dims[0]
 
     # --- what the graph does with its caches -------------------------------------------------------------------------
 
-    def _examined(self, total: int) -> Graph:
-        """The graph typed for caches that are `total` long with their new rows."""
+    def _examined(self, total: int, tokens: str = "") -> Graph:
+        """The graph typed for caches that are `total` long with their new rows, of which the input `tokens` has one more."""
         types: dict[str, TensorType] = {name: t for name, t in self._graph.types.items() if name in self._graph.constants}
-        axes = {cache.past: cache.axis for cache in self._caches}
+        axes, before = {cache.past: cache.axis for cache in self._caches}, total - _NEW - bool(tokens)
         for name in self._graph.inputs:
             declared = self._graph.types[name]
             shape = enumerate(declared.shape or ())
             sizes = [size if isinstance(size, int) else _NEW if at else self._batch for at, size in shape]
             if name in axes:
-                sizes[axes[name]] = total - _NEW
-            elif name == _MASK:
+                sizes[axes[name]] = before
+            elif name == _MASK and self._has_mask:
                 sizes = [self._batch, total]
+            elif tokens and isinstance(size := (self._graph.types[tokens].shape or ())[1], str):
+                sizes = [_NEW + 1 if one == size else known for one, known in zip(declared.shape or (), sizes, strict=True)]
             types[name] = declared.with_shape(tuple(sizes))
         try:
             return fold_constants(self._graph.replace(types=types, states={}))
         except DovetailError as error:
-            raise NotAttention(f"for a cache of {total - _NEW} rows, {error.message}") from error
+            raise NotAttention(f"for a cache of {before} rows, {error.message}") from error
+
+    def _samples(self) -> Mapping[int, Graph]:
+        """The graph typed for short caches, and for the longest that it takes with those that are a row shorter."""
+        short, longest = self._examined(_SHORT), max(self._room, _SHORT + 2)
+        while True:
+            try:
+                return {_SHORT: short, longest - 1: self._examined(longest - 1), longest: self._examined(longest)}
+            except NotAttention:  # such as for more positions than the model has
+                if longest == _SHORT + 2:
+                    raise
+                longest = max(longest // 2, _SHORT + 2)
 
     def graph(self) -> Graph:
         """The rewritten graph."""
-        first, second = (self._examined(total) for total in _TOTALS)
-        found = KeyAxis(first, self._caches, _TOTALS[0])
-        check_positions(first, self._caches, found.joins, changed_constants(first, second, self._graph.constants))
-        self._define_orders()
+        samples = self._samples()
+        first = samples[_SHORT]
+        found = KeyAxis(first, self._caches, _SHORT, self._texts)
+        lengths = Lengths(self._graph, samples, [cache.new for cache in self._caches], found.joins)
+        self._define_orders(self._tokens() if lengths.wanted else "")
+        self._define_lengths(lengths)
         changes: dict[str, dict[int, str]] = {}
         for join in found.joins:
             name = next(node for node in first.nodes if node.name == join.node).inputs[join.index]
@@ -138,34 +186,66 @@ class _Held:
         constants = {**self._graph.constants, **self._constants}
         known = {name: TensorType.of(array, known=True) for name, array in self._constants.items()}
         kept = {name: t for name, t in self._graph.types.items() if name in self._graph.inputs or name in self._graph.constants}
-        return self._graph.replace(nodes=nodes, constants=constants, types={**kept, **known})
+        return drop_dead_nodes(schedule(self._graph.replace(nodes=nodes, constants=constants, types={**kept, **known})))
 
-    def _define_orders(self) -> None:
-        """Where new rows begin, which rows are in use, and the way from one order of rows to the other, as nodes."""
+    def _define_orders(self, tokens: str) -> None:
+        """Where new rows begin and end, which rows are in use, and the way from one order of rows to the other, as nodes.
+
+        The input `tokens` has the number of new rows; without it they are counted where they are added.
+        """
         first = self._caches[0]
-        counts = self._node(Cast(to=DType.INT64), _MASK)
-        counts = self._node(Max(), self._node(ReduceSum(keepdims=False), counts, self._ints(1)), self._ints(1))
-        added = self._node(Shape(start=first.axis, end=first.axis + 1), first.new)
+        counts = self._node(Max(), self._tokens_so_far(), self._ints(1))
+        places = Shape(start=1, end=2) if tokens else Shape(start=first.axis, end=first.axis + 1)
+        added = self._node(places, tokens or first.new)
         # A prompt may be filled up behind its tokens to more than the text has.
         self._starts = self._node(Max(), self._node(Sub(), counts, added), self._ints(0))
+        self._firsts = self._node(Expand(), self._starts, self._ints(self._batch))
+        self._ends = self._node(Add(), self._starts, added)
         before = self._node(Sub(), self._ints(self._room), added)
         rows = self._constant(np.arange(self._room)[None])
         shift = self._node(Unsqueeze(), self._node(Sub(), before, self._starts), self._ints(1))
         self._used = self._node(Less(), rows, self._node(Unsqueeze(), counts, self._ints(1)))
         self._order = self._node(Mod(), self._node(Add(), rows, shift), self._ints(self._room))
-        seen = self._node(Mod(), self._node(Sub(), rows, shift), self._ints(self._room))
-        self._seen = {_MASK: self._node(GatherElements(axis=1), _MASK, seen)}
+        if not self._is_counted:
+            seen = self._node(Mod(), self._node(Sub(), rows, shift), self._ints(self._room))
+            self._seen[_MASK] = self._node(GatherElements(axis=1), _MASK, seen)
         for cache in self._caches:
             if len(self._graph.consumers[cache.past]) > 1:
                 view = self._node(Slice(), cache.past, self._ints(0), before, self._ints(cache.axis))
                 self._seen[cache.past] = view
+
+    def _tokens(self) -> str:
+        """The input with as many tokens as rows are added. Raises `NotAttention` where there is none."""
+        total = _SHORT + 1
+        for name in _TOKENS:
+            if name in self._graph.inputs and len(self._graph.types[name].shape or ()) > 1:
+                types = self._examined(total, name).types
+                if all(types[cache.present].dims[cache.axis] == total for cache in self._caches):
+                    return name
+        raise NotAttention("it is not known which input has the new tokens")
+
+    def _tokens_so_far(self) -> str:
+        """How many tokens each text has: [texts]."""
+        if self._is_counted:
+            return _LENGTH
+        return self._node(ReduceSum(keepdims=False), self._node(Cast(to=DType.INT64), _MASK), self._ints(1))
+
+    def _define_lengths(self, lengths: Lengths) -> None:
+        """Let a node compute the values that depend on the length in use."""
+        if not lengths.wanted:
+            return
+        op, given = lengths.computed(self._room)
+        names = {name: f"{self._scope}/{name}" for name in lengths.wanted}
+        inputs, origins = (self._ends, *given), (self._caches[0].node.name,)
+        self._nodes.append(Node(f"{self._scope}/by_length", op, inputs, tuple(names.values()), (), origins))
+        self._seen |= names
 
     # --- nodes ---------------------------------------------------------------------------------------------------------
 
     def _rewritten(self, node: Node, changes: Mapping[int, str]) -> Node:
         cache = next((cache for cache in self._caches if cache.node is node), None)
         if cache is not None:
-            scattered = (cache.past, cache.new, self._starts)
+            scattered = (cache.past, cache.new, self._firsts)
             return dataclasses.replace(node, op=TensorScatter(axis=cache.axis), inputs=scattered)
         inputs = tuple(changes.get(index, name) for index, name in enumerate(node.inputs))
         return rename_reads(dataclasses.replace(node, inputs=inputs), self._seen)
@@ -185,12 +265,12 @@ class _Held:
             return self._turned[name, hidden]
         rank = found.rank
         value = self._seen.get(name, name)
-        if self._batch == 1:
+        if self._texts == 1:
             turned = self._node(Gather(axis=rank - 1), value, self._node(Reshape(), self._order, self._ints(-1)))
         else:
             if rank < 4:
                 value, rank = self._node(Unsqueeze(), value, self._ints(*range(4 - rank))), 4
-            each = self._node(Expand(), value, self._ints(self._batch, 1, 1, 1))
+            each = self._node(Expand(), value, self._ints(self._texts, 1, 1, 1))
             order = self._node(Expand(), self._node(Unsqueeze(), self._order, self._ints(1, 2)), self._node(Shape(), each))
             turned = self._node(GatherElements(axis=3), each, order)
         if hidden:
@@ -199,12 +279,12 @@ class _Held:
         return turned
 
     def _hiding(self, dtype: DType, rank: int) -> str:
-        """0 for keys in use, minus infinity for others: [batch, 1, 1, room], or [room] for one text."""
+        """0 for keys in use, minus infinity for others: [texts, 1, 1, room], or [room] for one text."""
         key = f"hiding {dtype}", rank == 4
         if key not in self._turned:
             zero, hidden = (self._constant(np.asarray(x, dtype.numpy)) for x in (0.0, -np.inf))
             bias = self._node(Where(), self._used, zero, hidden)
-            shape = (self._batch, 1, 1, self._room) if rank == 4 else (self._room,)
+            shape = (self._texts, 1, 1, self._room) if rank == 4 else (self._room,)
             self._turned[key] = self._node(Reshape(), bias, self._ints(*shape))
         return self._turned[key]
 

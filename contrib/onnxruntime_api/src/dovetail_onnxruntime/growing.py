@@ -1,0 +1,90 @@
+"""Finds the caches that a decoder makes longer with each run: by the operators that continue them, whatever their names."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dovetail import Graph, Model
+from dovetail.dataclass import dataclass
+from dovetail.op import UnboundOperator
+
+__all__ = ["LENGTH", "Growing", "growing_caches"]
+
+LENGTH = "cache_length"
+"""The input of the pass `hold_caches` for the number of tokens; a model that has it already is left alone."""
+
+_MASK = "attention_mask"
+_TOKENS = ("input_ids", "decoder_input_ids", "inputs_embeds", "decoder_inputs_embeds")
+"""The names of the input with the new tokens: [batch, tokens] or [batch, tokens, width]."""
+
+_GROUPED = {1: 3, 2: 4}
+"""The outputs of GroupQueryAttention that continue inputs. It writes into caches that are longer than what is in use."""
+
+
+@dataclass(frozen=True)
+class Growing:
+    """The caches of a model: inputs and the outputs that continue them, along `axis`.
+
+    `tokens` is the input with the new ones, `mask` that with a value for each token so far, "" without one; `counts` says that
+    the ones of the mask count the tokens. `flags` are inputs that choose the branch with these outputs, and their values.
+    """
+
+    caches: Mapping[str, str]
+    axis: int
+    tokens: str
+    mask: str
+    counts: bool
+    flags: Mapping[str, bool]
+
+
+@dataclass(frozen=True)
+class _Continued:
+    """A value that a node makes longer along an axis, in the branch that is chosen where inputs have these values."""
+
+    past: str
+    axis: int
+    counts: bool = False
+    flags: frozenset[tuple[str, bool]] = frozenset()
+
+
+def growing_caches(model: Model) -> Growing | None:
+    """The caches of a model with tokens, all along one axis; None for other models."""
+    tokens, mask = next((name for name in _TOKENS if name in model.inputs), ""), _mask(model)
+    found = {name: one for name in model.graph.outputs for one in _continued(model.graph, name) if _is_open(model, one)}
+    kinds = {(one.axis % len(model.inputs[one.past].shape or ()), one.counts, one.flags) for one in found.values()}
+    caches = {one.past: name for name, one in found.items()}
+    if len(kinds) != 1 or len(caches) != len(found) or not tokens or LENGTH in model.inputs:
+        return None
+    axis, counts, flags = kinds.pop()
+    return Growing(caches, axis, tokens, mask, counts, dict(flags)) if mask or not counts else None
+
+
+def _is_open(model: Model, one: _Continued) -> bool:
+    declared = model.inputs.get(one.past)
+    if declared is None or declared.shape is None or isinstance(declared.shape[one.axis], int):
+        return False
+    return dict(one.flags).keys() <= model.inputs.keys()
+
+
+def _continued(graph: Graph, output: str) -> Iterator[_Continued]:
+    """The values that become this output, longer by new rows."""
+    node = graph.producers.get(output)
+    if node is None or not isinstance(node.op, UnboundOperator):
+        return
+    place, raw = node.outputs.index(output), node.op.raw
+    if node.op.op_type == "Concat" and len(node.inputs) == 2:
+        yield _Continued(node.inputs[0], raw["axis"])
+    elif node.op.op_type == "GroupQueryAttention" and place in _GROUPED:
+        yield _Continued(node.inputs[_GROUPED[place]], 2, counts=True)
+    for name, branch in node.op.named_subgraphs.items() if node.op.op_type == "If" else ():
+        for one in _continued(branch, branch.outputs[place]):
+            flags = one.flags | {(node.inputs[0], name == "then_branch")}
+            yield _Continued(one.past, one.axis, one.counts, flags)
+
+
+def _mask(model: Model) -> str:
+    declared = model.inputs.get(_MASK)
+    if declared is None or declared.shape is None or len(declared.shape) != 2 or isinstance(declared.shape[1], int):
+        return ""
+    # That of an encoder is as long as its results.
+    others: Iterator[Any] = (size for name, one in model.inputs.items() if name != _MASK for size in one.shape or ())
+    return "" if declared.shape[1] is not None and declared.shape[1] in others else _MASK
