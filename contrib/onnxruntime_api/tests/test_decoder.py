@@ -460,3 +460,34 @@ def test_profiles_have_the_nodes_of_such_runs(tmp_path: Any) -> None:
     with open(session.end_profiling(), encoding="utf-8") as file:
         events = json.load(file)
     assert sum(event["cat"] == "Node" and event["args"]["op_name"] == "TensorScatter" for event in events) == 2 * 2 * LAYERS
+
+
+def test_caches_in_the_memory_of_a_device_stay_there(peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New rows come to the host, in arrays that nobody else writes: what a program wrote there would not be read."""
+    from dovetail import InferRequest
+
+    brought = []
+    own = InferRequest.query_state
+
+    def query(request: Any, *, on_device: bool = False) -> Any:
+        brought.append(not on_device)
+        return own(request, on_device=on_device)
+
+    monkeypatch.setattr(InferRequest, "query_state", query)
+    session = dovetail_onnxruntime.InferenceSession(
+        decoder_model(), providers=[("DovetailExecutionProvider", {"device": "OPENCL.0"})]
+    )
+    ours, theirs = Program(session), Program(peer)
+    earlier = []
+    for words in ([1, 5, 2], [4], [7], [1, 3], [6]):
+        same(ours.step(words), theirs.step(words))
+        same_caches(ours, theirs)
+        earlier.append((ours.caches, {name: cache.copy() for name, cache in ours.caches.items()}))
+    assert sum(brought) == 1  # for the rows of the prompt
+    assert not any(cache.flags.writeable for cache in ours.caches.values())
+    for caches, copies in earlier:
+        for name, cache in caches.items():
+            np.testing.assert_array_equal(cache, copies[name])
+    ours.caches, theirs.caches = ({name: cache * 2 for name, cache in one.caches.items()} for one in (ours, theirs))
+    same(ours.step([2]), theirs.step([2]))
+    same_caches(ours, theirs)

@@ -186,3 +186,15 @@ def test_in_the_background_and_in_a_trace(doubling: Any) -> None:
     assert trace.slices
     with dovetail.Trace().recording():
         np.testing.assert_array_equal(np.asarray(compiled(value, on_device=True)[0]), 4 * X + 3)
+
+
+def test_a_part_of_a_result() -> None:
+    array = np.arange(24).reshape(2, 3, 4)
+    result = DeviceArray.on_host(array)
+    part = result.part(1, 1, 3)
+    np.testing.assert_array_equal(part, array[:, 1:3])
+    part[...] = 0
+    assert array[0, 1, 0] == 4
+    for axis, start, stop in ((3, 0, 1), (-1, 0, 1), (1, 2, 1), (1, 0, 4)):
+        with pytest.raises(ValueError, match=f"elements {start} to {stop} along axis {axis}"):
+            result.part(axis, start, stop)

@@ -109,6 +109,29 @@ def test_results_that_stay_on_the_device(core: Any, rng: Any, info: Any) -> None
         assert {type(one).__name__ for one in kept} == {"DeviceArray"}
 
 
+def test_states_that_are_read_on_the_device(core: Any, rng: Any, info: Any, moved: list[int]) -> None:
+    """Parts of them come to the host, and they stay where they are: the next runs move none of them."""
+    tokens = rng.standard_normal((1, 9, 64)).astype(np.float32)
+    want = whole(core, tokens)
+    with core.compile_model(decoder(), info.name, CACHES) as compiled:
+        request = compiled.create_infer_request()
+        told(request, tokens[:, :3])
+        held = request.query_state(on_device=True)
+        moved.clear()
+        for name, state in held.items():
+            expected = np.zeros(state.shape, np.float32)
+            expected[:, :, :3] = want[name.replace("past", "present")][:, :, :3]
+            np.testing.assert_allclose(state.part(2, 1, 3), expected[:, :, 1:3], rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(state.part(3, 5, 16), expected[..., 5:], rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(state.part(0, 0, 1), expected, rtol=1e-6, atol=1e-6)
+            assert state.part(2, 2, 2).shape == (1, 1, 0, 16)
+        assert min(moved) == 2 * 16 * 4
+        moved.clear()
+        again = [request.infer({"query": tokens[:, i : i + 1], "lengths": [i]})["y"] for i in range(3, 9)]
+        np.testing.assert_allclose(np.concatenate(again, 1), want["y"][:, 3:], rtol=1e-4, atol=1e-5)
+        assert max(moved) < ROOM * 16 * 4
+
+
 @pytest.mark.parametrize("device", ["HETERO:{},NUMPY", "AUTO:{}", "MULTI:{}"])
 def test_virtual_devices(core: Any, rng: Any, info: Any, device: str) -> None:
     tokens = rng.standard_normal((1, 7, 64)).astype(np.float32)

@@ -162,6 +162,7 @@ class _Text:
         self._left_out = {*growing.caches, *growing.flags}
         self._given: list[tuple[Any, ...]] = []
         self._used = 0
+        self._copies: dict[str, Array] = {}
         self._leases: list[weakref.ref[_Lease]] = []
 
     def is_continued(self, feed: Mapping[str, Array]) -> bool:
@@ -180,6 +181,8 @@ class _Text:
             rows = np.moveaxis(state, axis, 0)
             rows[: step.before] = np.moveaxis(feed[past], axis, 0)
             rows[step.before : self._used] = 0  # an infinity of another text, by a weight of 0, would be NaN
+            if past in self._copies:
+                self._rows(self._copies[past], step.before)[...] = feed[past]
 
     def run(self, feed: Mapping[str, Array], step: _Step) -> Mapping[str, Any]:
         """One run: all outputs."""
@@ -191,12 +194,28 @@ class _Text:
             rest = np.zeros((step.batch, self.held.room - step.total), mask.dtype)
             given[known.mask] = np.concatenate([mask, rest] if known.counts else [rest, mask], axis=1)
         found = dict(self._request.infer(given))
-        after = self._request.query_state()  # other arrays where a device keeps states in its own memory
+        after = {
+            past: self._on_host(past, state, feed, step) for past, state in self._request.query_state(on_device=True).items()
+        }
         lease = _Lease()
         self._leases.append(weakref.ref(lease))
         views = {present: self._rows(_leased(after[past], lease), step.total) for past, present in known.caches.items()}
+        for past, present in known.caches.items():
+            views[present].flags.writeable = past not in self._copies
         self._given, self._used = [*map(_place, views.values())], step.total
         return {**found, **views}
+
+    def _on_host(self, past: str, state: Any, feed: Mapping[str, Array], step: _Step) -> Array:
+        """The state, where it is in the host's memory; else a copy, to which the new rows come from the device."""
+        if isinstance(state, np.ndarray):
+            return state
+        copy = self._copies.get(past)
+        if copy is None:
+            copy = self._copies[past] = np.zeros(state.shape, state.dtype)
+            self._rows(copy, step.before)[...] = feed[past]
+        axis = self._growing.axis
+        copy[(*(slice(None),) * axis, slice(step.before, step.total))] = state.part(axis, step.before, step.total)
+        return copy
 
     def _rows(self, state: Array, count: int) -> Array:
         return state[(*(slice(None),) * self._growing.axis, slice(count))]

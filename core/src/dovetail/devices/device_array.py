@@ -13,12 +13,20 @@ class DeviceArray:
     """A result that stays where it was computed, for later requests, which read it in place where they are on that device.
 
     No later run changes it, unless it is the state of a request. `np.asarray` and DLPack give a copy in the host's memory.
-    `held` is the device's own: an array of the host, or something from which `fetch` makes one. What `owners` has lives as long
-    as this.
+    `held` is the device's own: an array of the host, or something from which `fetch` makes one, or `fetch_part` one of the elements
+    from one place to another along an axis. What `owners` has lives as long as this.
     """
 
-    def __init__(self, held: Any, shape: tuple[int, ...], dtype: Any, fetch: Callable[[], NDArray[Any]]) -> None:
-        self.held, self.shape, self.dtype, self._fetch = held, shape, np.dtype(dtype), fetch
+    def __init__(
+        self,
+        held: Any,
+        shape: tuple[int, ...],
+        dtype: Any,
+        fetch: Callable[[], NDArray[Any]],
+        fetch_part: Callable[[int, int, int], NDArray[Any]] | None = None,
+    ) -> None:
+        self.held, self.shape, self.dtype = held, shape, np.dtype(dtype)
+        self._fetch, self._fetch_part = fetch, fetch_part
         self.ndim = len(shape)
         self.owners: list[Any] = []
 
@@ -26,6 +34,17 @@ class DeviceArray:
     def on_host(array: NDArray[Any]) -> "DeviceArray":
         """One that is in the host's memory; `array` is not copied."""
         return DeviceArray(array, array.shape, array.dtype, lambda: np.array(array, copy=True))
+
+    def part(self, axis: int, start: int, stop: int) -> NDArray[Any]:
+        """A copy of the elements from `start` to `stop` along an axis; the device brings no others, if it can.
+
+        Raises `ValueError` unless 0 <= axis < ndim and 0 <= start <= stop <= shape[axis].
+        """
+        if not 0 <= axis < self.ndim or not 0 <= start <= stop <= self.shape[axis]:
+            raise ValueError(f"elements {start} to {stop} along axis {axis} of {self}; accepted: places that it has")
+        if self._fetch_part is not None:
+            return self._fetch_part(axis, start, stop)
+        return self._fetch()[(*(slice(None),) * axis, slice(start, stop))]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:

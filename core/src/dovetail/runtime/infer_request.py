@@ -310,17 +310,18 @@ class InferRequest:
             raise UsageError("the request has no results yet", hint="call infer(), or start_async() and wait()")
         return self._results
 
-    def query_state(self) -> Mapping[str, NDArray[Any]]:
+    def query_state(self, *, on_device: bool = False) -> Mapping[str, Any]:
         """The states by the names of their inputs, zeros before the first run: the next run reads what is written into them.
 
         They are the arrays themselves where these are in the host's memory; from a device they are brought, and go back with the
-        next run. After a run that failed they are undefined, and may be other arrays. Raises `UsageError` while the request runs.
+        next run. With `on_device` they stay there, as `DeviceArray`s, to be read until then. After a run that failed they are
+        undefined, and may be other arrays. Raises `UsageError` while the request runs.
         """
         if self.is_running:
             self._refuse()
         with self._busy:
             self._require_idle()
-            return self._states.on_host()
+            return dict(self._states.values()) if on_device else self._states.on_host()
 
     def reset_state(self) -> None:
         """Set the states to zeros. Raises as `query_state`."""

@@ -1,5 +1,6 @@
 """Results that stay in buffers of an OpenCL context."""
 
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,7 +24,8 @@ class _Held(NamedTuple):
 
 def held(context: Any, queue: Any, buffer: Any, like: NDArray[Any]) -> DeviceArray:
     """A result in a buffer, with the shape and data type of `like`; `queue` brings it to the host."""
-    return DeviceArray(_Held(context, buffer), like.shape, like.dtype, partial(_fetched, queue, buffer, like.shape, like.dtype))
+    place = queue, buffer, like.shape, like.dtype
+    return DeviceArray(_Held(context, buffer), like.shape, like.dtype, partial(_fetched, *place), partial(_fetched_part, *place))
 
 
 def is_held(value: Any, context: Any) -> bool:
@@ -36,6 +38,22 @@ def on_host(value: Any) -> Any:
     if not isinstance(value, DeviceArray):
         return value
     return value.held if isinstance(value.held, np.ndarray) else np.asarray(value)
+
+
+def _fetched_part(
+    queue: Any, buffer: Any, shape: tuple[int, ...], dtype: np.dtype[Any], axis: int, start: int, stop: int
+) -> NDArray[Any]:
+    """Of each index of the axes before, one run of bytes."""
+    found = np.empty((*shape[:axis], stop - start, *shape[axis + 1 :]), dtype)
+    if not found.size:
+        return found
+    step = dtype.itemsize * math.prod(shape[axis + 1 :])
+    run, lines = step * (stop - start), math.prod(shape[:axis])
+    with IN_USE, translated("bringing a part of a result to the host"):
+        pitches = {"buffer_pitches": (step * shape[axis], 0), "host_pitches": (run, 0)}
+        origins = {"buffer_origin": (step * start, 0, 0), "host_origin": (0, 0, 0)}
+        cl.enqueue_copy(queue, found, buffer, region=(run, lines, 1), **origins, **pitches)
+        return found
 
 
 def _fetched(queue: Any, buffer: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
