@@ -115,7 +115,7 @@ def test_states_that_are_read_on_the_device(core: Any, rng: Any, info: Any, move
     want = whole(core, tokens)
     with core.compile_model(decoder(), info.name, CACHES) as compiled:
         request = compiled.create_infer_request()
-        told(request, tokens[:, :3])
+        told(request, tokens[:, :3], 3)
         held = request.query_state(on_device=True)
         moved.clear()
         for name, state in held.items():

@@ -13,8 +13,8 @@ class DeviceArray:
     """A result that stays where it was computed, for later requests, which read it in place where they are on that device.
 
     No later run changes it, unless it is the state of a request. `np.asarray` and DLPack give a copy in the host's memory.
-    `held` is the device's own: an array of the host, or something from which `fetch` makes one, or `fetch_part` one of the elements
-    from one place to another along an axis. What `owners` has lives as long as this.
+    `held` is the device's own: an array of the host, or something from which `fetch` makes one, and `fetch_part` one of the
+    elements from one place to another along an axis. What `owners` has lives as long as this.
     """
 
     def __init__(

@@ -50,9 +50,9 @@ def _fetched_part(
     step = dtype.itemsize * math.prod(shape[axis + 1 :])
     run, lines = step * (stop - start), math.prod(shape[:axis])
     with IN_USE, translated("bringing a part of a result to the host"):
-        pitches = {"buffer_pitches": (step * shape[axis], 0), "host_pitches": (run, 0)}
-        origins = {"buffer_origin": (step * start, 0, 0), "host_origin": (0, 0, 0)}
-        cl.enqueue_copy(queue, found, buffer, region=(run, lines, 1), **origins, **pitches)
+        # PyOpenCL's annotations have another name for the first.
+        places: dict[str, Any] = {"buffer_origin": (step * start, 0, 0), "host_origin": (0, 0, 0), "region": (run, lines, 1)}
+        cl.enqueue_copy(queue, found, buffer, **places, buffer_pitches=(step * shape[axis], 0), host_pitches=(run, 0))
         return found
 
 
