@@ -8,6 +8,7 @@ import pytest
 
 from dovetail.device import Binary, Eltwise, Graph
 from dovetail.graph import GraphBuilder
+from dovetail.passes.layout import assign_layouts
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels._conv_of_phases import split_transposed
 from dovetail_gpu_opencl.packed import PackedConstants
@@ -73,7 +74,7 @@ def test_on_the_device(bench: Any, device: OpenCLDevice, attributes: dict[str, A
     rng = np.random.default_rng(1)
     x, wei, bias = (rng.standard_normal(d).astype(np.float32) for d in ((2, 8, *(5, 7)[: len(kernel)]), (8, 16, *kernel), (16,)))
     graph = graph_of(bench, attributes, x, wei, bias)
-    (got,) = bench.run(device, split(graph), [x])
+    (got,) = bench.run(device, assign_layouts(split(graph), device.configurations), [x])
     np.testing.assert_allclose(got, reference(graph, x), rtol=1e-4, atol=1e-5)
 
 

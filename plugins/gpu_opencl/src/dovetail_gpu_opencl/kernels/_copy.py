@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from dovetail.dataclass import dataclass
 from dovetail.device import TypedNode
-from dovetail_gpu_opencl.broadcast import flat_index
+from dovetail_gpu_opencl.broadcast import flat_index, strides_of
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import MOVABLE, assemble
 
-__all__ = ["WORDS", "Move", "MoveKernel"]
+__all__ = ["WORDS", "Move", "MoveKernel", "part_strides"]
 
 WORDS = {1: "uchar", 2: "ushort", 4: "uint", 8: "uint2", 16: "uint4"}
 """Bytes of an element -> the C type as which it is moved, whatever its data type."""
@@ -116,6 +116,11 @@ class Move:
         return max(w for w in (1, 2, 4, 8, 16) if common % w == 0 and itemsize * w <= max(WORDS))
 
 
+def part_strides(dims: Sequence[int]) -> tuple[int, ...]:
+    """The strides of one part of a tensor, which may be empty: as if it were not, so that programs are the same."""
+    return strides_of([max(1, size) for size in dims])
+
+
 def _divided(
     dims: Sequence[int], src: Sequence[int], dst: Sequence[int], width: int
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -148,16 +153,18 @@ class MoveKernel(CLKernel):
         """The moves that make the outputs."""
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        moves = [(number, move) for number, move in enumerate(self.moves(node)) if math.prod(move.dims)]
+        moves = self.moves(node)
         if self.caps.kind == "CPU" or len(moves) == 1:
-            return tuple(self._moved(node, number, move) for number, move in moves)
-        return tuple(self._joined(node, moves[i : i + _AT_ONCE]) for i in range(0, len(moves), _AT_ONCE))
+            return tuple(self._moved(node, number, move) for number, move in enumerate(moves) if math.prod(move.dims))
+        parts = [(first, moves[first : first + _AT_ONCE]) for first in range(0, len(moves), _AT_ONCE)]
+        return tuple(self._joined(node, *part) for part in parts if any(math.prod(move.dims) for move in part[1]))
 
-    def _joined(self, node: TypedNode, moves: Sequence[tuple[int, Move]]) -> Launch:
+    def _joined(self, node: TypedNode, first: int, moves: Sequence[Move]) -> Launch:
+        """The launch of several moves. Empty ones stay in it, so that other sizes have the same program."""
         itemsize = node.outputs[0].dtype.itemsize
-        most = min(move.word(itemsize, self.caps) for _, move in moves)
-        width = self.packed.settled(f"copies {moves[0][0]}", node, most, lambda built: most % built == 0)
-        steps = [move.step(number, width) for number, (_, move) in enumerate(moves)]
+        most = min(move.word(itemsize, self.caps) for move in moves if math.prod(move.dims))
+        width = self.packed.settled(f"copies {first}", node, most, lambda built: most % built == 0)
+        steps = [move.step(number, width) for number, move in enumerate(moves)]
         defines = {
             "T": WORDS[itemsize * width],
             "PLACES": ", ".join(step.parameters for step in steps),

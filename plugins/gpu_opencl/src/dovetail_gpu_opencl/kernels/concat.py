@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dovetail.device import ANY, LayerConfig, TypedNode
 from dovetail_gpu_opencl.broadcast import strides_of
-from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
+from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel, part_strides
 from dovetail_ops_onnx.concat import Concat
 
 __all__ = ["KERNELS"]
@@ -27,7 +27,7 @@ class ConcatCopy(MoveKernel):
         for name, part in zip(node.node.inputs, node.inputs, strict=True):
             assert part is not None
             dims, at = part.memory_dims, offset * strides[axis]
-            found.append(Move(name, node.node.outputs[0], dims, strides_of(dims), strides, dst_offset=at, cuts=(axis,)))
+            found.append(Move(name, node.node.outputs[0], dims, part_strides(dims), strides, dst_offset=at, cuts=(axis,)))
             offset += dims[axis]
         return found
 

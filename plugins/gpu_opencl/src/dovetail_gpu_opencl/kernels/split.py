@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dovetail.device import ANY, PLAIN, LayerConfig, TypedNode
 from dovetail_gpu_opencl.broadcast import strides_of
-from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
+from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel, part_strides
 from dovetail_ops_onnx.split import Split
 
 __all__ = ["KERNELS"]
@@ -30,7 +30,7 @@ class SplitCopy(MoveKernel):
         for name, part in zip(node.node.outputs, sizes, strict=True):
             if name:
                 dims, at = next(written).memory_dims, offset * strides[place]
-                found.append(Move(node.node.inputs[0], name, dims, strides, strides_of(dims), src_offset=at, cuts=(place,)))
+                found.append(Move(node.node.inputs[0], name, dims, strides, part_strides(dims), src_offset=at, cuts=(place,)))
             offset += part.dims[axis]
         return found
 
