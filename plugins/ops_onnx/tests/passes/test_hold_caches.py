@@ -158,6 +158,25 @@ class Decoder:
         """Biases by the place of a key, not by distance: squares, of which differences are not shifted squares."""
         return self._biased(q, keys, values, self.g.node(Mul(), self.squares, self.g.constant(0.01, "float32")))
 
+    def apart(self, q: str, keys: str, values: str) -> str:
+        """Places of keys and of new tokens that meet in a run alone."""
+        g, total = self.g, self.scalar(self.total)
+        places = g.node(Range(), g.constant(0, "int64"), total, g.constant(1, "int64"))
+        if self.mask:
+            places = g.node(Unsqueeze(), g.node(Mul(), places, self.mask), self.ints(1, 2))
+        seen = g.node(LessOrEqual(), places, g.node(Unsqueeze(), self.places, self.ints(1)))
+        bias = g.node(Where(), seen, g.constant(0, "float32"), g.constant(-1e9, "float32"))
+        return self._biased(q, keys, values, bias)
+
+    def by_index(self, q: str, keys: str, values: str) -> str:
+        """Biases by places from which rows are taken, and others by places as numbers."""
+        g = self.g
+        places = g.node(Range(), g.constant(0, "int64"), self.scalar(self.total), g.constant(1, "int64"))
+        taken = g.node(Gather(axis=1), g.node(Cast(to=DType.FLOAT32), self.mask), places)
+        number = g.node(Mul(), g.node(Cast(to=DType.FLOAT32), self.mask), self.squares)
+        bias = g.node(Unsqueeze(), g.node(Add(), taken, number), self.ints(1, 2))
+        return self._biased(q, keys, values, bias)
+
     def by_part(self, q: str, keys: str, values: str) -> str:
         """Keys of the same part of the text: the places of parts show in long caches alone."""
         g, part = self.g, self.g.constant(16, "int64")
@@ -340,7 +359,7 @@ COUNTED = [{}, {"counted": True}, {"counted": True, "masked": False}]
 
 @pytest.mark.parametrize("given", COUNTED, ids=["by_mask", "by_lengths", "without_mask"])
 @pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("attention", ["eager", "by_key", "by_part"])
+@pytest.mark.parametrize("attention", ["eager", "apart", "by_key", "by_part"])
 def test_lengths_that_the_graph_takes_from_its_caches(core: Any, attention: str, batch: int, given: Any) -> None:
     options = {"attention": attention, "positions": "from_caches", **given}
     _same_as_growing(core, options, batch, "NUMPY", [3, 1, 1, 5, 1, 1, 1, 1, 1, 3, 1, 1])
@@ -420,9 +439,10 @@ def _by_place(self: Decoder, y: str, keys: str, layer: int) -> str:
         ({"keep": _by_other_weights}, "sums cached values by other weights than those of a Softmax"),
         ({"keep": _by_place}, "takes a number for each cached key, computed from the length of the caches"),
         ({"masked": False}, r"the input 'attention_mask' \[batch, length\] is missing"),
+        ({"attention": "by_index"}, "counts cached keys from the first one, 'range_2:0' from where there is room"),
         ({"attention": "flat"}, "has the batch in the dimension of the heads; accepted: one text at once"),
     ],
-    ids=["summed", "past_alone", "other_weights", "by_place", "without_mask", "flat"],
+    ids=["summed", "past_alone", "other_weights", "by_place", "without_mask", "by_index", "flat"],
 )
 def test_other_graphs_are_refused_with_the_reason(core: Any, options: Any, message: str) -> None:
     model = Decoder(**options).model
