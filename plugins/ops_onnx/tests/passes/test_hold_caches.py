@@ -166,7 +166,7 @@ class Decoder:
             places = g.node(Unsqueeze(), g.node(Mul(), places, self.mask), self.ints(1, 2))
         seen = g.node(LessOrEqual(), places, g.node(Unsqueeze(), self.places, self.ints(1)))
         bias = g.node(Where(), seen, g.constant(0, "float32"), g.constant(-1e9, "float32"))
-        return self._biased(q, keys, values, bias)
+        return g.node(MatMul(), g.node(Softmax(axis=-1), g.node(Add(), self.scores(q, keys), bias)), values)
 
     def by_index(self, q: str, keys: str, values: str) -> str:
         """Biases by places from which rows are taken, and others by places as numbers."""
