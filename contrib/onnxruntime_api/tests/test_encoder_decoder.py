@@ -27,6 +27,8 @@ class Branch:
         places = self.node("Range", first, total, one)
         hidden = self.node("Greater", self.node("Range", zero, total, one), self.node("Unsqueeze", places, self.constant([1])))
         self.bias = self.node("Mul", self.node("Cast", hidden, to=TensorProto.FLOAT), self.constant(np.float32(-1e9)))
+        mask = self.node("Unsqueeze", self.node("Cast", "attention_mask", to=TensorProto.FLOAT), self.constant([1, 2]))
+        self.source_bias = self.node("Mul", mask, self.constant(np.float32(3)))
         # As learned for each key: not the same at each distance.
         by_key = self.node("Slice", self.weight(HEADS, 1, PLACES), self.constant([0]), self.vector(total), self.constant([2]))
         self.bias = self.node("Add", self.bias, by_key)
@@ -81,7 +83,7 @@ class Branch:
             else:
                 both.append(self.heads(source, output=f"present.{name}.{kind}"))
         scores = self.node("MatMul", query, self.node("Transpose", both[0], perm=[0, 1, 3, 2]))
-        scores = self.node("Add", scores, self.bias) if grows else scores
+        scores = self.node("Add", scores, self.bias if grows else self.source_bias)
         read = self.node("Transpose", self.node("MatMul", self.node("Softmax", scores, axis=-1), both[1]), perm=[0, 2, 1, 3])
         joined = self.node("Reshape", read, self.constant([0, 0, WIDTH]))
         return self.node("Add", x, self.node("MatMul", joined, self.weight(WIDTH, WIDTH)))
@@ -97,6 +99,7 @@ def decoder_model() -> bytes:
     inputs = [
         helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "new"]),
         helper.make_tensor_value_info("encoder_hidden_states", TensorProto.FLOAT, ["batch", "source", WIDTH]),
+        helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "source"]),  # the encoder's
         helper.make_tensor_value_info("use_cache_branch", TensorProto.BOOL, [1]),
     ]
     for name in CACHES:
@@ -122,6 +125,7 @@ class Program:
         feed = {
             "input_ids": np.broadcast_to(np.asarray(words, np.int64), (len(self.source), np.shape(words)[-1])),
             "encoder_hidden_states": self.source,
+            "attention_mask": np.arange(len(self.source) * self.source.shape[1]).reshape(self.source.shape[:2]) % 3,
             "use_cache_branch": np.array([not self.is_first]),
             **{f"past.{name}": cache for name, cache in self.caches.items()},
         }

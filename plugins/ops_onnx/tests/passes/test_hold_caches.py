@@ -158,6 +158,25 @@ class Decoder:
         """Biases by the place of a key, not by distance: squares, of which differences are not shifted squares."""
         return self._biased(q, keys, values, self.g.node(Mul(), self.squares, self.g.constant(0.01, "float32")))
 
+    def apart(self, q: str, keys: str, values: str) -> str:
+        """Places of keys and of new tokens that meet in a run alone."""
+        g, total = self.g, self.scalar(self.total)
+        places = g.node(Range(), g.constant(0, "int64"), total, g.constant(1, "int64"))
+        if self.mask:
+            places = g.node(Unsqueeze(), g.node(Mul(), places, self.mask), self.ints(1, 2))
+        seen = g.node(LessOrEqual(), places, g.node(Unsqueeze(), self.places, self.ints(1)))
+        bias = g.node(Where(), seen, g.constant(0, "float32"), g.constant(-1e9, "float32"))
+        return g.node(MatMul(), g.node(Softmax(axis=-1), g.node(Add(), self.scores(q, keys), bias)), values)
+
+    def by_index(self, q: str, keys: str, values: str) -> str:
+        """Biases by places from which rows are taken, and others by places as numbers."""
+        g = self.g
+        places = g.node(Range(), g.constant(0, "int64"), self.scalar(self.total), g.constant(1, "int64"))
+        taken = g.node(Gather(axis=1), g.node(Cast(to=DType.FLOAT32), self.mask), places)
+        number = g.node(Mul(), g.node(Cast(to=DType.FLOAT32), self.mask), self.squares)
+        bias = g.node(Unsqueeze(), g.node(Add(), taken, number), self.ints(1, 2))
+        return self._biased(q, keys, values, bias)
+
     def by_part(self, q: str, keys: str, values: str) -> str:
         """Keys of the same part of the text: the places of parts show in long caches alone."""
         g, part = self.g, self.g.constant(16, "int64")
@@ -178,6 +197,23 @@ class Decoder:
         keys = g.node(Range(), g.constant(0, "int64"), self.scalar(self.total), g.constant(1, "int64"))
         floats = g.node(Cast(to=DType.FLOAT32), keys)
         return g.node(Mul(), floats, floats)
+
+    def cast(self, q: str, keys: str, values: str) -> str:
+        """A Cast before the Softmax, as for models of halves."""
+        g = self.g
+        scores = g.node(Cast(to=DType.FLOAT32), g.node(Add(), self.scores(q, keys), self.bias()))
+        return g.node(MatMul(), g.node(Softmax(axis=-1), scores), values)
+
+    def flat(self, q: str, keys: str, values: str) -> str:
+        """Texts and heads as one dimension."""
+        g, flat, size = self.g, self.ints(-1), self.ints(SIZE)
+        wide = g.node(Concat(axis=0), g.node(Shape(end=1), self.ids), self.ints(HEADS), self.count, self.total)
+        q = g.node(Reshape(), q, g.node(Concat(axis=0), flat, self.count, size))
+        keys, values = (g.node(Reshape(), x, g.node(Concat(axis=0), flat, self.total, size)) for x in (keys, values))
+        scores = g.node(MatMul(), q, g.node(Transpose(perm=(0, 2, 1)), keys))
+        bias = g.node(Reshape(), g.node(Expand(), self.bias(), wide), g.node(Concat(axis=0), flat, self.count, self.total))
+        read = g.node(MatMul(), g.node(Softmax(axis=-1), g.node(Add(), scores, bias)), values)
+        return g.node(Reshape(), read, g.node(Concat(axis=0), flat, self.ints(HEADS), self.count, size))
 
     def attended(self, q: str, keys: str, values: str) -> str:
         """The standard's operator."""
@@ -308,15 +344,32 @@ def _same_as_growing(core: Any, options: Any, batch: int, device: str, parts: li
         assert len(compiled.plans) == len({*parts})
 
 
+def test_an_attention_with_a_cast_becomes_one_node(core: Any) -> None:
+    model = Decoder(attention="cast").model
+    tokens = np.random.default_rng(1).integers(0, WORDS, (1, 4))
+    want, _ = _growing(core, model, tokens, [4])
+    with _held(core, model, 1, "ONEDNN") as compiled:
+        found = compiled.create_infer_request().infer(_inputs(model, tokens, [4], ROOM))["logits"]
+        np.testing.assert_allclose(found, want[0], rtol=1e-4, atol=1e-4)
+        assert [node.op for node in compiled.report().nodes].count("Attention") == LAYERS
+
+
 COUNTED = [{}, {"counted": True}, {"counted": True, "masked": False}]
 
 
 @pytest.mark.parametrize("given", COUNTED, ids=["by_mask", "by_lengths", "without_mask"])
 @pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("attention", ["eager", "by_key", "by_part"])
+@pytest.mark.parametrize("attention", ["eager", "apart", "by_key", "by_part"])
 def test_lengths_that_the_graph_takes_from_its_caches(core: Any, attention: str, batch: int, given: Any) -> None:
     options = {"attention": attention, "positions": "from_caches", **given}
     _same_as_growing(core, options, batch, "NUMPY", [3, 1, 1, 5, 1, 1, 1, 1, 1, 3, 1, 1])
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_texts_and_heads_in_one_dimension(core: Any, masked: bool) -> None:
+    """That takes one order of keys for all texts."""
+    options = {"attention": "flat", "positions": "from_caches", "masked": masked, "counted": True}
+    _same_as_growing(core, options, 3, "NUMPY", [3, 1, 1, 5, 1])
 
 
 @pytest.mark.parametrize("device", ["ONEDNN", "OPENCL.0"])
@@ -386,14 +439,16 @@ def _by_place(self: Decoder, y: str, keys: str, layer: int) -> str:
         ({"keep": _by_other_weights}, "sums cached values by other weights than those of a Softmax"),
         ({"keep": _by_place}, "takes a number for each cached key, computed from the length of the caches"),
         ({"masked": False}, r"the input 'attention_mask' \[batch, length\] is missing"),
+        ({"attention": "by_index"}, "counts cached keys from the first one, 'range_2:0' from where there is room"),
+        ({"attention": "flat"}, "has the batch in the dimension of the heads; accepted: one text at once"),
     ],
-    ids=["summed", "past_alone", "other_weights", "by_place", "without_mask"],
+    ids=["summed", "past_alone", "other_weights", "by_place", "without_mask", "by_index", "flat"],
 )
 def test_other_graphs_are_refused_with_the_reason(core: Any, options: Any, message: str) -> None:
     model = Decoder(**options).model
-    request = _held(core, model, 1).create_infer_request()
+    request = _held(core, model, 2).create_infer_request()
     with pytest.raises(UsageError, match=f"'past_key_values.0.key' cannot be a state: .*{message}") as caught:
-        request.infer(_inputs(model, np.ones((1, 2), np.int64), [2], ROOM))
+        request.infer(_inputs(model, np.ones((2, 2), np.int64), [2, 2], ROOM))
     assert "leave the property STATE out" in caught.value.hint
-    logits, _ = _growing(core, model, np.ones((1, 3), np.int64), [2, 1])
+    logits, _ = _growing(core, model, np.ones((2, 3), np.int64), [2, 1])
     assert np.isfinite(logits[1]).all()

@@ -41,21 +41,23 @@ class Lengths:
     wanted: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        decisive = self._decisive()
+        decisive, kept, masks = self._decisive(), list[str](), list[str]()
         for node in self._first.nodes:
             for index, name in self._contents(node):
-                if name in self.wanted or name not in self._first.constants or not self._differs(name):
+                if name not in self._first.constants or not self._differs(name):
                     continue
-                grown = self._grown(name)
-                if not decisive.isdisjoint(node.writes) and (node.name, index) not in self._places:
-                    if grown and not self._is_uniform(name):
-                        raise NotAttention(
-                            f"node {node} takes a number for each cached key, computed from the length of the caches"
-                        )
-                elif not grown or self._is_relative(name) or not self._is_for_keys(name):
+                is_decisive = not decisive.isdisjoint(node.writes) and (node.name, index) not in self._places
+                if self._is_uniform(name) if is_decisive else self._is_relative(name):
                     continue
-                if not self._is_uniform(name):
-                    self.wanted[name] = grown
+                if is_decisive and self._grown(name):
+                    raise NotAttention(f"node {node} takes a number for each cached key, computed from the length of the caches")
+                if is_decisive or self._is_for_keys(name):
+                    self.wanted[name] = self._grown(name)
+                    masks += [] if is_decisive else [name]
+                else:  # an index of keys, which counts the rows that are padding
+                    kept.append(name)
+        if kept and masks:
+            raise NotAttention(f"{masks[0]!r} counts cached keys from the first one, {kept[0]!r} from where there is room")
         for name in self._first.outputs:
             if name in self._first.constants and self._differs(name):
                 raise NotAttention(f"the output {name!r} is computed from the length of the caches")
