@@ -54,7 +54,7 @@ from dovetail_gpu_opencl.packed import PackedConstants, owner
 from dovetail_gpu_opencl.precision import lower
 from dovetail_gpu_opencl.program import CACHE_SECTION, Programs, check_signature, check_source
 from dovetail_gpu_opencl.tuner import tune
-from dovetail_gpu_opencl.view import View, viewed
+from dovetail_gpu_opencl.view import View
 
 __all__ = ["OpenCLDevice"]
 
@@ -160,6 +160,11 @@ class OpenCLDevice(Device):
             graph = merge_pointwise(graph, self._runs)
         return self._joined(graph)
 
+    def _viewed(self, node: TypedNode) -> TypedNode:
+        """The node as a view, if one of its kernels sees that it moves nothing."""
+        found = None if node.post_ops else next(filter(None, (kernel.as_view(node) for kernel in self._table[node.op])), None)
+        return node if found is None else dataclasses.replace(node, node=dataclasses.replace(node.node, op=found))
+
     def _runs(self, node: TypedNode) -> bool:
         return not self._packed.splits(node) and not isinstance(self._choose(node), Refusal)
 
@@ -206,7 +211,7 @@ class OpenCLDevice(Device):
             if getattr(chosen_options, name) != getattr(Options.read(self._options), name):
                 raise UsageError(f"{name} is given to compile() alone", hint="device.configured(options).compile(graph, options)")
         dump = KernelDump(chosen_options.DUMP_KERNELS, self._device) if chosen_options.DUMP_KERNELS else None
-        typed = {node.name: viewed(TypedNode.of(node, graph)) for node in graph.nodes}
+        typed = {node.name: self._viewed(TypedNode.of(node, graph)) for node in graph.nodes}
         graph = graph.replace(nodes=tuple([node.node for node in typed.values()]))
         large = any(refuse_large(t, self.caps) is not None for t in {id(t): t for t in graph.types.values()}.values())
         provisional = self._packed.hurried and any(name in self._packed.choices for name in typed)

@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 
 from dovetail.device import (
     PLAIN,
+    AbstractOperator,
     Accepted,
     Binary,
     DType,
@@ -96,6 +97,10 @@ class CLKernel(Kernel):
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """The layouts in which the kernel takes a node that it accepted, the best first."""
         return (LayerConfig.elementwise(node) if self.elementwise else LayerConfig.uniform(node, PLAIN),)
+
+    def as_view(self, node: TypedNode) -> AbstractOperator | None:
+        """The operator to put in place of the node's, a view, where the node moves nothing in the layouts of its types."""
+        return None
 
     def title(self, node: TypedNode) -> str:
         """The name of the kernel in reports, for a node that it accepted."""

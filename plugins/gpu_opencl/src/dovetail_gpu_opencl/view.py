@@ -1,27 +1,13 @@
 """Operators that only change a shape, and those that move nothing in their layouts: nothing is launched."""
 
-import dataclasses
 from collections.abc import Sequence
 
-from dovetail.device import (
-    NHWC,
-    PLAIN,
-    AbstractOperator,
-    LayerConfig,
-    Reason,
-    Refusal,
-    Reorder,
-    TypedNode,
-    ViewedReorder,
-    same_bytes,
-)
+from dovetail.device import NHWC, PLAIN, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.launch import Launch
 from dovetail_gpu_opencl.source import MOVABLE
 
-__all__ = ["View", "viewed"]
-
-_VIEWED = ViewedReorder()
+__all__ = ["View"]
 
 
 class View(CLKernel):
@@ -53,21 +39,3 @@ class View(CLKernel):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         return ()
-
-
-def viewed(node: TypedNode) -> TypedNode:
-    """The node as a view, if it moves nothing in the layouts of its types."""
-    source, result = node.inputs[0] if node.inputs else None, node.outputs[0]
-    if source is None or node.post_ops or node.op.stem not in ("reorder", "transpose"):
-        return node
-    op: AbstractOperator | None = None
-    if isinstance(node.op, Reorder):
-        op = _VIEWED if same_bytes(source, result) else None
-    else:
-        # The classes of standard operators are there where a graph has one of them.
-        from dovetail_ops_onnx.transpose import Transpose, ViewedTranspose
-
-        assert isinstance(node.op, Transpose)
-        is_unmoved = (source.layout, result.layout) in node.op.unmoved(source.rank)
-        op = ViewedTranspose(perm=node.op.perm) if is_unmoved else None
-    return node if op is None else dataclasses.replace(node, node=dataclasses.replace(node.node, op=op))

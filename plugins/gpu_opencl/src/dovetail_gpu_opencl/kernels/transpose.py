@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from dovetail.device import PLAIN, LayerConfig, TypedNode
+from dovetail.device import PLAIN, AbstractOperator, LayerConfig, TypedNode
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
-from dovetail_ops_onnx.transpose import Transpose
+from dovetail_ops_onnx.transpose import Transpose, ViewedTranspose
 
 __all__ = ["KERNELS"]
 
@@ -17,9 +17,11 @@ class TransposeCopy(MoveKernel):
         return True
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return (*_unmoved(node), LayerConfig.uniform(node, PLAIN))
+
+    def as_view(self, node: TypedNode) -> AbstractOperator | None:
         assert isinstance(node.op, Transpose)
-        found = () if node.post_ops else node.op.unmoved(node.given(0).rank)
-        return (*(LayerConfig((source,), (result,)) for source, result in found), LayerConfig.uniform(node, PLAIN))
+        return ViewedTranspose(perm=node.op.perm) if any(config.fits(node) for config in _unmoved(node)) else None
 
     def moves(self, node: TypedNode) -> Sequence[Move]:
         assert isinstance(node.op, Transpose)
@@ -28,6 +30,13 @@ class TransposeCopy(MoveKernel):
         order = tuple(node.op.order(src.rank))
         strides = tuple(steps[axis] for axis in order)
         return [Move(node.node.inputs[0], node.node.outputs[0], dst.dims, strides, strides_of(dst.dims), order=order)]
+
+
+def _unmoved(node: TypedNode) -> Sequence[LayerConfig]:
+    """The layouts in which the node moves nothing."""
+    assert isinstance(node.op, Transpose)
+    found = () if node.post_ops else node.op.unmoved(node.given(0).rank)
+    return [LayerConfig((source,), (result,)) for source, result in found]
 
 
 KERNELS = (TransposeCopy(),)
