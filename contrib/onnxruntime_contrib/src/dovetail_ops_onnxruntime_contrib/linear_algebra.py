@@ -1,4 +1,4 @@
-"""Inverses of matrices."""
+"""Inverses of matrices, distances between their rows."""
 
 from typing import Any
 
@@ -8,7 +8,10 @@ from numpy.typing import NDArray
 from dovetail.op import DType, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnxruntime_contrib._base import MicrosoftOperator
 
-__all__ = ["Inverse"]
+__all__ = ["CDist", "Inverse"]
+
+_BLOCK = 1 << 16
+"""Distances in float64 that are computed at a time."""
 
 
 class Inverse(MicrosoftOperator):
@@ -31,3 +34,37 @@ class Inverse(MicrosoftOperator):
         except np.linalg.LinAlgError as error:
             raise OperatorError(f"input 'X' has a matrix without an inverse: {error}") from error
         return found.astype(X.dtype, copy=False)
+
+
+class CDist(MicrosoftOperator):
+    """The distances [M, K] between the rows of A [M, N] and of B [K, N], or with `sqeuclidean` their squares."""
+
+    inputs = ("A: T", "B: T")
+    outputs = ("C: T",)
+    types = {"T": frozenset({DType.FLOAT32, DType.FLOAT64})}
+    metric: str = "sqeuclidean"
+
+    def __post_init__(self) -> None:
+        if self.metric not in ("euclidean", "sqeuclidean"):
+            raise OperatorError(f"attribute 'metric' is {self.metric!r}; accepted: 'euclidean', 'sqeuclidean'")
+
+    def infer(self, A: TensorType, B: TensorType) -> TensorType:
+        """[M, K]."""
+        if A.rank != 2 or B.rank != 2 or A.dims[1] != B.dims[1]:
+            raise ShapeError(f"'A' is {A}, 'B' is {B}; accepted: [M, N], [K, N]")
+        return A.with_shape((A.dims[0], B.dims[0]))
+
+    def reference(self, A: NDArray[Any], B: NDArray[Any]) -> NDArray[Any]:
+        """|a|^2 - 2 ab + |b|^2 in float64, in blocks of rows."""
+        b = B.astype(np.float64)
+        size, y = np.einsum("kn,kn->k", b, b), np.empty((len(A), len(B)), A.dtype)
+        step = max(1, _BLOCK // max(1, len(B)))
+        for start in range(0, len(A), step):
+            a = A[start : start + step].astype(np.float64)
+            with np.errstate(all="ignore"):  # infinities give NaN
+                squares = (-2 * a) @ b.T
+                squares += np.einsum("mn,mn->m", a, a)[:, None]
+                squares += size
+            np.maximum(squares, 0, out=squares)
+            y[start : start + step] = np.sqrt(squares, out=squares) if self.metric == "euclidean" else squares
+        return y
