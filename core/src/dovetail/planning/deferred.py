@@ -8,7 +8,7 @@ import numpy as np
 from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.errors import DataDependentShape, OperatorError
 from dovetail.evaluate.context import node_context
-from dovetail.evaluate.inference import check_limit, infer_node, padded
+from dovetail.evaluate.inference import check_limit, inferred, padded
 from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
@@ -74,8 +74,10 @@ def _typed(step: HostStep, values: Sequence[Any]) -> list[Any] | None:
     """The outputs, checked against the types known from the content of the inputs; None where they are unknown."""
     types = [None if v is None else TensorType.of(as_constant(v), known=True) for v in values]
     try:
-        outputs = infer_node(step.node, types)
-    except DataDependentShape:
+        outputs = inferred(step.node, types)
+    except DataDependentShape:  # of operators that know it earlier
+        return None
+    if not all(t.is_static for t in outputs):
         return None
     check_limit(step.node, outputs, step.limit)
     return list(run_reference(step.node, values, outputs))
