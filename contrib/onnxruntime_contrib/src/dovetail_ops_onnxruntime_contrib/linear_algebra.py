@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.op import DType, OperatorError, ShapeError, TensorType
+from dovetail.op import DType, GraphBuilder, OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx.pairwise_distances import PairwiseDistances
+from dovetail_ops_onnx.sqrt import Sqrt
 from dovetail_ops_onnxruntime_contrib._base import MicrosoftOperator
 
 __all__ = ["CDist", "Inverse"]
-
-_BLOCK = 1 << 16
-"""Distances in float64 that are computed at a time."""
 
 
 class Inverse(MicrosoftOperator):
@@ -54,17 +53,7 @@ class CDist(MicrosoftOperator):
             raise ShapeError(f"'A' is {A}, 'B' is {B}; accepted: [M, N], [K, N]")
         return A.with_shape((A.dims[0], B.dims[0]))
 
-    def reference(self, A: NDArray[Any], B: NDArray[Any]) -> NDArray[Any]:
-        """|a|^2 - 2 ab + |b|^2 in float64, in blocks of rows."""
-        b = B.astype(np.float64)
-        size, y = np.einsum("kn,kn->k", b, b), np.empty((len(A), len(B)), A.dtype)
-        step = max(1, _BLOCK // max(1, len(B)))
-        for start in range(0, len(A), step):
-            a = A[start : start + step].astype(np.float64)
-            with np.errstate(all="ignore"):  # infinities give NaN
-                squares = (-2 * a) @ b.T
-                squares += np.einsum("mn,mn->m", a, a)[:, None]
-                squares += size
-            np.maximum(squares, 0, out=squares)
-            y[start : start + step] = np.sqrt(squares, out=squares) if self.metric == "euclidean" else squares
-        return y
+    def compose(self, g: GraphBuilder, A: str, B: str) -> str:
+        """PairwiseDistances, and their roots."""
+        squares = g.node(PairwiseDistances(), A, B)
+        return g.node(Sqrt(), squares) if self.metric == "euclidean" else squares

@@ -35,7 +35,7 @@ class Tokenizer(MicrosoftOperator):
 
     def __post_init__(self) -> None:
         if self.mincharnum < 1 or (self._is_by_character and self.mincharnum > 1):
-            raise OperatorError(f"attribute 'mincharnum' is {self.mincharnum}; accepted: 1, for tokens of several characters more")
+            raise OperatorError(f"attribute 'mincharnum' is {self.mincharnum}; accepted: 1 or more; 1 for characters")
         if not self.separators and not self.tokenexp:
             raise OperatorError("attributes 'separators' and 'tokenexp' are both missing or empty; accepted: one of them")
         for separator in () if self._is_by_character else self.separators or ():

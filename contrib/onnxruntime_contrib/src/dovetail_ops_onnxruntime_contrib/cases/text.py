@@ -1,6 +1,7 @@
 """Cases of Tokenizer by hand."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from dovetail_ops_onnxruntime_contrib.text import Tokenizer
 def tokenizer(rng: np.random.Generator) -> Iterator[Case]:
     """Words, what is between separators, characters, marks, short tokens, no tokens."""
 
-    def case(name: str, want: list[list[str]], mark: int = 0, mincharnum: int = 1, **attributes: object) -> Case:
+    def case(name: str, want: list[list[str]], mark: int = 0, mincharnum: int = 1, **attributes: Any) -> Case:
         op = Tokenizer(mark=mark, mincharnum=mincharnum, pad_value="#", **attributes)
         texts = np.array(["ab, d\u00e9 c", "", "c"], object)
         return Case(name, op, (texts,), (np.array(want, object).reshape(3, -1),))
