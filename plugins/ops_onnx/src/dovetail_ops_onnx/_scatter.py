@@ -67,7 +67,7 @@ def scatter(data: Array, places: tuple[Array, ...], updates: Array, reduction: s
 
 
 def _join(ufunc: np.ufunc, dst: Array, rows: Array, updates: Array) -> None:
-    """Join `updates` [n, k] with the rows of dst [m, k], in order: the first update of each row in one step, then the second ..."""
+    """Join `updates` [n, k] with the rows of dst [m, k], in order: the first update of each row in one step, then the second."""
     size = dst.shape[1]
     if size > 1:
         order, first = np.arange(len(rows)), np.empty(len(dst), np.intp)
