@@ -11,6 +11,8 @@ import pytest
 from dovetail import Core
 from dovetail.device import DType
 from dovetail.graph import GraphBuilder
+from dovetail_cpu_onednn.kernels._conv import is_slow
+from dovetail_cpu_onednn.kernels._quantized import QuantizedKernel
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx import find
 
@@ -224,6 +226,30 @@ def test_residual_sum(relu):
     assert IN_FLOAT32 or [node.op for node in nodes] == ["dovetail::QuantizedConv"]
     assert IN_FLOAT32 or nodes[0].post_ops == ("requantize", "add", *(["relu"] if relu else []), "quantize")
     assert IN_FLOAT32 or len(nodes[0].origins) == 5 + relu
+
+
+@pytest.mark.parametrize(
+    ("shape", "weights", "attributes"),
+    [
+        ((1, 1, 28, 25), (8, 1, 3, 3), {}),
+        ((2, 1, 49, 10), (64, 1, 10, 4), {"auto_pad": "SAME_UPPER", "strides": (2, 2)}),
+        ((3, 24, 1, 1), (16, 24, 1, 1), {}),
+        ((1, 16, 9, 9), (1, 16, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ],
+    ids=["image", "spectrum", "squeezed", "mask"],
+)
+def test_one_channel_or_element_in_plain_data(monkeypatch, shape, weights, attributes):
+    """Plain data that are channels-last data too need not oneDNN's reference, which takes 50 to 200 times as long."""
+    plans = []
+    final = QuantizedKernel.final
+    monkeypatch.setattr(QuantizedKernel, "final", lambda *given: plans.append(final(*given)) or plans[-1])
+    net = Net(31)
+    (x, x_name), (w, w_name), (b, b_name) = net.source(shape), net.weights(weights), net.bias(weights[0])
+    y = net.g.node(op("Conv", **attributes), x_name, w_name, b_name)
+    (got,), _ = net.run(net.quantized(y, 0.5, np.uint8(128)))
+    real = op("Conv", **attributes).reference(x.real, w.real, b.real)
+    agrees(got, stored(real, 0.5, np.uint8(128)))
+    assert IN_FLOAT32 or (plans and not any(is_slow(plan) for plan in plans))
 
 
 def test_float32_result():
