@@ -1,7 +1,9 @@
 """Tokens of strings, as scikit-learn's converters write them for vectorizers."""
 
+import re
 from collections.abc import Callable
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -54,17 +56,17 @@ class Tokenizer(MicrosoftOperator):
         width = max(map(len, rows), default=0)
         if self.mark and width:
             width, rows = width + 2, [[_START, *row, _END] for row in rows]
-        y = np.full((len(rows), width), self.pad_value, object)
-        for dst, row in zip(y, rows, strict=True):
-            dst[: len(row)] = row
-        return y.reshape(*X.shape, width)
+        filled = (row + [self.pad_value] * (width - len(row)) for row in rows)
+        return np.fromiter(chain.from_iterable(filled), object, len(rows) * width).reshape(*X.shape, width)
 
     @cached_property
     def _split(self) -> Callable[[str], list[str]]:
         """The tokens of a string, without marks."""
         if self._is_by_character:
             return list
-        least = self.mincharnum
+        least, words = self.mincharnum, None if self.separators else _of_class(self.tokenexp or "")
+        if words is not None:
+            return words if least == 1 else lambda text: [token for token in words(text) if len(token) >= least]
         if self.separators:
             separate = [_compiled(separator).split for separator in self.separators]
 
@@ -82,6 +84,21 @@ class Tokenizer(MicrosoftOperator):
     @property
     def _is_by_character(self) -> bool:
         return self.separators == ("",) or (not self.separators and self.tokenexp == ".")
+
+
+_CLASS = re.compile(r"\[(?:[A-Za-z0-9_](?:-[A-Za-z0-9_])?)+\]\+")
+"""Runs of letters and digits, which mean the same to Python's expressions and to RE2, and take a tenth of its time by them."""
+
+
+def _of_class(pattern: str) -> Callable[[str], list[str]] | None:
+    """The runs in a string of the characters of a simple class; None for other expressions."""
+    if not _CLASS.fullmatch(pattern):
+        return None
+    try:
+        found: Callable[[str], list[str]] = re.compile(pattern).findall
+    except re.error as error:
+        raise OperatorError(f"{pattern!r} is not a regular expression: {error}") from None
+    return found
 
 
 @lru_cache(64)
