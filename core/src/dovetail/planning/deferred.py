@@ -13,7 +13,7 @@ from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import CONTAINERS, MapType, OptionalType, SequenceType, TensorType, as_constant
-from dovetail.planning.held import HeldBytes
+from dovetail.planning.held import HeldBytes, holds_arrays
 from dovetail.planning.plan import HostStep, Signature
 
 __all__ = ["compute", "control", "declared_signature", "kernel_on_host", "owned", "signature", "typed_inputs", "why_on_host"]
@@ -119,7 +119,8 @@ def _apart(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         shared = isinstance(item, np.ndarray) and any(np.may_share_memory(item, a) for a in arrays)
         return item.copy() if shared else item
 
-    return [[item if id(item) in apart else kept(item) for item in v] if isinstance(v, list) else v for v in results]
+    lists = {id(v) for v in results if isinstance(v, list) and holds_arrays(v)}
+    return [[item if id(item) in apart else kept(item) for item in v] if id(v) in lists else v for v in results]
 
 
 def owned(value: Any) -> Any:
