@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["NUMBERS", "Array", "MachineLearningOperator", "classes_of", "column", "labels", "product", "rows", "samples", "table"]
 
 Array = NDArray[Any]
-_PRODUCTS, _LEAST = 1 << 18, 64
-"""Products of a block, and its samples at least: fewer take longer."""
+_PRODUCTS, _LONG, _LEAST = 1 << 18, 1 << 25, 32
+"""Products of a block, products that take long, and the samples and targets of a block at least."""
 NUMBERS = frozenset({DType.FLOAT32, DType.FLOAT64, DType.INT64, DType.INT32})
 
 
@@ -51,15 +51,21 @@ def table(X: Array, features: int | None = None, what: str = "") -> Array:
 def product(x: Array, weights: Array) -> Array:
     """Samples [samples, features] times weights [features, targets], in float64.
 
-    In blocks that OpenBLAS leaves to one thread: where other programs use the cores, to wait for a second one takes 16 ms.
+    In blocks that OpenBLAS leaves to one thread, unless they take long: where other programs use the cores, to wait for a second
+    thread takes 16 ms.
     """
-    step = _PRODUCTS // max(1, weights.size)
-    if len(x) <= step or step < _LEAST:
-        whole: Array = x.astype(np.float64) @ weights
+    count, (features, targets) = len(x), weights.shape
+    if not _PRODUCTS < count * weights.size < _LONG:
+        whole: Array = x.astype(np.float64, copy=False) @ weights
         return whole
-    found = np.empty((len(x), weights.shape[1]))
-    for start in range(0, len(x), step):
-        np.matmul(x[start : start + step].astype(np.float64), weights, out=found[start : start + step])
+    found = np.empty((count, targets))
+    wide = min(targets, max(_LEAST, _PRODUCTS // (features * _LEAST)))
+    step = max(_LEAST, _PRODUCTS // (features * wide))
+    for start in range(0, count, step):
+        part = x[start : start + step].astype(np.float64, copy=False)
+        for first in range(0, targets, wide):
+            columns = slice(first, first + wide)
+            np.matmul(part, weights[:, columns], out=found[start : start + step, columns])
     return found
 
 
