@@ -192,6 +192,20 @@ def test_tree_ensemble_classifier(agree: Any, rng: np.random.Generator, mode: st
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("how", ["SUM", "AVERAGE", "MIN", "MAX"])
+@pytest.mark.parametrize("targets", [1, 3])
+def test_several_entries_of_a_leaf_for_a_target(agree: Any, rng: np.random.Generator, how: str, targets: int) -> None:
+    """Of one target onnxruntime reads the first only, as scikit-learn's converters rely on; for several it takes all."""
+    nodes, leaves = forest(rng, "BRANCH_LEQ")
+    rows = [(*leaf, int(rng.integers(targets))) for leaf in leaves for _ in range(int(rng.integers(1, 4)))]
+    rows = [rows[i] for i in rng.permutation(len(rows))]
+    tree, node, ids = (list(column) for column in zip(*rows, strict=True))
+    agree(
+        "TreeEnsembleRegressor", [features(rng, "BRANCH_LEQ")], [FLOAT], **nodes, n_targets=targets, aggregate_function=how,
+        target_treeids=tree, target_nodeids=node, target_ids=ids, target_weights=floats(rng.standard_normal(len(rows))),
+    )  # fmt: skip
+
+
 def test_trees_of_float64(agree: Any, rng: np.random.Generator) -> None:
     nodes, leaves = forest(rng, "BRANCH_LEQ")
     values = numpy_helper.from_array(np.array(nodes.pop("nodes_values")) + 1e-12)

@@ -9,6 +9,9 @@ import pytest
 
 from dovetail.errors import DovetailError
 from dovetail.plugins import PluginManager
+from dovetail_ops_onnx_ml import _base
+from dovetail_ops_onnx_ml.linear_classifier import LinearClassifier
+from dovetail_ops_onnx_ml.linear_regressor import LinearRegressor
 
 NODES: dict[str, Any] = {
     "nodes_treeids": [0, 0, 0],
@@ -138,3 +141,35 @@ def test_onnx_is_not_imported() -> None:
         "assert 'onnx' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 500])
+@pytest.mark.parametrize("targets", [1, 3])
+def test_linear_models_in_blocks(monkeypatch: pytest.MonkeyPatch, count: int, targets: int) -> None:
+    monkeypatch.setattr(_base, "_PRODUCTS", 64 * 5 * targets)
+    monkeypatch.setattr(_base, "_LEAST", 2)
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((5, count)).astype(np.float32).T
+    weights, intercepts = rng.standard_normal((targets, 5)), rng.standard_normal(targets)
+    want = x.astype(np.float64) @ weights.T + intercepts
+    op = LinearRegressor(coefficients=tuple(weights.ravel()), intercepts=tuple(intercepts), targets=targets)
+    np.testing.assert_allclose(op.reference(x), want, rtol=1e-6)
+    labels = tuple(range(max(2, targets)))
+    classifier = LinearClassifier(
+        coefficients=tuple(weights.ravel()), intercepts=tuple(intercepts), classlabels_ints=labels, post_transform="NONE"
+    )
+    chosen, scores = classifier.reference(x)
+    np.testing.assert_allclose(scores[:, -targets:], want, rtol=1e-6)
+    np.testing.assert_array_equal(chosen, want.argmax(1) if targets > 1 else want[:, 0] > 0)
+
+
+@pytest.mark.parametrize(("products", "long"), [(1, 1 << 25), (100, 1 << 25), (1000, 1001), (1 << 18, 1 << 25)])
+@pytest.mark.parametrize("size", [(1, 4, 3), (37, 5, 41), (40, 1, 300), (0, 3, 2), (5, 0, 4), (5, 3, 0)], ids=str)
+def test_products_in_blocks(monkeypatch: pytest.MonkeyPatch, size: tuple[int, int, int], products: int, long: int) -> None:
+    for name, value in (("_PRODUCTS", products), ("_LONG", long), ("_LEAST", 4)):
+        monkeypatch.setattr(_base, name, value)
+    rng, (count, features, targets) = np.random.default_rng(9), size
+    x, weights = rng.standard_normal((count, features)).astype(np.float32), rng.standard_normal((targets, features)).T
+    found = _base.product(x, weights)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, np.einsum("nf,ft->nt", x.astype(np.float64), weights), rtol=1e-12, atol=1e-12)

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 import dovetail_onnxruntime
 from dovetail.device import DeviceArray
+from dovetail_onnxruntime.feeds import result
 
 FLOAT = TensorProto.FLOAT
 
@@ -354,3 +355,15 @@ def test_sessions_pickle_as_what_they_were_made_from(add: bytes, feed: dict[str,
     assert copy.dovetail_device == "NUMPY"
     assert copy.get_session_options().intra_op_num_threads == 1
     np.testing.assert_array_equal(copy.run(["u"], feed)[0], np.maximum(feed["x"], 0))
+
+
+def test_maps_have_plain_numbers() -> None:
+    made = [{"a": 1.0, "b": 2.0}, {"a": 0.5}]
+    assert result(made) is made
+    given = [{1: np.float32(0.5), 2: 2.0}, {}]
+    found = result(given)
+    assert found == [{1: 0.5, 2: 2.0}, {}]
+    assert {type(value) for one in found for value in one.values()} == {float}
+    nested = result([[np.zeros(2)], {3: np.int64(4)}])
+    assert type(nested[1][3]) is int
+    assert result([]) == []

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 from dovetail.op import OperatorError, UnboundOperator
-from dovetail_ops_onnxruntime_contrib import Inverse, MatMulNBits
+from dovetail_ops_onnxruntime_contrib import CDist, Inverse, MatMulNBits, Tokenizer
 
 F16 = 4e-3
 
@@ -353,3 +353,62 @@ def _model(node: Any, arrays: dict[str, Any], kind: int) -> bytes:
     graph = helper.make_graph([node], "g", infos[:1], infos[1:], constants)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString())
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_distances(agree: Any, rng: np.random.Generator, metric: str, dtype: Any) -> None:
+    for rows in (1, 7):
+        agree("CDist", [_floats(rng, rows, 5, dtype=dtype), _floats(rng, 9, 5, dtype=dtype)], metric=metric)
+
+
+def test_distances_of_many_rows_are_right_near_each_other(core: Any, rng: np.random.Generator) -> None:
+    a = (1000 + rng.standard_normal((300, 3))).astype(np.float32)
+    g = dovetail.GraphBuilder()
+    x, y = g.input("x", "float32", ("M", 3)), g.input("y", "float32", ("K", 3))
+    model = g.model([g.node(CDist(metric="euclidean"), x, y)])
+    want = np.sqrt(((a[:, None].astype(np.float64) - a[None]) ** 2).sum(-1))
+    with core.compile_model(model, "NUMPY") as compiled:
+        np.testing.assert_allclose(compiled({"x": a, "y": a})[0], want, rtol=1e-5, atol=1e-4)
+
+
+_TOKENS: list[dict[str, Any]] = [
+    {"separators": [" "]},
+    {"separators": ["[, ]+", "a", "ab"]},
+    {"separators": ["ab", "(a)", "^b"]},
+    {"separators": [""]},
+    {"tokenexp": "."},
+    {"tokenexp": "[a-z0-9_]+"},
+    {"tokenexp": r"\b\w\w+\b"},
+    {"tokenexp": "a|(a)b|b*"},
+    {"tokenexp": "^a"},
+    {"tokenexp": "é."},
+]
+
+
+@pytest.mark.parametrize("attributes", _TOKENS, ids=str)
+@pytest.mark.parametrize("mark", [0, 1])
+def test_tokenizer(agree: Any, rng: np.random.Generator, attributes: dict[str, Any], mark: int) -> None:
+    shortest = 1 if attributes in ({"separators": [""]}, {"tokenexp": "."}) else 2
+    for shape in ((1,), (6,), (2, 3)):
+        texts = ["".join(rng.choice(list("aabbcé, _\n"), size=size)) for size in rng.integers(0, 15, np.prod(shape))]
+        x = np.array(texts, object).reshape(shape)
+        for mincharnum in {1, shortest}:
+            agree("Tokenizer", [x], mark=mark, mincharnum=mincharnum, pad_value="#", **attributes)
+        agree("Tokenizer", [np.full(shape, "", object)], mark=mark, mincharnum=1, pad_value="#", **attributes)
+
+
+_REFUSED: list[dict[str, Any]] = [
+    {},
+    {"tokenexp": ""},
+    {"separators": ("x*",)},
+    {"tokenexp": "["},
+    {"tokenexp": "a", "mincharnum": 0},
+    {"tokenexp": ".", "mincharnum": 2},
+]
+
+
+@pytest.mark.parametrize("attributes", _REFUSED, ids=str)
+def test_tokenizer_refuses(attributes: dict[str, Any]) -> None:
+    with pytest.raises(OperatorError, match=r"accepted|RE2"):
+        Tokenizer(**{"mark": 0, "mincharnum": 1, "pad_value": "", **attributes}).reference(np.array(["a"], object))

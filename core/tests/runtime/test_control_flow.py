@@ -12,6 +12,7 @@ from dovetail.graph import Graph, GraphBuilder, Model
 from dovetail.op import FLOATS, Operator, ShapeError, TensorType
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.flatten import Flatten
 from dovetail_ops_onnx.greater import Greater
 from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.if_ import If
@@ -24,6 +25,8 @@ from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.scan import Scan, Scan_8
 from dovetail_ops_onnx.shape import Shape
+from dovetail_ops_onnx.string_split import StringSplit
+from dovetail_ops_onnx.tf_idf_vectorizer import TfIdfVectorizer
 
 CORE = dovetail.Core()
 _devices = pytest.mark.parametrize("device", sorted({info.type for info in CORE.devices}))
@@ -168,6 +171,28 @@ def test_what_follows_a_shape_from_data_is_planned_once_a_shape(device: str) -> 
     assert plan.tail is not None
     assert plan.tail.rest is not None
     assert len(plan.tail.rest.copy()) == 3  # shapes 3, 0 and 6
+
+
+@_devices
+def test_what_follows_strings_of_a_shape_from_data_is_planned_once(device: str) -> None:
+    """The host runs what takes strings in any case: the rest is planned for what comes of them, whatever their number was."""
+    g = GraphBuilder()
+    words, _ = g.node(StringSplit(), g.input("texts", "string", [2, 1]), outputs=2)
+    grams = {"max_gram_length": 1, "min_gram_length": 1, "max_skip_count": 0, "ngram_counts": (0,)}
+    counts = g.node(
+        TfIdfVectorizer(mode="TF", ngram_indexes=(0, 1), pool_strings=("a", "b"), **grams),
+        g.node(Flatten(), g.node(Flatten(), words)),
+    )
+    compiled = CORE.compile_model(g.model([g.node(Mul(), counts, g.constant(np.float32([2, 3])))]), device)
+    for first, second in (("a b a", "b"), ("", ""), ("b b b b c", "a"), ("c", "a a")):
+        (got,) = compiled(np.array([[first], [second]], object)).values()
+        np.testing.assert_array_equal(got, np.float32([[text.count("a") * 2, text.count("b") * 3] for text in (first, second)]))
+    (plan,) = compiled._plans.copy().values()
+    assert plan.tail is not None
+    assert [step.node.op.op_type for step in plan.tail.steps] == ["StringSplit", "Flatten", "Flatten", "TfIdfVectorizer"]
+    assert plan.tail.rest is not None
+    assert len(plan.tail.rest.copy()) == 1
+    assert any(node.device.startswith(device) and node.op == "Mul" for node in compiled.report().nodes)
 
 
 def test_without_fallback_a_device_refuses_what_depends_on_data() -> None:

@@ -11,6 +11,9 @@ import pytest
 from dovetail import Core
 from dovetail.device import DType
 from dovetail.graph import GraphBuilder
+from dovetail_cpu_onednn.kernels._conv import is_slow
+from dovetail_cpu_onednn.kernels._quantized import QuantizedKernel
+from dovetail_cpu_onednn.kernels.conv_integer import IntegerConvolution
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx import find
 
@@ -224,6 +227,30 @@ def test_residual_sum(relu):
     assert IN_FLOAT32 or [node.op for node in nodes] == ["dovetail::QuantizedConv"]
     assert IN_FLOAT32 or nodes[0].post_ops == ("requantize", "add", *(["relu"] if relu else []), "quantize")
     assert IN_FLOAT32 or len(nodes[0].origins) == 5 + relu
+
+
+@pytest.mark.parametrize(
+    ("shape", "weights", "attributes"),
+    [
+        ((1, 1, 28, 25), (8, 1, 3, 3), {}),
+        ((2, 1, 49, 10), (64, 1, 10, 4), {"auto_pad": "SAME_UPPER", "strides": (2, 2)}),
+        ((3, 24, 1, 1), (16, 24, 1, 1), {}),
+        ((1, 16, 9, 9), (1, 16, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ],
+    ids=["image", "spectrum", "squeezed", "mask"],
+)
+def test_one_channel_or_element_in_plain_data(monkeypatch, shape, weights, attributes):
+    """Plain data that are channels-last data too need not oneDNN's reference, which takes 50 to 200 times as long."""
+    plans = []
+    final = QuantizedKernel.final
+    monkeypatch.setattr(QuantizedKernel, "final", lambda *given: plans.append(final(*given)) or plans[-1])
+    net = Net(31)
+    (x, x_name), (w, w_name), (b, b_name) = net.source(shape), net.weights(weights), net.bias(weights[0])
+    y = net.g.node(op("Conv", **attributes), x_name, w_name, b_name)
+    (got,), _ = net.run(net.quantized(y, 0.5, np.uint8(128)))
+    real = op("Conv", **attributes).reference(x.real, w.real, b.real)
+    agrees(got, stored(real, 0.5, np.uint8(128)))
+    assert IN_FLOAT32 or (plans and not any(is_slow(plan) for plan in plans))
 
 
 def test_float32_result():
@@ -457,6 +484,22 @@ def test_the_sums_of_an_integer_convolution(group):
         want = convolved(x.astype(np.float64) - zero, w.astype(np.float64), (2, 1), (1, 0, 1, 2), group)
         np.testing.assert_array_equal(got, want)
     assert IN_FLOAT32 or [n.kernel for n in compiled.report().nodes if n.op == "ConvInteger"] != ["ref"]
+
+
+@pytest.mark.parametrize(("shape", "maps"), [((2, 1, 9, 7), 8), ((3, 1, 40), 5), ((2, 24, 1, 1), 16)], ids=str)
+def test_integer_convolutions_of_one_channel_or_element(monkeypatch, shape, maps):
+    """As those of quantized values, from plain data without oneDNN's reference."""
+    plans = []
+    final = IntegerConvolution.final
+    monkeypatch.setattr(IntegerConvolution, "final", lambda *given: plans.append(final(*given)) or plans[-1])
+    rng, g = np.random.default_rng(18), GraphBuilder()
+    x = rng.integers(0, 256, shape, np.uint8)
+    w = rng.integers(-128, 128, (maps, shape[1], *(min(3, size) for size in shape[2:])), np.int8)
+    y = g.node(op("ConvInteger"), g.input("x", "uint8", shape), g.constant(w), g.input("z", "uint8", ()))
+    compiled = Core().compile_model(g.model([y]), "ONEDNN")
+    (got,) = compiled({"x": x, "z": np.uint8(9)}).values()
+    np.testing.assert_array_equal(got, op("Conv").reference(x.astype(np.float64) - 9, w.astype(np.float64)))
+    assert IN_FLOAT32 or (plans and not any(is_slow(plan) for plan in plans))
 
 
 def test_a_sum_with_one_element_in_each_channel():

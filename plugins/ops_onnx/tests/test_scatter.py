@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import dovetail
+import dovetail_ops_onnx._scatter as module
 from dovetail.errors import InferError
+from dovetail.op import OperatorError
 from dovetail_ops_onnx.gather_elements import GatherElements
 from dovetail_ops_onnx.scatter_elements import ScatterElements
 from dovetail_ops_onnx.scatter_nd import ScatterND
@@ -96,3 +98,38 @@ def test_updates_are_written_in_place_after_a_copy(rng: np.random.Generator, dev
             with pytest.raises(InferError, match=r"Scatter.*index 9 .*is outside axis"):
                 compiled({"data": x, "i": i, "j": np.full_like(j, 9), "u": u})
             np.testing.assert_array_equal(compiled({"data": x, "i": i, "j": j, "u": u})["twice"], found["twice"])
+
+
+@_every_reduction
+@pytest.mark.parametrize("few", [1, 40, 1024])
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_messages_of_a_graph(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, reduction: str, few: int, kind: Any
+) -> None:
+    """Whole rows that go to a place, many of them to one: bit by bit, in order, by both operators."""
+    monkeypatch.setattr(module, "_FEW", few)
+    data, updates = (rng.uniform(-2, 2, (rows, 3, 7)).astype(np.float32) for rows in (30, 400))
+    nodes = np.where(rng.random(400) < 0.2, 4, rng.integers(-30, 30, 400)).astype(kind)
+    want = data.copy()
+    for node, update in zip(nodes, updates, strict=True):
+        want[node] = np.vectorize(_JOIN[reduction], otypes=[np.float32])(want[node], update)
+    indices = np.broadcast_to(nodes[:, None, None], updates.shape)
+    np.testing.assert_array_equal(ScatterElements(reduction=reduction).reference(data, indices, updates), want)
+    np.testing.assert_array_equal(ScatterElements(axis=-3, reduction=reduction).reference(data, indices.copy(), updates), want)
+    found = ScatterND(reduction=reduction).reference(data, nodes[:, None].astype(np.int64), updates)
+    np.testing.assert_array_equal(found, want)
+
+
+def test_one_element_that_goes_to_another_row(rng: np.random.Generator) -> None:
+    data, updates = (rng.uniform(-2, 2, (rows, 4)).astype(np.float32) for rows in (3, 5))
+    indices = np.repeat(rng.integers(0, 2, (5, 1)), 4, axis=1)
+    indices[3, 2] = 2
+    want = data.copy()
+    for (row, column), node in np.ndenumerate(indices):
+        want[node, column] += updates[row, column]
+    np.testing.assert_array_equal(ScatterElements(reduction="add").reference(data, indices, updates), want)
+
+
+def test_rows_out_of_range_are_refused(rng: np.random.Generator) -> None:
+    with pytest.raises(OperatorError, match="accepted"):
+        ScatterElements(reduction="add").reference(np.zeros((3, 2)), np.full((1, 2), 3), np.zeros((1, 2)))

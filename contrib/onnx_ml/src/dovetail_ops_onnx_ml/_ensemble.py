@@ -47,9 +47,7 @@ class Ensemble:
         """Whether the leaves that are reached hold anything for a target: [samples, targets]."""
         if self._holds_all:
             return np.ones((x.shape[0], self.targets), np.bool_)
-        totals = self._double if x.dtype == np.float64 else self._single
-        ones = replace(self.leaves, weight=np.ones_like(self.leaves.weight))
-        return _Totals(totals.slots, ones, self.targets, "SUM", x.dtype).total(x) > 0
+        return (self._double_held if x.dtype == np.float64 else self._single_held).total(x) > 0
 
     @functools.cached_property
     def _holds_all(self) -> bool:
@@ -63,6 +61,18 @@ class Ensemble:
     @functools.cached_property
     def _double(self) -> "_Totals":
         return self._totals(np.float64)
+
+    @functools.cached_property
+    def _single_held(self) -> "_Totals":
+        return self._counts(self._single)
+
+    @functools.cached_property
+    def _double_held(self) -> "_Totals":
+        return self._counts(self._double)
+
+    def _counts(self, totals: "_Totals") -> "_Totals":
+        """How often leaves that are reached hold something."""
+        return replace(totals, leaves=replace(self.leaves, weight=np.ones_like(self.leaves.weight)), how="SUM")
 
     def _totals(self, dtype: Any) -> "_Totals":
         slots = slots_of(self.trees, np.promote_types(dtype, self.trees.value.dtype))

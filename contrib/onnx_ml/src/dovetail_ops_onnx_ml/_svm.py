@@ -1,13 +1,14 @@
 """Support vectors: kernels, and probabilities for many classes from those of pairs."""
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dovetail.op import OperatorError
-from dovetail_ops_onnx_ml._base import Array
+from dovetail_ops_onnx_ml._base import Array, product
 
 __all__ = ["Kernel", "check_kernel", "coupled"]
 
@@ -33,15 +34,17 @@ class Kernel:
         """For every sample and vector: [samples, vectors]."""
         gamma, shift, degree = self.params or (0.0, 0.0, 0.0)
         if self.kind == "RBF":
-            found: Array = (x * -2) @ self.vectors.T
+            found = product(x * -2, self.vectors.T)
             found += (x * x).sum(axis=1, keepdims=True)
             found += self._squares
             np.maximum(found, 0, out=found)
             found *= -gamma
             return np.exp(found, out=found)
-        found = x @ self.vectors.T
+        found = product(x, self.vectors.T)
         if self.kind == "POLY":
-            return np.power(gamma * found + shift, degree)
+            base = gamma * found + shift
+            # `power` takes 40 times as long as a product.
+            return math.prod([base] * (int(degree) - 1), start=base) if degree in (1, 2, 3, 4) else np.power(base, degree)
         return np.tanh(gamma * found + shift) if self.kind == "SIGMOID" else found
 
     @functools.cached_property

@@ -57,7 +57,8 @@ class TreeNodes(MachineLearningOperator):
                 f"attribute '{side}_ids' goes from {target.min()} to {target.max()}; accepted: 0 to {targets - 1}"
             )
         own = leaf >= 0
-        return Ensemble(trees, Leaves(table.leaves, leaf[own], target[own], weight[own]), targets, how)
+        leaves = Leaves(table.leaves, leaf[own], target[own], weight[own])
+        return Ensemble(trees, leaves.for_one_target if targets == 1 else leaves, targets, how)
 
     def based(self, scores: Array) -> Array:
         """Scores [samples, targets] with `base_values`. Raises `OperatorError` for other than one for each target, or none."""

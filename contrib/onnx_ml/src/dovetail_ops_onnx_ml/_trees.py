@@ -43,6 +43,12 @@ class Leaves:
     target: Array
     weight: Array
 
+    @property
+    def for_one_target(self) -> "Leaves":
+        """The first entry of each leaf, for target 0: ONNX Runtime reads no others where there is one target."""
+        _, first = np.unique(self.leaf, return_index=True)
+        return Leaves(self.count, self.leaf[first], np.zeros_like(first), self.weight[first])
+
 
 class NodeTable:
     """The nodes of the operators before TreeEnsemble, found by the numbers of tree and node. Raises `OperatorError`."""

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from dovetail.op import DType, OperatorError, TensorType
-from dovetail_ops_onnx_ml._base import NUMBERS, Array, MachineLearningOperator, classes_of, labels, rows, samples, table
+from dovetail_ops_onnx_ml._base import NUMBERS, Array, MachineLearningOperator, classes_of, labels, product, rows, samples, table
 from dovetail_ops_onnx_ml._scores import check_one_score, check_transform, transformed, two_classes
 
 __all__ = ["LinearClassifier"]
@@ -41,9 +41,9 @@ class LinearClassifier(MachineLearningOperator):
     def reference(self, X: Array) -> tuple[Array, Array]:
         """Computed in float64."""
         classes, weights, intercepts = self._numbers
-        scores = table(X, weights.shape[1], "the coefficients are for").astype(np.float64) @ weights.T
+        scores = product(table(X, len(weights), "the coefficients are for"), weights)
         scores += intercepts
-        if weights.shape[0] > 1:
+        if weights.shape[1] > 1:
             return classes.take(scores.argmax(axis=1)), transformed(scores, self.post_transform).astype(np.float32)
         pair = classes if len(classes) == 2 else np.array(["0", "1"], object) if classes.dtype == object else np.array([0, 1])
         chosen = pair.take(scores[:, 0] > 0)
@@ -53,9 +53,10 @@ class LinearClassifier(MachineLearningOperator):
 
     @functools.cached_property
     def _numbers(self) -> tuple[Array, Array, Array]:
-        """Labels, coefficients [targets, features], intercepts."""
+        """Labels, coefficients [features, targets], intercepts."""
         classes = classes_of(self.classlabels_ints, self.classlabels_strings)
-        return classes, rows(self.coefficients, self._targets(), "coefficients"), np.array(self.intercepts or 0.0)
+        weights = np.ascontiguousarray(rows(self.coefficients, self._targets(), "coefficients").T)
+        return classes, weights, np.array(self.intercepts or 0.0)
 
     def _check(self) -> None:
         count = len(self.classlabels_ints or self.classlabels_strings)

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from dovetail.op import DType, OperatorError, TensorType
-from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, rows, samples, table
+from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, product, rows, samples, table
 from dovetail_ops_onnx_ml._scores import check_transform, transformed
 
 __all__ = ["LinearRegressor"]
@@ -34,10 +34,11 @@ class LinearRegressor(MachineLearningOperator):
     def reference(self, X: Array) -> Array:
         """Computed in float64."""
         weights, intercepts = self._numbers
-        y = table(X, weights.shape[1], "the coefficients are for").astype(np.float64) @ weights.T
+        y = product(table(X, len(weights), "the coefficients are for"), weights)
         y += intercepts
         return transformed(y, self.post_transform).astype(np.float32)
 
     @functools.cached_property
     def _numbers(self) -> tuple[Array, Array]:
-        return rows(self.coefficients, self.targets, "coefficients"), np.array(self.intercepts or 0.0)
+        weights = np.ascontiguousarray(rows(self.coefficients, self.targets, "coefficients").T)
+        return weights, np.array(self.intercepts or 0.0)

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from dovetail.op import DType, OperatorError, TensorType
-from dovetail_ops_onnx_ml._base import NUMBERS, Array, MachineLearningOperator, classes_of, labels, rows, samples, table
+from dovetail_ops_onnx_ml._base import NUMBERS, Array, MachineLearningOperator, classes_of, labels, product, rows, samples, table
 from dovetail_ops_onnx_ml._scores import check_one_score, check_transform, logistic, transformed, two_classes
 from dovetail_ops_onnx_ml._svm import Kernel, check_kernel, coupled
 
@@ -109,7 +109,7 @@ class SVMClassifier(MachineLearningOperator):
         end = 0
         for of_class, count in zip(sums, self.vectors_per_class, strict=True):
             own = slice(end, end := end + count)
-            np.matmul(near[:, own], weights[:, own].T, out=of_class)
+            of_class[...] = product(near[:, own], weights[:, own].T)
         first, second = self._pairs
         scores: Array = (sums[first, :, second - 1] + sums[second, :, first]).T
         scores += np.array(self.rho[: first.size])

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from dovetail.op import DType, OperatorError, TensorType
-from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, rows, samples, table
+from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, product, rows, samples, table
 from dovetail_ops_onnx_ml._svm import Kernel, check_kernel
 
 __all__ = ["SVMRegressor"]
@@ -43,7 +43,7 @@ class SVMRegressor(MachineLearningOperator):
         kernel, coefficients = self._machine
         y = kernel(table(X, kernel.vectors.shape[1], "the vectors have").astype(np.float64))
         if coefficients is not None:
-            y = y @ coefficients
+            y = product(y, coefficients)
         y += self.rho[0]
         y = np.where(y > 0, 1, -1) if self.one_class else y
         return y.astype(np.float32)

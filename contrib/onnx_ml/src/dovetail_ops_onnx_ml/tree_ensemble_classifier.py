@@ -80,9 +80,7 @@ class TreeEnsembleClassifier_1(TreeNodes):
         if not self.class_ids:
             raise OperatorError("attribute 'class_ids' is empty; accepted: at least one")
         built = self.built("class", max(2, len(self.classlabels_int64s or self.classlabels_strings)), "SUM")
-        if not self._binary:
-            return built
-        return replace(built, targets=1, leaves=replace(built.leaves, target=np.zeros_like(built.leaves.target)))
+        return replace(built, targets=1, leaves=built.leaves.for_one_target) if self._binary else built
 
 
 class TreeEnsembleClassifier_3(TreeEnsembleClassifier_1):

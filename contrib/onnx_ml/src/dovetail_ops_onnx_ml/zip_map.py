@@ -1,6 +1,7 @@
 """ZipMap: rows of scores as maps. https://onnx.ai/onnx/operators/onnx_aionnxml_ZipMap.html"""
 
 import functools
+from itertools import repeat
 
 from dovetail.op import DType, SequenceType, ShapeError, TensorType
 from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, classes_of, samples
@@ -19,17 +20,20 @@ class ZipMap(MachineLearningOperator):
 
     def infer(self, X: TensorType) -> TensorType:
         """A sequence of maps. Raises `ShapeError` unless there is a score for each label."""
-        classes = self._classes
-        if X.is_static and samples(X)[1] != len(classes):
-            raise ShapeError(f"input 'X' is {X}; accepted: a score for each of the {len(classes)} labels")
-        return SequenceType(X.dtype, None, keys=DType.of(classes.dtype))
+        if X.is_static:
+            self._check(samples(X)[1])
+        return SequenceType(X.dtype, None, keys=DType.STRING if self.classlabels_strings else DType.INT64)
 
     def reference(self, X: Array) -> list[dict[int | str, float]]:
         """Plain numbers in dictionaries."""
-        self.infer(TensorType.of(X))
-        names = self._classes.tolist()
-        return [dict(zip(names, row, strict=True)) for row in X.reshape(-1, len(names)).tolist()]
+        self._check(X.shape[-1])
+        return list(map(dict, map(zip, repeat(self._names), X.reshape(-1, X.shape[-1]).tolist())))
+
+    def _check(self, scores: int) -> None:
+        if scores != len(self._names):
+            raise ShapeError(f"input 'X' has {scores} scores; accepted: a score for each of the {len(self._names)} labels")
 
     @functools.cached_property
-    def _classes(self) -> Array:
-        return classes_of(self.classlabels_int64s, self.classlabels_strings)
+    def _names(self) -> list[int | str]:
+        found: list[int | str] = classes_of(self.classlabels_int64s, self.classlabels_strings).tolist()
+        return found

@@ -1,6 +1,7 @@
 """Checks the inputs of a run in onnxruntime's words, and converts them to what a compiled model takes."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ __all__ = ["FeedReader", "result"]
 
 _TEXTS = "USTO"
 """Kinds of NumPy types that hold strings."""
+_PLAIN = frozenset({float, int, str})
 _FIX = "Please fix either the inputs/outputs or the model."
 
 
@@ -154,6 +156,9 @@ def _container(name: str, declared: TensorType, value: Any) -> Any:
 def result(value: Any) -> Any:
     """An output as onnxruntime gives it: maps with plain numbers."""
     if isinstance(value, list):
+        maps = set(map(type, value)) == {dict}
+        if maps and _PLAIN.issuperset(map(type, chain.from_iterable(map(dict.values, value)))):
+            return value
         return [result(item) for item in value]
     if isinstance(value, dict):
         return {key: item.item() if isinstance(item, np.generic) else item for key, item in value.items()}

@@ -9,7 +9,7 @@ from dovetail_ops_onnxruntime_contrib.fused import FusedConv, FusedGemm, FusedMa
 from dovetail_ops_onnxruntime_contrib.gather_block_quantized import GatherBlockQuantized
 from dovetail_ops_onnxruntime_contrib.generation import NGramRepeatBlock
 from dovetail_ops_onnxruntime_contrib.group_query_attention import GroupQueryAttention
-from dovetail_ops_onnxruntime_contrib.linear_algebra import Inverse
+from dovetail_ops_onnxruntime_contrib.linear_algebra import CDist, Inverse
 from dovetail_ops_onnxruntime_contrib.mat_mul_n_bits import MatMulNBits
 from dovetail_ops_onnxruntime_contrib.normalizations import (
     EmbedLayerNormalization,
@@ -45,6 +45,7 @@ from dovetail_ops_onnxruntime_contrib.superseded import (
     Trilu,
     Unique,
 )
+from dovetail_ops_onnxruntime_contrib.text import Tokenizer
 from dovetail_ops_onnxruntime_contrib.vision import CropAndResize
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 OPERATORS: "tuple[type[Operator], ...]" = (
     Attention,
     BiasGelu,
+    CDist,
     ConvTransposeWithDynamicPads,
     CropAndResize,
     DequantizeLinear,
@@ -97,6 +99,7 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     SimplifiedLayerNormalization,
     SkipLayerNormalization,
     SkipSimplifiedLayerNormalization,
+    Tokenizer,
     TransposeMatMul,
     Trilu,
     Unique,

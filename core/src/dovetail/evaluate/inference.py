@@ -8,7 +8,7 @@ from dovetail.evaluate.context import node_context
 from dovetail.graph.graph import Graph, Node, Port
 from dovetail.graph.types import TensorType
 
-__all__ = ["check_limit", "check_sizes", "counted", "infer_node", "least_bytes", "padded"]
+__all__ = ["check_limit", "check_sizes", "counted", "infer_node", "inferred", "least_bytes", "padded"]
 
 T = TypeVar("T")
 
@@ -20,7 +20,22 @@ def padded(values: Sequence[T | None], ports: Sequence[Port]) -> list[T | None]:
 
 
 def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-    """The types of the outputs that are present. Raises `OperatorError` or `ShapeError` naming the node."""
+    """The types of the outputs that are present, with static shapes.
+
+    Raises `OperatorError` or `ShapeError` naming the node, `DataDependentShape` for a shape that is not known.
+    """
+    outputs = inferred(node, inputs)
+    for t in outputs:
+        if not t.is_static:
+            with node_context(node, inputs):
+                raise DataDependentShape(
+                    f"an output shape {t} depends on the data", hint="such nodes are planned when they run, not before"
+                )
+    return outputs
+
+
+def inferred(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+    """As `infer_node`, with shapes that may depend on the data: where that is usual, an error takes longer than the node."""
     with node_context(node, inputs):
         node.op.check(inputs, len(node.outputs))
         given = node.op.infer(*padded(inputs, node.op.inputs))
@@ -32,10 +47,6 @@ def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorT
         for t in present:
             if not isinstance(t, TensorType):
                 raise OperatorError(f"infer() gave {t!r}", hint="it returns a TensorType for each output")
-            if not t.is_static:
-                raise DataDependentShape(
-                    f"an output shape {t} depends on the data", hint="such nodes are planned when they run, not before"
-                )
         return tuple(present)
 
 

@@ -140,21 +140,31 @@ def _late_types(node: Node, inputs: Sequence[TensorType | None]) -> dict[str, Te
     """The output types of a deferred node: containers keep their kind, the rest is open."""
     unknown = dict.fromkeys(node.writes, TensorType(DType.FLOAT32, None))
     contains = any(isinstance(t, CONTAINERS) for t in inputs)
-    if not contains and not _is_typed(inputs):
+    is_text = any(t is not None and t.dtype is DType.STRING for t in inputs)
+    if not contains and not _is_typed(inputs) and not is_text:
         return unknown
     if node.op.has_control():
         if not contains:
             with node_context(node, inputs):
                 node.op.check(inputs, len(node.outputs))
         return unknown
+    is_exact = contains or _is_typed(inputs)
     try:
         with node_context(node, inputs):
-            given = node.op.infer(*padded(inputs, node.op.inputs))
+            # Of strings the type alone counts, by which the host runs what follows; it does not depend on sizes.
+            given = node.op.infer(*padded(inputs if is_exact else [t and _with_sizes(t) for t in inputs], node.op.inputs))
     except OperatorError:  # such as DataDependentShape; what is wrong with the node is said when it runs
         return unknown
     outputs = given if isinstance(given, tuple) else (given,)
     # A node may leave out trailing outputs.
-    return unknown | {name: t for name, t in zip(node.outputs, outputs, strict=False) if name}
+    found = {name: t for name, t in zip(node.outputs, outputs, strict=False) if name}
+    return unknown | (found if is_exact else {name: t.with_shape(t.shape and (None,) * t.rank) for name, t in found.items()})
+
+
+def _with_sizes(tensor: TensorType) -> TensorType:
+    """The type with sizes of 1 where they are open."""
+    shape = tensor.shape
+    return tensor if shape is None else tensor.with_shape(tuple(d if isinstance(d, int) else 1 for d in shape))
 
 
 def _is_typed(inputs: Sequence[TensorType | None]) -> bool:

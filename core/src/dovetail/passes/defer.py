@@ -6,9 +6,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
+from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.rewriting import needed
-from dovetail.graph.types import CONTAINERS
+from dovetail.graph.types import CONTAINERS, TensorType
 from dovetail.passes.constant_folding import Typed
 
 __all__ = ["Continuation", "split"]
@@ -60,17 +61,21 @@ def _ready(typed: Typed, deferred: Sequence[Node]) -> tuple[list[Node], list[Nod
     """The nodes that can run now, and those that wait for them.
 
     A node that reads results of a ready one waits, because it may be planned once their shapes are known, unless it has to
-    run on the host anyway: it runs sub-graphs or takes sequences, maps or optionals.
+    run on the host anyway: it runs sub-graphs or takes strings, sequences, maps or optionals.
     """
     waiting = {name for node in deferred for name in node.writes}
     host: set[str] = set()
     ready, later = [], []
     for node in deferred:
         late = waiting.intersection(node.reads)
-        contained = any(isinstance(typed.late.get(name), CONTAINERS) for name in node.reads)
-        if not late or (late <= host and (contained or node.op.has_control())):
+        if not late or (late <= host and (node.op.has_control() or any(map(_is_of_host, map(typed.late.get, node.reads))))):
             ready.append(node)
             host.update(node.writes)
         else:
             later.append(node)
     return ready, later
+
+
+def _is_of_host(tensor: TensorType | None) -> bool:
+    """Whether devices take no such value."""
+    return tensor is not None and (isinstance(tensor, CONTAINERS) or tensor.dtype is DType.STRING)

@@ -8,12 +8,12 @@ import numpy as np
 from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.errors import DataDependentShape, OperatorError
 from dovetail.evaluate.context import node_context
-from dovetail.evaluate.inference import check_limit, infer_node, padded
+from dovetail.evaluate.inference import check_limit, inferred, padded
 from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import CONTAINERS, MapType, OptionalType, SequenceType, TensorType, as_constant
-from dovetail.planning.held import HeldBytes
+from dovetail.planning.held import HeldBytes, holds_arrays
 from dovetail.planning.plan import HostStep, Signature
 
 __all__ = ["compute", "control", "declared_signature", "kernel_on_host", "owned", "signature", "typed_inputs", "why_on_host"]
@@ -74,8 +74,10 @@ def _typed(step: HostStep, values: Sequence[Any]) -> list[Any] | None:
     """The outputs, checked against the types known from the content of the inputs; None where they are unknown."""
     types = [None if v is None else TensorType.of(as_constant(v), known=True) for v in values]
     try:
-        outputs = infer_node(step.node, types)
-    except DataDependentShape:
+        outputs = inferred(step.node, types)
+    except DataDependentShape:  # of operators that know it earlier
+        return None
+    if not all(t.is_static for t in outputs):
         return None
     check_limit(step.node, outputs, step.limit)
     return list(run_reference(step.node, values, outputs))
@@ -117,7 +119,8 @@ def _apart(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         shared = isinstance(item, np.ndarray) and any(np.may_share_memory(item, a) for a in arrays)
         return item.copy() if shared else item
 
-    return [[item if id(item) in apart else kept(item) for item in v] if isinstance(v, list) else v for v in results]
+    lists = {id(v) for v in results if isinstance(v, list) and holds_arrays(v)}
+    return [[item if id(item) in apart else kept(item) for item in v] if id(v) in lists else v for v in results]
 
 
 def owned(value: Any) -> Any:

@@ -10,7 +10,12 @@ from dovetail.errors import OutOfMemory
 from dovetail.graph import Node
 from dovetail.graph.types import array_bytes
 
-__all__ = ["HeldBytes"]
+__all__ = ["HeldBytes", "holds_arrays"]
+
+
+def holds_arrays(values: list[Any]) -> bool:
+    """Whether one of them is an array: of many maps only the type is looked at."""
+    return any(issubclass(kind, np.ndarray) for kind in set(map(type, values)))
 
 
 class _Counted(weakref.ref[Any]):
@@ -36,7 +41,7 @@ class HeldBytes:
             del self._alive[dead.key]
             self._total -= dead.size
         for value in values:
-            for item in value if isinstance(value, list) else (value,):
+            for item in (value if holds_arrays(value) else ()) if isinstance(value, list) else (value,):
                 if isinstance(item, np.ndarray) and id(item) not in self._alive:
                     self._count(item)
         if self._total > self._limit:

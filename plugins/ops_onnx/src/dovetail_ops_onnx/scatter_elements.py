@@ -42,8 +42,18 @@ class ScatterElements(Movement):
 
     def reference(self, data: Array, indices: Array, updates: Array) -> Array:
         """The data with the updates. Raises `OperatorError` for an index out of range."""
+        if self.reduction != "none" and data.ndim > 1 and self._of_rows(indices, data.shape):
+            check_indices(indices, data.shape[0], 0)
+            return scatter(data, (indices.reshape(len(indices), -1)[:, 0],), updates, self.reduction)
         places = self._places(indices, data.shape)
         return scatter(data.reshape(-1), (places,), updates.reshape(-1), self.reduction).reshape(data.shape)
+
+    def _of_rows(self, indices: Array, dims: tuple[int, ...]) -> bool:
+        """Whether whole rows go to a place, as where graph networks sum the messages of edges."""
+        if check_axis(self.axis, len(dims)) or indices.shape[1:] != dims[1:] or not indices.size:
+            return False
+        rows = indices.reshape(len(indices), -1)
+        return bool((rows == rows[:, :1]).all())
 
     def write(self, dst: Array, indices: Array, updates: Array) -> None:
         """Write the updates into dst, which holds the data; nothing when an index is out of range, which raises."""

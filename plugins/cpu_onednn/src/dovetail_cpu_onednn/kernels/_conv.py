@@ -1,13 +1,13 @@
 """Convolution and deconvolution: weights brought once into the layout that the primitive chooses."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import gcd
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.device import BYXF, PLAIN, LayerConfig, Layout, Reason, TensorType, TypedNode
-from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Arg, MemoryDesc
+from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Arg, MemoryDesc, Unimplemented
 from dovetail_cpu_onednn.descriptors import BLOCKED, blocked, describe, in_rank, number_of, plain_strides, undecided
 from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, given, is_constant, relaid, when_asked
 from dovetail_cpu_onednn.library import library
@@ -19,7 +19,7 @@ from dovetail_ops_onnx.spatial import ConvGeometry
 if TYPE_CHECKING:
     from dovetail_ops_onnx.conv_transpose import ConvTranspose
 
-__all__ = ["ConvKernel", "activation", "padding", "weights_of"]
+__all__ = ["ConvKernel", "activation", "of_same_bytes", "padding", "weights_of"]
 
 FEW_CHANNELS = 4
 """Up to so many input channels oneDNN has fast convolutions from plain data."""
@@ -75,6 +75,18 @@ def channels_last(node: TypedNode) -> TypedNode:
     x, result, *others = (given(node, 0), node.outputs[0], *node.operands)
     operands = tuple(called(t) if t.dims == result.dims else t for t in others)
     return replace(node, inputs=(called(x), *node.inputs[1:]), outputs=(called(result),), operands=operands)
+
+
+def of_same_bytes(node: TypedNode, free: bool, plan: Callable[[TypedNode], NodePlan]) -> NodePlan:
+    """The plan of the node, or where that is slow in the layouts of its types, the one of `channels_last`."""
+    found = plan(node)
+    if free or not is_slow(found) or (other := channels_last(node)) == node:
+        return found
+    try:
+        again = plan(other)
+    except (Refused, Unimplemented):
+        return found
+    return found if is_slow(again) else again
 
 
 def as_images(node: TypedNode) -> TypedNode:
@@ -150,14 +162,11 @@ class ConvKernel(PrimitiveKernel):
 
     @cached_plan
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
-        node = as_images(node)
+        return of_same_bytes(as_images(node), free, partial(self._in_layouts, free, shared))
+
+    def _in_layouts(self, free: bool, shared: bool, node: TypedNode) -> NodePlan:
         src, dst = (activation(node, place, free) for place in ("input", "output"))
-        found = self._plan(node, src, dst, free, shared)
-        if free or not is_slow(found) or (other := channels_last(node)) == node:
-            return found
-        src, dst = (activation(other, place, False) for place in ("input", "output"))
-        again = self._attempt(other, lambda n: self._plan(n, src, dst, False, shared))
-        return again if isinstance(again, NodePlan) and not is_slow(again) else found
+        return self._plan(node, src, dst, free, shared)
 
     def final(self, node: TypedNode, shared: bool) -> NodePlan:
         if not shared:

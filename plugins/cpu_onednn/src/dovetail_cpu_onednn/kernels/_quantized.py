@@ -28,7 +28,7 @@ from dovetail_cpu_onednn.kernel import (
     given,
     is_constant,
 )
-from dovetail_cpu_onednn.kernels._conv import padding, weights_of
+from dovetail_cpu_onednn.kernels._conv import of_same_bytes, padding, weights_of
 from dovetail_cpu_onednn.kernels._matmul import collapse
 from dovetail_cpu_onednn.kernels._pool import whole
 from dovetail_cpu_onednn.kernels._quantized_chain import Epilogue, single_scale
@@ -229,6 +229,10 @@ def _whole(bias: Array, units: Array) -> Array:
 
 
 def _convolution(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
+    return of_same_bytes(node, free, lambda same: _convolved(same, op, free))
+
+
+def _convolved(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     conv, src_type, dst_type = op.main, given(node, 0), node.outputs[0]
     assert isinstance(conv, Conv)
     scale, zero = _source(node, op, 0)

@@ -4,7 +4,7 @@ from dovetail.device import DType, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg
 from dovetail_cpu_onednn.descriptors import describe, undecided
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
-from dovetail_cpu_onednn.kernels._conv import padding, weights_of
+from dovetail_cpu_onednn.kernels._conv import of_same_bytes, padding, weights_of
 from dovetail_cpu_onednn.kernels._integer import require_constant_weights, zero_point
 from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8, weights_argument
 from dovetail_cpu_onednn.library import library
@@ -24,6 +24,10 @@ class IntegerConvolution(PrimitiveKernel):
         if node.post_ops or x.rank > 5:
             raise Refused(Reason.POST_OP if node.post_ops else Reason.SHAPE, "post-ops, or more than three spatial axes")
         require_constant_weights(node)
+        return of_same_bytes(node, free, lambda same: self._plan(same, op, free))
+
+    def _plan(self, node: TypedNode, op: ConvInteger, free: bool) -> NodePlan:
+        x = given(node, 0)
         before, zero = zero_point(node)
         lib, conv = library(), op.conv()
         g, wei = conv.geometry(x, given(node, 1)), weights_of(TensorType(DType.INT8, given(node, 1).dims), conv.group, False)
