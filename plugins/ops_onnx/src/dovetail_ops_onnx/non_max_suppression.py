@@ -95,7 +95,7 @@ def _by_score(scores: Array, least: float | None) -> tuple[Array, Array]:
 
 
 def _taken_apart(rows: Array, edges: Array, most: int, overlap: float) -> Array:
-    """As `_taken` for one row, cut where no box spans a column: exporters shift the boxes of each class to columns of their own."""
+    """As `_taken` for one row, cut where no box spans a column: exporters shift each class to columns of its own."""
     if (edges[4] < 0).any():  # sizes below 0: such a box may hide boxes that it does not meet
         return _taken(rows, edges, most, overlap)
     order = np.argsort(edges[1])
