@@ -80,3 +80,33 @@ def test_nothing(rng: np.random.Generator, shape: tuple[int, int, int]) -> None:
     boxes = _boxes(rng, shape[0], shape[2], 4)
     got = NonMaxSuppression().reference(boxes, rng.random(shape).astype(F), np.array([5]), F([0.5]), F([2.0]))
     assert got.shape == (0, 3)
+
+
+@pytest.mark.parametrize("odd", [None, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(("most", "iou"), [(1000, 0.3), (20, 0.0), (20, 0.5)])
+def test_classes_in_columns_of_their_own(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, odd: float | None, most: int, iou: float
+) -> None:
+    """Boxes whose columns are shifted by their class, in any order, some of which touch the next column."""
+    monkeypatch.setattr(non_max_suppression, "_SIDE", 8)
+    boxes = _boxes(rng, 1, 120, 6)
+    boxes[..., 1::2] += rng.integers(0, 4, (1, 120, 1)) * F(16)
+    if odd is not None:
+        boxes[0, 7, 3 if odd > 0 else 1] = odd
+    scores = np.round(rng.random((1, 1, 120)), 2).astype(F)
+    got = NonMaxSuppression().reference(boxes, scores, np.array([most]), F([iou]))
+    assert [tuple(row) for row in got.tolist()] == _box_by_box(boxes, scores, most, iou, None)
+
+
+def test_sizes_below_zero(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Areas below zero make unions below zero, of which nothing shared is too large a part."""
+    monkeypatch.setattr(non_max_suppression, "_SIDE", 8)
+    centres = np.concatenate((rng.integers(0, 400, (1, 50, 2)), rng.integers(1, 5, (1, 50, 2)) * 2), 2).astype(F)
+    centres[0, ::9, 2] *= -40
+    x, y, width, height = np.moveaxis(centres, 2, 0)
+    boxes = np.stack((y - height / 2, x - width / 2, y + height / 2, x + width / 2), 2)
+    scores = rng.random((1, 1, 50)).astype(F)
+    got = NonMaxSuppression(center_point_box=1).reference(centres, scores, np.array([50]), F([0.5]))
+    expected = _box_by_box(boxes, scores, 50, 0.5, None)
+    assert len(expected) < 50
+    assert [tuple(row) for row in got.tolist()] == expected

@@ -66,7 +66,7 @@ class NonMaxSuppression(Movement):
         with np.errstate(all="ignore"):
             rows, places = _by_score(scores.reshape(-1, scores.shape[2]), floor)
             edges = self._edges(boxes)[:, rows // classes, places]
-            taken = _taken(rows, edges, count, overlap)
+            taken = (_taken if rows[-1:].any() or len(rows) <= _SIDE else _taken_apart)(rows, edges, count, overlap)
         batches, kinds = np.divmod(rows[taken], classes)
         return np.stack((batches, kinds, places[taken]), 1)
 
@@ -92,6 +92,20 @@ def _by_score(scores: Array, least: float | None) -> tuple[Array, Array]:
     places, keys = np.zeros(filled.shape, np.int64), np.full(filled.shape, np.nan, scores.dtype)
     places[filled], keys[filled] = found - rows * scores.shape[1], -scores.reshape(-1)[found]
     return rows, np.take_along_axis(places, np.argsort(keys, axis=1, kind="stable"), 1)[filled]
+
+
+def _taken_apart(rows: Array, edges: Array, most: int, overlap: float) -> Array:
+    """As `_taken` for one row, cut where no box spans a column: exporters shift each class to columns of its own."""
+    if (edges[4] < 0).any():  # sizes below 0: such a box may hide boxes that it does not meet
+        return _taken(rows, edges, most, overlap)
+    order = np.argsort(edges[1])
+    cuts = edges[1, order[1:]] >= np.maximum.accumulate(edges[3, order[:-1]])
+    parts = np.zeros_like(rows)
+    parts[order[1:]] = np.cumsum(cuts)
+    order = np.argsort(parts, kind="stable")
+    taken = np.zeros(len(rows), bool)
+    taken[order] = _taken(parts[order], edges[:, order], most, overlap)
+    return np.asarray(taken & (np.cumsum(taken) <= most))
 
 
 def _taken(rows: Array, edges: Array, most: int, overlap: float) -> Array:
