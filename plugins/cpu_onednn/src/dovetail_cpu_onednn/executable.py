@@ -236,7 +236,8 @@ class OnednnExecutable(Executable):
         """The stages of nodes, with the constants that were found for them and those that are missing."""
         missing = [argument for stages in found.values() for _, arguments in stages for argument in arguments]
         memory, prepared = ConstantMemory(missing), {}
-        for name in _giving_back(self._placed, self.planned, self.graph) if missing else found:
+        brings = any(argument.place in ("input", "operand") and argument.content is None for argument in missing)
+        for name in _giving_back(self._placed, self.planned, self.graph) if brings else found:
             if name in found:
                 stages = zip(self.planned[name].stages, found[name], strict=True)
                 prepared[name] = tuple([_prepare(self._placed[name], stage, *one, memory, shared) for stage, one in stages])
