@@ -448,7 +448,7 @@ NUMBERS = ("bias", "weights", "source", "result", "zero", "residual")
 @pytest.mark.parametrize("ends", ["stored", "real", "added"])
 @pytest.mark.parametrize("changed", NUMBERS)
 def test_convolutions_that_differ_in_one_number(changed, ends):
-    """What is computed of scales, zero points and bias is kept for nodes in which all of them are equal."""
+    """Numbers that are computed of scales, zero points and bias are kept for nodes in which all of these are equal."""
     net = Net(20)
     data, more = (net.rng.integers(0, 256, dims, np.uint8) for dims in ((2, 3, 6, 5), (2, 5, 4, 3)))
     kernel, shifts = net.rng.integers(-99, 99, (5, 3, 3, 3), np.int8), net.rng.integers(-9000, 9000, 5, np.int32)
