@@ -170,7 +170,7 @@ class _Parameters:
         Equal ones are one object: they do not depend on sizes of the data, and computing them takes longer than all else here.
         """
         vector = None if chain.vector is None else chain.vector.tobytes()
-        question = (chain.head, vector, units.tobytes(), bias.tobytes(), zero, shapes)
+        question = (chain.head, vector, units.dtype, units.tobytes(), bias.tobytes(), zero, shapes)
         found = _PARAMETERS.get(question)
         if found is None:
             found = _Parameters._of(chain, units, bias, zero, shapes)
