@@ -396,21 +396,24 @@ def _placements(
 
 
 def _flops(node: Node, graph: Graph) -> int:
-    types = graph.types
-    return int(node.op.flops([types[name] if name else None for name in node.inputs], [types[name] for name in node.writes]))
+    return int(node.op.flops([graph.type_of(name) for name in node.inputs], [graph.types[name] for name in node.writes]))
 
 
 def _pace(graph: Graph, speed: Speed) -> Pace | None:
-    """For runs of a part; None where no node may take `_LONG` seconds.
-
-    At worst, as in simple loops of one thread, it takes 1 ns for an operation, 20 for an element, 5,000 for a string.
-    """
-    moved = {name: t.size * (5e-6 if t.dtype is DType.STRING else 2e-8) for name, t in graph.types.items()}
-    seconds = [1e-9 * _flops(node, graph) + sum([moved[name] for name in (*node.reads, *node.writes)]) for node in graph.nodes]
+    """For runs of a part; None where no node may take `_LONG` seconds."""
+    seconds = [_most_seconds(node, graph) for node in graph.nodes]
     most = max(seconds, default=0.0)
     if most <= _LONG:
         return None
     return Pace(f"node {graph.nodes[seconds.index(most)]}", most / sum(seconds), sum(seconds), speed)
+
+
+def _most_seconds(node: Node, graph: Graph) -> float:
+    """How long a node may take at worst, as simple loops of one thread do: 1 ns for an operation, 20 for an element, 5,000
+    for a string.
+    """
+    types = [graph.types[name] for name in (*node.reads, *node.writes)]
+    return 1e-9 * _flops(node, graph) + sum([t.size * (5e-6 if t.dtype is DType.STRING else 2e-8) for t in types])
 
 
 def _value(name: str, graph: Graph, plan: MemoryPlan) -> ValuePlacement:
