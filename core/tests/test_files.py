@@ -5,10 +5,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import platformdirs
 import pytest
 
-from dovetail._files import write_file, written_whole
+from dovetail._files import user_folder, write_file, written_whole
 from dovetail.errors import UsageError
+
+
+@pytest.mark.parametrize("base", [None, "", "relative", "~/x", "/", "/a b/../ü"])
+@pytest.mark.parametrize("home", [None, "/me", "/"])
+def test_the_users_folders_are_those_of_platformdirs(monkeypatch: pytest.MonkeyPatch, home: str | None, base: str | None) -> None:
+    """None: the variable is not set, and the home is that of the password database."""
+    for name, value in (("HOME", home), ("XDG_CACHE_HOME", base), ("XDG_CONFIG_HOME", base)):
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+    assert user_folder("cache") == platformdirs.user_cache_path("dovetail", appauthor=False, opinion=False)
+    assert user_folder("config") == platformdirs.user_config_path("dovetail", appauthor=False, roaming=True)
 
 
 def test_a_file_is_made_and_replaced(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ NEEDLESS = {
     "heapq": "no strings are sorted",
     "logging": "there is nothing to warn of, and nobody asks for more",
     "onnx": "its message classes are made from the descriptor",
+    **({"platformdirs": "the environment names the user's folders"} if sys.platform == "linux" else {}),
 }
 
 

@@ -18,8 +18,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
 from dovetail import __version__
 from dovetail._files import user_folder
 from dovetail.dataclass import dataclass
@@ -55,7 +53,7 @@ def cache_folder() -> Path | None:
     chosen = os.environ.get("DOVETAIL_CACHE_DIR")
     if chosen:
         return Path(chosen)
-    return user_folder(user_cache_path, opinion=False)
+    return user_folder("cache")
 
 
 def cache_key(*parts: str) -> str:

@@ -10,8 +10,6 @@ from pathlib import Path
 from types import MappingProxyType, NoneType
 from typing import Any
 
-from platformdirs import user_config_path
-
 from dovetail._files import user_folder
 from dovetail.dataclass import dataclass, field
 from dovetail.errors import UsageError, did_you_mean
@@ -70,7 +68,7 @@ class Config:
             return _from_file(Path(named), "DOVETAIL_CONFIG")
         if os.path.lexists(FILE_NAME):  # a link to nowhere is an error, too: somebody meant it to be read
             return _from_file(Path(FILE_NAME), trusted=os.environ.get("DOVETAIL_TRUST_CONFIG") == "1")
-        folder = user_folder(user_config_path, roaming=True)
+        folder = user_folder("config")
         return _from_file(folder / FILE_NAME) if folder and os.path.lexists(folder / FILE_NAME) else Config()
 
     @property

@@ -458,6 +458,51 @@ def test_the_range_of_dynamic_quantization(data):
             np.testing.assert_array_equal(q, np.clip(np.rint(x / want) + shift, 0, 255))
 
 
+def test_products_that_differ_in_their_zero_points():
+    """Plans are kept for nodes that are alike, which are those of another content too."""
+    rng, g = np.random.default_rng(19), GraphBuilder()
+    a, b, x = rng.integers(0, 256, (7, 31), np.uint8), rng.integers(-128, 128, (31, 9), np.int8), g.input("a", "uint8", (7, 31))
+    zeros = (0, 3, 255)
+    outputs = [g.node(op("MatMulInteger"), x, g.constant(b), g.constant(np.uint8(zero))) for zero in zeros]
+    found = Core().compile_model(g.model(outputs), "ONEDNN")({"a": a}).values()
+    for got, zero in zip(found, zeros, strict=True):
+        np.testing.assert_array_equal(got, (a.astype(np.int64) - zero) @ b.astype(np.int64))
+
+
+NUMBERS = ("bias", "weights", "source", "result", "zero", "residual")
+
+
+@pytest.mark.parametrize("ends", ["stored", "real", "added"])
+@pytest.mark.parametrize("changed", NUMBERS)
+def test_convolutions_that_differ_in_one_number(changed, ends):
+    """Numbers that are computed of scales, zero points and bias are kept for nodes in which all of these are equal."""
+    net = Net(20)
+    data, more = (net.rng.integers(0, 256, dims, np.uint8) for dims in ((2, 3, 6, 5), (2, 5, 4, 3)))
+    kernel, shifts = net.rng.integers(-99, 99, (5, 3, 3, 3), np.int8), net.rng.integers(-9000, 9000, 5, np.int32)
+    steps = net.rng.uniform(0.002, 0.01, 5).astype(np.float32)
+    outputs, wants = [], []
+    for number in range(2):
+        factor = {name: 1 + number * (name == changed) for name in NUMBERS}
+        x = Numbers(data, np.float32(0.03 * factor["source"]), np.uint8(40 * factor["zero"]))
+        w = Numbers(kernel, steps * np.float32(factor["weights"]), np.zeros(5, np.int8), 0)
+        b = Numbers(shifts * np.int32(factor["bias"]), np.full(5, 2e-4, np.float32), np.zeros(5, np.int32), 0)
+        added = Numbers(more, np.float32(0.05 * factor["residual"]), np.uint8(9))
+        inputs = [net.g.input(f"x{i}{number}", "uint8", array.shape) for i, array in enumerate((data, more))]
+        net.feeds.update(zip(inputs, (data, more), strict=True))
+        parameters = [net.dequantized(net.g.constant(one.stored), one) for one in (w, b)]
+        y = net.g.node(op("Conv"), net.dequantized(inputs[0], x), *parameters)
+        want, scale = convolved(x.real, w.real) + b.real[None, :, None, None], np.float32(0.1 * factor["result"])
+        if ends == "added":
+            y, want = net.g.node(op("Add"), y, net.dequantized(inputs[1], added)), want + added.real
+        outputs.append(y if ends == "real" else net.quantized(y, scale, np.uint8(128)))
+        wants.append(want if ends == "real" else stored(want, scale, np.uint8(128)))
+    for got, want in zip(net.run(*outputs)[0], wants, strict=True):
+        if ends == "real":
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
+        else:
+            agrees(got, want)
+
+
 def test_the_sums_of_an_integer_product():
     rng = np.random.default_rng(16)
     a, b = rng.integers(-128, 128, (7, 300), np.int8), rng.integers(-128, 128, (300, 9), np.int8)

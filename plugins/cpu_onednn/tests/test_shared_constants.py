@@ -65,8 +65,8 @@ def test_shapes_share_what_they_read(weights):
 
 @pytest.mark.skipif(not library().has_int8, reason="this CPU has no instructions (VNNI) for exact sums of 8-bit products")
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
-def test_shapes_share_weights_of_8_bits(dtype):
-    """Of products, convolutions and their quantized forms; uint8 once less 128."""
+def test_shapes_share_constants_of_8_bits(dtype):
+    """Of products, convolutions and their quantized forms: weights, uint8 once less 128, and what is computed of scales."""
     zero, scale = np.array(128 if dtype == np.uint8 else 0, dtype), np.float32(0.25)
     g = GraphBuilder()
     matrix, taps = (RNG.integers(100, 150, shape).astype(dtype) for shape in ((48, 48), (48, 48, 1, 1)))
@@ -88,16 +88,14 @@ def test_shapes_share_weights_of_8_bits(dtype):
             )
             (step,) = compiled.plan(((rows, 48, 2, 48),)).steps
             prepared = step.executable.prepared
-            read = [
-                c.array
-                for n in ("product", "sums", "real")
-                for p in prepared[n]
-                for a, c in p.constants.items()
-                if a == Arg.WEIGHTS
-            ]
-            seen.append(read)
-    assert len(seen[0]) == 3
-    assert all(a is b for a, b in zip(*seen, strict=True))
+            seen.append(
+                {(n, a): c.array for n in ("product", "sums", "real") for p in prepared[n] for a, c in p.constants.items()}
+            )
+    one, other = seen
+    read = {name: {arg for node, arg in one if node == name} for name in ("product", "sums", "real")}
+    assert read["product"] == read["sums"] == {Arg.WEIGHTS, Arg.ZERO_POINTS | Arg.SRC}
+    assert {Arg.WEIGHTS, Arg.ZERO_POINTS | Arg.SRC} < read["real"]
+    assert all(one[key] is other[key] for key in one.keys() | other.keys())
 
 
 @pytest.mark.parametrize(("op", "gates"), [(LSTM, 4), (GRU, 3), (RNN, 1)])

@@ -275,17 +275,23 @@ class Node:
     post_ops: tuple[PostOp, ...] = ()
     origins: tuple[str, ...] = ()
     affinity: str = ""
+    # Asked hundreds and thousands of times for each plan.
+    _operands: tuple[str, ...] | None = field(default=None, init=False)
     _reads: tuple[str, ...] | None = field(default=None, init=False)
 
     @property
     def operands(self) -> tuple[str, ...]:
         """The values that post-ops read, in chain order."""
-        return tuple(p.operand for p in self.post_ops if not isinstance(p, Eltwise)) if self.post_ops else ()
+        found = self._operands
+        if found is None:
+            found = tuple([p.operand for p in self.post_ops if not isinstance(p, Eltwise)])
+            object.__setattr__(self, "_operands", found)
+        return found
 
     @property
     def reads(self) -> tuple[str, ...]:
         """Every value this node depends on: present inputs, post-op operands, and what its sub-graphs take from outside."""
-        found = self._reads  # asked thousands of times for each plan
+        found = self._reads
         if found is None:
             captured = (name for graph in self.op.subgraphs for name in graph.captures)
             found = (*filter(None, self.inputs), *self.operands, *captured)

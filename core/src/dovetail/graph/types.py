@@ -73,12 +73,12 @@ class TensorType:
     @property
     def size(self) -> int:
         """The number of elements. Raises `ValueError` unless `is_static`."""
-        return math.prod(self.dims)
+        return math.prod(self._dims or self.dims)  # mostly without asking the property, here and below
 
     @property
     def nbytes(self) -> int:
         """Bytes of the dense tensor. Raises `ValueError` unless `is_static`."""
-        return math.prod(self.dims) * self.dtype.itemsize
+        return math.prod(self._dims or self.dims) * self.dtype.itemsize
 
     def with_shape(self, shape: Shape | None) -> "TensorType":
         """The same element type with another shape and no known value."""

@@ -1,7 +1,7 @@
 """Opaque: nodes for which the user gave a device a kernel stay unchanged, whatever other passes would make of them."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,16 +23,21 @@ def declare(graph: Graph, find: Find, devices: Sequence[Device]) -> Graph:
     A class that takes the operator by translation, under another name, does not count: the kernel is for the name in the model.
     Before `bind`, which reports all other unknown operators.
     """
-    if not any(_unbound(node, devices) for node in graph.nodes):
+    prescribed = _prescribed(graph, devices)
+    if not prescribed:
         return graph
-    return graph.replace(nodes=tuple(_declared(n, graph, find) if _unbound(n, devices) else n for n in graph.nodes))
+    return graph.replace(nodes=tuple([_declared(n, graph, find) if _is_open(n, prescribed) else n for n in graph.nodes]))
 
 
-def _unbound(node: Node, devices: Sequence[Device]) -> bool:
+def _prescribed(graph: Graph, devices: Sequence[Device]) -> set[tuple[str, str]]:
+    """The operators of the graph, by domain and type, for which a device has the user's kernel."""
+    keys = {(node.op.domain, node.op.op_type) for node in graph.nodes}
+    return {key for key in keys if any(device.prescribes(*key) for device in devices)}
+
+
+def _is_open(node: Node, prescribed: Container[tuple[str, str]]) -> bool:
     op = node.op
-    if not isinstance(op, UnboundOperator) or op.subgraphs:
-        return False
-    return any(device.prescribes(op.domain, op.op_type) for device in devices)
+    return isinstance(op, UnboundOperator) and not op.subgraphs and (op.domain, op.op_type) in prescribed
 
 
 def _declared(node: Node, graph: Graph, find: Find) -> Node:
@@ -70,17 +75,15 @@ def pin(graph: Graph, devices: Sequence[Device]) -> Graph:
 
     A node that the kernel refuses stays as it is.
     """
-    if not any(_prescribing(node, devices) for node in graph.nodes):
+    prescribed = _prescribed(graph, devices)
+    if not prescribed:
         return graph
-    return graph.replace(nodes=tuple(_pinned(n, graph, devices) if _prescribing(n, devices) else n for n in graph.nodes))
+    return graph.replace(nodes=tuple([_pinned(n, graph, devices, prescribed) for n in graph.nodes]))
 
 
-def _prescribing(node: Node, devices: Sequence[Device]) -> bool:
-    known = not isinstance(node.op, OpaqueOperator | UnboundOperator)
-    return known and any(device.prescribes(node.op.domain, node.op.op_type) for device in devices)
-
-
-def _pinned(node: Node, graph: Graph, devices: Sequence[Device]) -> Node:
+def _pinned(node: Node, graph: Graph, devices: Sequence[Device], prescribed: Container[tuple[str, str]]) -> Node:
+    if isinstance(node.op, OpaqueOperator | UnboundOperator) or (node.op.domain, node.op.op_type) not in prescribed:
+        return node
     home = next((device for device in devices if device.supports(TypedNode.of(node, graph))), None)
     if home is None or not home.prescribes(node.op.domain, node.op.op_type):
         return node

@@ -1,6 +1,5 @@
 """The values of one request, and the calls of its runs bound to them."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -106,8 +105,7 @@ class Binder:
         if (outside := self._outside(root)) is not None:
             return outside.view(found.dtype.numpy).reshape(dims)
         self.arrays.add(root)
-        start = plan.offsets[root]
-        return self.arena[start : start + math.prod(dims) * found.dtype.itemsize].view(found.dtype.numpy).reshape(dims)
+        return np.ndarray(dims, found.dtype.numpy, self.arena, plan.offsets[root])
 
     def is_new(self, name: str) -> bool:
         """Whether primitives may write an output into a new array: nothing else uses its block."""

@@ -12,7 +12,7 @@ __all__ = ["Choices"]
 
 Found = Choice[OnednnKernel] | Refusal
 
-ROOM = 1024
+ROOM = 1 << 14
 """Nodes whose latest choice is kept."""
 
 

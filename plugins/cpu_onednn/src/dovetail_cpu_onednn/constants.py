@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import Graph, TensorType, TypedNode
+from dovetail.device import Graph, TypedNode
 from dovetail_cpu_onednn.binding import MemoryDesc
-from dovetail_cpu_onednn.kernel import Argument, Stage, given, value_of
+from dovetail_cpu_onednn.kernel import Argument, Stage, value_of
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import ALIGNMENT, aligned
 from dovetail_cpu_onednn.reorder import in_layout, moved
@@ -86,8 +86,8 @@ def _found_in(
     found: dict[int, Constant] = {}
     missing: list[Argument] = []
     for a in stage.arguments:
-        name, tensor = _constant(node, a)
-        source, wanted, known = None if tensor is None else tensor.value, wanted_layout(a), before.get(a.arg)
+        name, source = _constant(node, a)
+        wanted, known = wanted_layout(a), before.get(a.arg)
         if a.content is not None:
             missing.append(a)
         elif source is not None and known is not None and known.source is source and known.is_of(a.desc, wanted, a.repack):
@@ -103,11 +103,14 @@ def _found_in(
     return found, missing
 
 
-def _constant(node: TypedNode, argument: Argument) -> tuple[str, TensorType | None]:
-    """The value that an argument reads: its name and its type."""
+def _constant(node: TypedNode, argument: Argument) -> tuple[str, Array | None]:
+    """The name and the content of the constant that an argument reads; without content where it reads none."""
     if argument.place == "input":
-        return node.node.inputs[argument.index], node.inputs[argument.index]
-    return (node.node.operands[argument.index], node.operands[argument.index]) if argument.place == "operand" else ("", None)
+        tensor = node.inputs[argument.index]
+        return node.node.inputs[argument.index], None if tensor is None else tensor.value
+    if argument.place == "operand":
+        return node.node.operands[argument.index], node.operands[argument.index].value
+    return "", argument.value
 
 
 def wanted_layout(argument: Argument) -> MemoryDesc:
@@ -117,13 +120,15 @@ def wanted_layout(argument: Argument) -> MemoryDesc:
 
 def is_moved(a: Argument) -> bool:
     """Whether it is a constant that is copied into the layout that the primitive takes."""
-    return a.content is not None or a.repack is not None or (a.wanted is not None and not library().equal(a.desc, a.wanted))
+    if a.content is not None or a.repack is not None or a.value is not None:
+        return True
+    return a.wanted is not None and not library().equal(a.desc, a.wanted)
 
 
 def brought(node: TypedNode, argument: Argument, memory: ConstantMemory, shared: SharedConstants) -> Constant:
     """A constant in the layout that the primitive takes."""
     layout, content = wanted_layout(argument), argument.content
-    source = value_of(given(node, argument.index).value) if content is None else content()
+    source = value_of(_constant(node, argument)[1]) if content is None else content()
     packed = source if argument.repack is None else argument.repack(source)
     copy = moved(memory.contiguous(packed), argument.desc, layout, memory.take(library().nbytes(layout)))
     constant = Constant.of(source, argument.desc, layout, argument.repack, copy)

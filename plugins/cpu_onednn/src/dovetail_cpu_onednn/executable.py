@@ -188,14 +188,14 @@ class OnednnExecutable(Executable):
         with Helper(_make, threads) as helper:
             # All about one node after the other: the second thread gets Python's lock while oneDNN chooses, and seldom else.
             for placement in placements:
-                node, planned = placement.node, None
-                if node.name in kept:
-                    planned = self.planned[node.name] = kept[node.name][0]
+                name, planned = placement.node.name, None
+                if name in kept:
+                    planned = self.planned[name] = kept[name][0]
                 elif isinstance(placement.kernel, PrimitiveKernel):
-                    planned = self.planned[node.name] = _planned(placement, storage, helper)
-                    known = [one.constants for one in before.get(node.name, ())]
-                    found[node.name] = found_constants(node, planned.stages, known, self.constants, shared)
-                labelled.append(placement if node.name in kept else _relabelled(placement, planned))
+                    planned = self.planned[name] = _planned(placement, storage, helper)
+                    known = [one.constants for one in before.get(name, ())]
+                    found[name] = found_constants(placement.node, planned.stages, known, self.constants, shared)
+                labelled.append(placement if name in kept else _relabelled(placement, planned))
             self.placements = placements = tuple(labelled)
             decided = {} if earlier is None else earlier.decided
             self.decided = {
@@ -236,7 +236,8 @@ class OnednnExecutable(Executable):
         """The stages of nodes, with the constants that were found for them and those that are missing."""
         missing = [argument for stages in found.values() for _, arguments in stages for argument in arguments]
         memory, prepared = ConstantMemory(missing), {}
-        for name in _giving_back(self._placed, self.planned, self.graph) if missing else found:
+        brings = any(argument.place in ("input", "operand") and argument.content is None for argument in missing)
+        for name in _giving_back(self._placed, self.planned, self.graph) if brings else found:
             if name in found:
                 stages = zip(self.planned[name].stages, found[name], strict=True)
                 prepared[name] = tuple([_prepare(self._placed[name], stage, *one, memory, shared) for stage, one in stages])

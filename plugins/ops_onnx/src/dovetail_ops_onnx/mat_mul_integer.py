@@ -9,6 +9,9 @@ from dovetail_ops_onnx._quantize import EIGHT_BITS, check_lines, per_row, shifte
 from dovetail_ops_onnx._types import Array, Types
 from dovetail_ops_onnx.mat_mul import MatMul
 
+_PRODUCT = MatMul()
+"""One for all: this is asked several times for each node and plan."""
+
 
 class MatMulInteger(Operator):
     """Y = (A - a_zero_point) @ (B - b_zero_point) in int32, which wraps.
@@ -26,11 +29,11 @@ class MatMulInteger(Operator):
     ) -> TensorType:
         check_lines(a_zero_point, "a_zero_point", A, -2)
         check_lines(b_zero_point, "b_zero_point", B, -1)
-        return MatMul().infer(A, B).with_dtype(DType.INT32)
+        return _PRODUCT.infer(A, B).with_dtype(DType.INT32)
 
     def reference(self, A: Array, B: Array, a_zero_point: Array | None = None, b_zero_point: Array | None = None) -> Array:
         own = None if a_zero_point is None else per_row(a_zero_point)
         return wrapped(np.matmul(shifted(A, own), shifted(B, b_zero_point)))
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
-        return MatMul().flops(inputs, outputs)
+        return _PRODUCT.flops(inputs, outputs)

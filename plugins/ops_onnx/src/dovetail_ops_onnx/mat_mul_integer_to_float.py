@@ -12,6 +12,9 @@ from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
 
 __all__ = ["MatMulIntegerToFloat"]
 
+_SUMS = MatMulInteger()
+"""One for all: this is asked several times for each node and plan."""
+
 
 class MatMulIntegerToFloat(AbstractOperator):
     """MatMulInteger with its int32 sums converted to float32, each rounded once."""
@@ -24,7 +27,7 @@ class MatMulIntegerToFloat(AbstractOperator):
 
     def infer(self, a: TensorType, b: TensorType, *zero_points: TensorType | None) -> TensorType:
         """The type of MatMulInteger in float32."""
-        return MatMulInteger().infer(a, b, *zero_points).with_dtype(DType.FLOAT32)
+        return _SUMS.infer(a, b, *zero_points).with_dtype(DType.FLOAT32)
 
     def compose(self, g: GraphBuilder, *inputs: str) -> str:
         """MatMulInteger and Cast."""
@@ -33,8 +36,8 @@ class MatMulIntegerToFloat(AbstractOperator):
 
     def reference(self, a: NDArray[Any], b: NDArray[Any], *zero_points: NDArray[Any] | None) -> NDArray[Any]:
         """The sums as float32."""
-        return MatMulInteger().reference(a, b, *zero_points).astype(np.float32)
+        return _SUMS.reference(a, b, *zero_points).astype(np.float32)
 
     def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
         """Those of MatMulInteger."""
-        return MatMulInteger().flops(inputs, outputs)
+        return _SUMS.flops(inputs, outputs)

@@ -1,12 +1,15 @@
 """Shared by the operators with int32 sums: constant weights, and zero points that are computed while a model runs."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import S32, Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain
 from dovetail_cpu_onednn.kernel import Argument, Refused, Stage, given
-from dovetail_cpu_onednn.kernels._quantized import SHIFT, value_argument
+from dovetail_cpu_onednn.kernels._quantized import SHIFT
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["require_constant_weights", "zero_point"]
@@ -30,7 +33,11 @@ def zero_point(node: TypedNode) -> tuple[tuple[Stage, ...], tuple[Argument, ...]
     if tensor.size != 1:
         raise Refused(Reason.SHAPE, f"zero points {tensor}; accepted: one")
     if tensor.value is not None:
-        return (), (value_argument(arg, tensor.value.reshape(1).astype(np.int32)),)
+        return (), (Argument(arg, "input", 2, plain((1,), S32), repack=_widened),)
     one, wide = plain((1,), number_of(tensor.dtype)), plain((1,), S32)
     moves = (Argument(Arg.SRC, "input", 2, one), Argument(Arg.DST, "scratch", 0, wide))
     return (Stage(library().describe_reorder(one, wide), moves, is_number=True),), (Argument(arg, "scratch", 0, wide),)
+
+
+def _widened(zero: NDArray[Any]) -> NDArray[Any]:
+    return zero.reshape(1).astype(np.int32)

@@ -7,7 +7,7 @@ product that is quantized at once computes as the standard and onnxruntime do: t
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.device import PLAIN, AbstractOperator, DType, LayerConfig, Layout, Reason, TensorType, TypedNode
+from dovetail.lru import LruCache
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import describe, number_of, plain, undecided
 from dovetail_cpu_onednn.kernel import (
@@ -59,7 +60,7 @@ def require_int8() -> None:
 def value_argument(arg: int, value: Array) -> Argument:
     """A few numbers that a primitive reads, kept with it."""
     desc = plain(value.shape, number_of(DType.of(value.dtype)))
-    return Argument(arg, "content", 0, desc, content=lambda: value)
+    return Argument(arg, "value", 0, desc, value=value)
 
 
 def weights_argument(node: TypedNode, desc: MemoryDesc, wanted: MemoryDesc) -> Argument:
@@ -164,7 +165,20 @@ class _Parameters:
 
     @staticmethod
     def of(chain: Epilogue, units: Array, bias: Array, zero: int, shapes: "_Shapes") -> "_Parameters":
-        """For sums that count in `units` over a source with zero point `zero`, plus a real bias, before the chain."""
+        """For sums that count in `units` over a source with zero point `zero`, plus a real bias, before the chain.
+
+        Equal ones are one object: they do not depend on sizes of the data, and computing them takes longer than all else here.
+        """
+        vector = None if chain.vector is None else chain.vector.tobytes()
+        question = (chain.head, vector, units.dtype, units.tobytes(), bias.tobytes(), zero, shapes)
+        found = _PARAMETERS.get(question)
+        if found is None:
+            found = _Parameters._of(chain, units, bias, zero, shapes)
+            _PARAMETERS.put(question, found)
+        return found
+
+    @staticmethod
+    def _of(chain: Epilogue, units: Array, bias: Array, zero: int, shapes: "_Shapes") -> "_Parameters":
         masks: list[tuple[str, int, int]] = []
         arguments: list[Argument] = []
         before: tuple[Appended, ...] = ()
@@ -198,6 +212,9 @@ class _Parameters:
     def all(self) -> list[Argument]:
         """Scales, zero points, bias."""
         return [*self.arguments, *([] if self.bias is None else [self.bias])]
+
+
+_PARAMETERS: LruCache[Hashable, _Parameters] = LruCache(256)
 
 
 def _check_normal(units: Array, added: Array, factors: Array | None) -> None:

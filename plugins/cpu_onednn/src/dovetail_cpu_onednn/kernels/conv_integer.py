@@ -8,6 +8,7 @@ from dovetail_cpu_onednn.kernels._conv import of_same_bytes, padding, weights_of
 from dovetail_cpu_onednn.kernels._integer import require_constant_weights, zero_point
 from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8, weights_argument
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_ops_onnx.conv_integer import ConvInteger
 
 
@@ -17,13 +18,18 @@ class IntegerConvolution(PrimitiveKernel):
     name = "convolution"
     dtypes = INT8 | {DType.INT32}
 
+    def _require(self, node: TypedNode) -> None:
+        super()._require(node)
+        # Here, because a plan must not depend on the content of constants.
+        require_constant_weights(node)
+
+    @cached_plan
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         require_int8()
         op, x = node.op, given(node, 0)
         assert isinstance(op, ConvInteger)
         if node.post_ops or x.rank > 5:
             raise Refused(Reason.POST_OP if node.post_ops else Reason.SHAPE, "post-ops, or more than three spatial axes")
-        require_constant_weights(node)
         return of_same_bytes(node, free, lambda same: self._plan(same, op, free))
 
     def _plan(self, node: TypedNode, op: ConvInteger, free: bool) -> NodePlan:

@@ -8,6 +8,7 @@ from dovetail_cpu_onednn.kernels._integer import require_constant_weights, zero_
 from dovetail_cpu_onednn.kernels._matmul import collapse
 from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8, weights_argument
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_cpu_onednn.post_ops import attach
 
 
@@ -17,6 +18,12 @@ class IntegerMatMul(PrimitiveKernel):
     name = "matmul"
     dtypes = INT8 | {DType.INT32, DType.FLOAT32}
 
+    def _require(self, node: TypedNode) -> None:
+        super()._require(node)
+        # Here, because a plan must not depend on the content of constants.
+        require_constant_weights(node)
+
+    @cached_plan
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         require_int8()
         lib, result = library(), node.outputs[0]
@@ -25,7 +32,6 @@ class IntegerMatMul(PrimitiveKernel):
         tensor = given(node, 1)
         if tensor.rank != 2 or given(node, 0).rank < 2:
             raise Refused(Reason.SHAPE, f"{given(node, 0)} by {tensor}; accepted: matrices by one matrix")
-        require_constant_weights(node)
         rows, wei_dims, dims = collapse(given(node, 0).dims, tensor.dims)
         chain = attach(node, False, shared, dims=None if dims == result.dims else dims, sums=True)
         before, zero = zero_point(node)
