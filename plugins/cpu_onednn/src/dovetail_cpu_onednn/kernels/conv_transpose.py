@@ -1,4 +1,4 @@
-"""ConvTranspose: a product where windows do not overlap, else oneDNN's deconvolution."""
+"""ConvTranspose: a product where windows do not overlap, a convolution where they are whole strides, else a deconvolution."""
 
 import math
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.dataclass import dataclass
 from dovetail.device import BYXF, PLAIN, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import TAG_ANY, Alg, Arg
 from dovetail_cpu_onednn.descriptors import plain, plain_strides
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, is_constant
 from dovetail_cpu_onednn.kernels._conv import ConvKernel
+from dovetail_cpu_onednn.kernels._sequence import Repeated, WholeStrides
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_cpu_onednn.post_ops import attach
@@ -56,7 +56,7 @@ class NonOverlapping(PrimitiveKernel):
             *chain.arguments(pd),
         ]
         if bias is not None:
-            arguments.append(Argument(Arg.BIAS, "input", 2, bias, repack=_Repeated(math.prod(window))))
+            arguments.append(Argument(Arg.BIAS, "input", 2, bias, repack=Repeated(math.prod(window))))
         product = Stage(pd, tuple(arguments))
         return NodePlan((product, *moves), scratch=(lib.nbytes(dst),) if moves else ())
 
@@ -85,16 +85,6 @@ def _columns(weights: NDArray[Any]) -> NDArray[Any]:
     return np.moveaxis(weights, 1, -1).reshape(len(weights), -1)
 
 
-@dataclass(frozen=True)
-class _Repeated:
-    """Repeats a bias for each place of the window."""
-
-    times: int
-
-    def __call__(self, bias: NDArray[Any]) -> NDArray[Any]:
-        return np.tile(bias, self.times)
-
-
 def _moves(dims: Sequence[int], window: Sequence[int], maps: int) -> tuple[Stage, ...]:
     """The copy of [N, pixels, windows, M] so that the lines of each window are in their places; none for windows of one line."""
     if math.prod(window[:-1]) == 1:
@@ -121,4 +111,4 @@ class Deconvolution(ConvKernel):
         return tuple((i - 1) * s + e - begin - size for i, s, e, begin, size in spans)
 
 
-KERNELS = (NonOverlapping(), Deconvolution())
+KERNELS = (NonOverlapping(), WholeStrides(), Deconvolution())
