@@ -97,13 +97,13 @@ def _rows(node: TypedNode) -> _Rows:
     g = op.geometry(x, wei)
     (size,), (columns,), (kernel,), (stride,), (begin,) = g.input, g.output, g.kernel, g.strides, g.pads_begin
     if g.dilations != (1,) or kernel % stride:
-        raise Refused(Reason.ATTRIBUTE, f"windows of {kernel} elements, {g.dilations[0]} apart; accepted: whole strides ({stride})")
+        raise Refused(Reason.ATTRIBUTE, f"windows of {kernel} elements; accepted: of whole strides ({stride})")
     if not all(is_constant(node, index) for index, t in enumerate(node.inputs) if index and t is not None):
         raise Refused(Reason.OPERATOR, "weights that are computed")
     taps, first = kernel // stride, begin // stride
     count = -(-(begin + columns) // stride) - first
     before, after = taps - 1 - first, first + count - size
-    if not 0 <= before or not 0 <= after < taps:
+    if before < 0 or not 0 <= after < taps:
         raise Refused(Reason.ATTRIBUTE, "elements that no window reaches, or pads longer than a window")
     return _Rows(stride, taps, before, after, count, begin - first * stride)
 
