@@ -120,3 +120,27 @@ def test_all_others_are_deconvolutions(bench, op, shape, weights, reason):
     found = place(TypedNode.of(graph.nodes[0], graph), 1)
     assert isinstance(found.kernel, Deconvolution)
     assert found.refusals[1][1].reason is reason
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize(
+    ("op", "shape", "weights"),
+    [
+        (ConvTranspose(strides=(1, 2), pads=(0, 1, 0, 1), group=21), (2, 21, 5, 8), (21, 1, 1, 3)),
+        (ConvTranspose(strides=(5,), pads=(3, 3), output_padding=(1,)), (1, 8, 9), (8, 5, 11)),
+    ],
+    ids=["depthwise", "sequence"],
+)
+def test_bias_and_post_ops_behind_the_gradient_of_a_convolution(op, shape, weights, has_bias):
+    """oneDNN computes them number by number where it has no deconvolution of its own."""
+    x, w, b = some(*shape), some(*weights), [some(weights[1] * op.group)] * has_bias
+    want = op.reference(*double(x, w, *b))
+    r = some(*want.shape)
+    g = GraphBuilder()
+    y = g.node(op, g.input("x", "float32", shape), g.constant(w), *map(g.constant, b), name="up")
+    y = g.node(Add(), g.node(LeakyRelu(alpha=0.5), y), g.input("r", "float32", r.shape))
+    compiled = dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN")
+    np.testing.assert_allclose(compiled({"x": x, "r": r})[y], np.where(want < 0, want / 2, want) + r, rtol=1e-4, atol=1e-4)
+    (step,) = compiled.plan((shape, r.shape)).steps
+    *_, last = (one.stage.desc.implementation for one in step.executable.prepared["up"])
+    assert not last.startswith("conv:")
