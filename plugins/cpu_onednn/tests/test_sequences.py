@@ -144,3 +144,18 @@ def test_bias_and_post_ops_behind_the_gradient_of_a_convolution(op, shape, weigh
     (step,) = compiled.plan((shape, r.shape)).steps
     *_, last = (one.stage.desc.implementation for one in step.executable.prepared["up"])
     assert not last.startswith("conv:")
+
+
+@pytest.mark.parametrize(("dilation", "is_merged"), [(1, True), (8, False)])
+def test_chains_stay_apart_from_convolutions_of_copied_windows(bench, dilation, is_merged):
+    """oneDNN computes dilated depthwise convolutions by copies of windows, and what comes behind number by number."""
+    x, w = some(1, 16, 40), some(16, 1, 3)
+    op = Conv(group=16, dilations=(dilation,), pads=(dilation, dilation))
+    g = GraphBuilder()
+    y = g.node(LeakyRelu(alpha=0.5), g.node(op, g.input("x", "float32", x.shape), g.constant(w), name="conv"))
+    compiled = dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN")
+    want = op.reference(*double(x, w))
+    np.testing.assert_allclose(compiled({"x": x})[y], np.where(want < 0, want / 2, want), rtol=1e-4, atol=1e-5)
+    (step,) = compiled.plan((x.shape,)).steps
+    (conv,) = (p for p in step.executable.placements if p.node.node.name == "conv")
+    assert bool(conv.node.post_ops) is is_merged

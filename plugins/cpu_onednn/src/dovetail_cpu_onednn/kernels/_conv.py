@@ -182,6 +182,13 @@ class ConvKernel(PrimitiveKernel):
                 return first
         return super().final(node, shared)
 
+    def _checked(self, node: TypedNode) -> NodePlan:
+        found = super()._checked(node)
+        if node.post_ops and "gemm" in found.stages[-1].desc.implementation:
+            # 256 channels of 1,000 columns: 0.6 ms, with a relu 3.2, with a prelu 24.
+            raise Refused(Reason.POST_OP, f"{found.name} computes the chain number by number")
+        return found
+
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         found = [*super().configurations(node)]
         if given(node, 0).dims[1] <= FEW_CHANNELS:
