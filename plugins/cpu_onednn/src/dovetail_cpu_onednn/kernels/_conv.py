@@ -1,13 +1,13 @@
 """Convolution and deconvolution: weights brought once into the layout that the primitive chooses."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import gcd
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.device import BYXF, PLAIN, DType, LayerConfig, Layout, Reason, TensorType, TypedNode
-from dovetail_cpu_onednn.binding import FIRST, INFERENCE, TAG_ANY, Arg, Instead, MemoryDesc
+from dovetail_cpu_onednn.binding import FIRST, INFERENCE, TAG_ANY, Arg, Instead, MemoryDesc, Unimplemented
 from dovetail_cpu_onednn.descriptors import BLOCKED, blocked, describe, in_rank, number_of, plain_strides, undecided
 from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, given, is_constant, relaid, when_asked
 from dovetail_cpu_onednn.library import library
@@ -19,7 +19,7 @@ from dovetail_ops_onnx.spatial import ConvGeometry
 if TYPE_CHECKING:
     from dovetail_ops_onnx.conv_transpose import ConvTranspose
 
-__all__ = ["LONG", "SEQUENCE", "ConvKernel", "activation", "padding", "weights_of"]
+__all__ = ["LONG", "SEQUENCE", "ConvKernel", "activation", "in_faster_layout", "padding", "preferred", "weights_of"]
 
 FEW_CHANNELS = 4
 """Up to so many input channels oneDNN has fast convolutions from plain data."""
@@ -28,7 +28,7 @@ FEW_CHANNELS = 4
 def activation(node: TypedNode, place: str, free: bool) -> MemoryDesc:
     """Input 0 or output 0: `any` while layouts are chosen, else its layout."""
     tensor = given(node, 0) if place == "input" else node.outputs[0]
-    if free and is_long(node):
+    if free and isinstance(node.op, Conv) and preferred(node.op, given(node, 0), node.outputs[0]) is SEQUENCE:
         return describe(tensor.with_layout(BYXF))  # as brgconv has it; the other one would fill few channels up to blocks
     return undecided(tensor) if free else describe(tensor)
 
@@ -66,18 +66,37 @@ _DEPTHWISE = Instead("brdgmm_dw:", "jit_dw:")
 SEQUENCE = Instead("brgconv:", "jit:avx", is_spread=True)
 """The same for sequences: as fast, and made in 1 ms. brgconv's code grows with the columns: 17 ms for 24,000."""
 
+_INT8_SEQUENCE = Instead("brgconv:", "jit_int8:avx", is_spread=True)
+"""The same for 8-bit numbers: 52 ms for 24,000 columns."""
+
 LONG = 256
-"""Sequences of at least so many columns are computed by `SEQUENCE`."""
+"""Sequences of at least so many columns are computed by these."""
 
 
-def is_long(node: TypedNode) -> bool:
-    """Whether the node is a dense convolution over one axis, in float32, to a long sequence."""
-    x, result = given(node, 0), node.outputs[0]
-    one_axis = isinstance(node.op, Conv) and node.op.group == 1 and x.rank == 3 and result.dims[2] >= LONG
-    return one_axis and x.dtype is result.dtype is DType.FLOAT32
+def preferred(op: Conv, x: TensorType, result: TensorType) -> Instead:
+    """The implementation to take in place of oneDNN's first choice, for these data and result."""
+    if op.group == x.dims[1] > 1 and x.dtype not in (DType.INT8, DType.UINT8):
+        return _DEPTHWISE
+    if op.group > 1 or x.rank != 3 or result.dims[2] < LONG:
+        return FIRST
+    if x.dtype in (DType.INT8, DType.UINT8):
+        return _INT8_SEQUENCE
+    return SEQUENCE if x.dtype is result.dtype is DType.FLOAT32 else FIRST
 
 
-def channels_last(node: TypedNode) -> TypedNode:
+def in_faster_layout(node: TypedNode, free: bool, make: Callable[[TypedNode, bool], NodePlan]) -> NodePlan:
+    """The plan that `make` gives for the node; where that is slow, the one for the same bytes as channels last, if it is not."""
+    found = make(node, free)
+    if free or not is_slow(found) or (other := _channels_last(node)) == node:
+        return found
+    try:
+        again = make(other, False)
+    except (Refused, Unimplemented):
+        return found
+    return found if is_slow(again) else again
+
+
+def _channels_last(node: TypedNode) -> TypedNode:
     """The node with BYXF in place of plain where both are the same bytes: one channel, or one element in each.
 
     oneDNN knows an implementation's layout by its strides, which differ even along axes of one element.
@@ -165,14 +184,11 @@ class ConvKernel(PrimitiveKernel):
 
     @cached_plan
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
-        node = as_images(node)
-        src, dst = (activation(node, place, free) for place in ("input", "output"))
-        found = self._plan(node, src, dst, free, shared)
-        if free or not is_slow(found) or (other := channels_last(node)) == node:
-            return found
-        src, dst = (activation(other, place, False) for place in ("input", "output"))
-        again = self._attempt(other, lambda n: self._plan(n, src, dst, False, shared))
-        return again if isinstance(again, NodePlan) and not is_slow(again) else found
+        def make(node: TypedNode, free: bool) -> NodePlan:
+            src, dst = (activation(node, place, free) for place in ("input", "output"))
+            return self._plan(node, src, dst, free, shared)
+
+        return in_faster_layout(as_images(node), free, make)
 
     def final(self, node: TypedNode, shared: bool) -> NodePlan:
         if not shared:
@@ -244,7 +260,7 @@ class ConvKernel(PrimitiveKernel):
         gaps = tuple(d - 1 for d in g.dilations)
         sizes = (g.strides, gaps, g.pads_begin, self.padding_end(g))
         args = (INFERENCE, self.algorithm, src, wanted, bias, dst, *sizes)
-        instead = _DEPTHWISE if op.group == src.dims[1] > 1 else SEQUENCE if is_long(node) else FIRST
+        instead = preferred(op, given(node, 0), node.outputs[0]) if isinstance(op, Conv) else FIRST
         pd = lib.describe(self.primitive, *args, attr=chain.attr, instead=instead)
         found_dst = lib.taken(pd, Arg.DST, dst)
         arguments = [

@@ -4,7 +4,7 @@ from dovetail.device import DType, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg
 from dovetail_cpu_onednn.descriptors import describe, undecided
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
-from dovetail_cpu_onednn.kernels._conv import padding, weights_of
+from dovetail_cpu_onednn.kernels._conv import in_faster_layout, padding, preferred, weights_of
 from dovetail_cpu_onednn.kernels._integer import require_constant_weights, zero_point
 from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8, weights_argument
 from dovetail_cpu_onednn.library import library
@@ -18,6 +18,9 @@ class IntegerConvolution(PrimitiveKernel):
     dtypes = INT8 | {DType.INT32}
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
+        return in_faster_layout(node, free, self._plan)
+
+    def _plan(self, node: TypedNode, free: bool) -> NodePlan:
         require_int8()
         op, x = node.op, given(node, 0)
         assert isinstance(op, ConvInteger)
@@ -31,7 +34,7 @@ class IntegerConvolution(PrimitiveKernel):
         sizes = (g.strides, tuple(d - 1 for d in g.dilations), g.pads_begin, padding(g))
         attr = lib.attr((), [("zero_points", int(Arg.SRC), 0)] if zero else ())
         args = (INFERENCE, Alg.CONVOLUTION_DIRECT, src, lib.tagged(wei.dims, TAG_ANY, wei.dtype), None, dst, *sizes)
-        pd = lib.describe("convolution_forward", *args, attr=attr)
+        pd = lib.describe("convolution_forward", *args, attr=attr, instead=preferred(conv, x, node.outputs[0]))
         arguments = (
             Argument(Arg.SRC, "input", 0, lib.taken(pd, Arg.SRC, src), flexible=True),
             weights_argument(node, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims)),
