@@ -214,9 +214,11 @@ class Binder:
         return check
 
     def _guarded(self, placement: "Placement", checks: Sequence[Callable[[], bool]], launches: Sequence[Launch]) -> Launch:
-        """The primitives, or references for data that they get wrong."""
-        reference = self._reference(placement.node)
+        """The primitives, or what the kernel has for data that they get wrong."""
         is_safe = checks[0] if len(checks) == 1 else lambda: all(check() for check in checks)
         calls = tuple(launch.call for launch in launches)
+        node, graph = placement.node, self.executable.graph
+        unread = frozenset(name for name in node.node.outputs if name not in graph.consumers and name not in graph.outputs)
+        otherwise = placement.kernel.otherwise(node, self.array, unread, calls, self._reference(node))
         call = calls[0] if len(calls) == 1 else in_turn(calls)
-        return Launch(lambda: (call() if is_safe() else reference()) or 0, launches)
+        return Launch(lambda: (call() if is_safe() else otherwise()) or 0, launches)

@@ -1,7 +1,7 @@
 """The base of all kernels, and the plans by which they run nodes: primitives and the memory of their arguments."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -174,6 +174,20 @@ class OnednnKernel(Kernel):
         The default checks that input 0 holds neither NaN nor plus infinity.
         """
         return holds_no_nan_or(array(node.node.inputs[0]), stream)
+
+    def otherwise(
+        self,
+        node: TypedNode,
+        array: Callable[[str], NDArray[Any]],
+        unread: Collection[str],
+        calls: Sequence[Callable[[], int]],
+        reference: Callable[[], int | None],
+    ) -> Callable[[], int | None]:
+        """A call that computes the node where `safety` denies; the default is `reference`.
+
+        `calls` run the primitives, `unread` are the outputs that nothing reads.
+        """
+        return reference
 
 
 class PrimitiveKernel(OnednnKernel):
