@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import BYXF, PLAIN, LayerConfig, Reason, TypedNode
-from dovetail_cpu_onednn.binding import TAG_ANY, Alg, Arg, MemoryDesc
+from dovetail_cpu_onednn.binding import F32, TAG_ANY, Alg, Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import plain, plain_strides
 from dovetail_cpu_onednn.elementwise import MAX
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, is_constant
@@ -119,7 +119,7 @@ class Deconvolution(ConvKernel):
         """
         bias = node.inputs[2] if len(node.inputs) > 2 else None
         found = super()._plan(node, src, dst, free, shared)
-        if not found.name.startswith("conv:") or (bias is None and not node.post_ops):
+        if not found.name.startswith("conv:") or (bias is None and not node.post_ops) or dst.dtype != F32:
             return found
         inner = replace(node.node, post_ops=(), inputs=node.node.inputs[:2])
         bare = super()._plan(replace(node, node=inner, inputs=node.inputs[:2], operands=()), src, dst, free, False)
