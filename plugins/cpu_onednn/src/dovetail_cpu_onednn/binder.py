@@ -65,7 +65,7 @@ class Binder:
         self._start = int(self.arena.ctypes.data)
         self._stream: Stream = library().stream()
         self._addresses: dict[str, int] = {}
-        self._memories: dict[tuple[str, MemoryDesc], Memory] = {}
+        self._memories: dict[tuple[str, MemoryDesc, int], Memory] = {}
         self.readers: dict[str, list[Memory]] = {}
         self.arrays: set[str] = set()
         self.large: list[str] = []
@@ -161,9 +161,10 @@ class Binder:
             )
         names = node.inputs if argument.place == "input" else node.outputs if argument.place == "output" else node.operands
         root = self.executable.memory.storage[names[argument.index]]
-        memory = self._memories.get((root, argument.desc))
+        key = root, argument.desc, argument.offset
+        memory = self._memories.get(key)
         if memory is None:
-            memory = self._memories[root, argument.desc] = lib.memory(argument.desc, self._address(root))
+            memory = self._memories[key] = lib.memory(argument.desc, self._address(root), argument.offset)
             self.readers.setdefault(root, []).append(memory)
         return memory
 

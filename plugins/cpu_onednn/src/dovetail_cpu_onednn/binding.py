@@ -131,9 +131,10 @@ class Primitive(_Handle):
 
 
 class Memory(_Handle):
-    """A descriptor with an address."""
+    """A descriptor with an address, `offset` bytes behind the beginning of a value."""
 
-    __slots__ = ()
+    __slots__ = ("offset",)
+    offset: int
 
 
 class Stream(_Handle):
@@ -417,16 +418,18 @@ class Onednn:
         """A stream; one thread at a time."""
         return self._make(Stream, "stream", self._engine.pointer, 1)
 
-    def memory(self, desc: MemoryDesc, address: int) -> Memory:
-        """A memory at an address that the caller keeps alive."""
+    def memory(self, desc: MemoryDesc, address: int, offset: int = 0) -> Memory:
+        """A memory `offset` bytes behind an address that the caller keeps alive."""
         pointer = c_void_p()  # as `_make`, which takes half as long again: a plan makes hundreds
-        if status := self._create_memory(byref(pointer), desc.pointer, self._engine.pointer, address):
+        if status := self._create_memory(byref(pointer), desc.pointer, self._engine.pointer, address + offset):
             self.check(status, "memory_create")
-        return Memory(pointer, self._destroy_memory)
+        made = Memory(pointer, self._destroy_memory)
+        made.offset = offset
+        return made
 
     def set_address(self, memory: Memory, address: int) -> None:
-        """Move a memory object to another address; the caller keeps the memory alive."""
-        self._call("memory_set_data_handle", memory.pointer, address)
+        """Move a memory object behind another address; the caller keeps the memory alive."""
+        self._call("memory_set_data_handle", memory.pointer, address + memory.offset)
 
     def launch(
         self, primitive: Primitive, stream: Stream, arguments: Sequence[tuple[int, Memory]], is_short: bool = False

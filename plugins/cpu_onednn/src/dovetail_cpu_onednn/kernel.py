@@ -64,7 +64,8 @@ class Argument:
 
     `desc` is the layout of the value. `wanted` is the one that the primitive takes, for constants: they are copied into it once.
     `flexible`: the layout may be other than plain. `content` makes the constant where it differs from the input; `repack` does so
-    from the input alone. In the place `scratch` is number `index` of the plan's work buffers.
+    from the input alone. In the place `scratch` is number `index` of the plan's work buffers. `offset`: bytes of the value that
+    come before it.
     """
 
     arg: int
@@ -75,6 +76,7 @@ class Argument:
     flexible: bool = False
     content: Callable[[], NDArray[Any]] | None = None
     repack: Callable[[NDArray[Any]], NDArray[Any]] | None = None
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
