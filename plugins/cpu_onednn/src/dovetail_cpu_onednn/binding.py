@@ -368,12 +368,13 @@ class Onednn:
     def _chosen(self, name: str, given: Sequence[Any], instead: Instead = FIRST) -> PrimitiveDesc:
         require_free_memory()
         threads = self.planned_threads
-        if instead.is_spread:
+        is_spread = instead.is_spread and threads > 0
+        if is_spread:
             self.plan_threads(MANY)
         try:
             desc = self._make(PrimitiveDesc, "primitive_desc", *given, create=f"{name}_primitive_desc_create")
         finally:
-            if instead.is_spread:
+            if is_spread:
                 self.plan_threads(threads)
         desc.implementation = self._name(desc)
         if instead.first and desc.implementation.startswith(instead.first):
@@ -381,7 +382,7 @@ class Onednn:
             desc.implementation = self._name(desc)
             if not desc.implementation.startswith(instead.second):
                 return self._chosen(name, given)
-        elif instead.is_spread:
+        elif is_spread:
             return self._chosen(name, given)
         desc.primitive, desc.scratchpad = None, self._scratchpad(desc)
         return desc
