@@ -335,10 +335,7 @@ class Onednn:
         return attr
 
     def describe(self, name: str, *args: Any, attr: Attr | None = None, instead: Instead = FIRST) -> PrimitiveDesc:
-        """The first implementation of a primitive, or the second one `instead`. `args` as in C; dims are tuples.
-
-        Raises `Unimplemented`.
-        """
+        """The implementation of a primitive. `args` as in C; dims are tuples. Raises `Unimplemented`."""
         found = self._kept_choice(self.planned_threads, name, args, attr or self._plain, instead)
         if isinstance(found, str):
             raise Unimplemented(found)
@@ -369,9 +366,9 @@ class Onednn:
         require_free_memory()
         threads = self.planned_threads
         is_spread = instead.is_spread and threads > 0
-        if is_spread:
-            self.plan_threads(MANY)
         try:
+            if is_spread:
+                self.plan_threads(MANY)
             desc = self._make(PrimitiveDesc, "primitive_desc", *given, create=f"{name}_primitive_desc_create")
         finally:
             if is_spread:
