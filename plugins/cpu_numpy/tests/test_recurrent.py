@@ -96,20 +96,16 @@ def test_little_or_nothing(bench, cell, time, batch):
         (LSTM(input_forget=True), {}),
         (LSTM(activations=("Sigmoid", "Relu", "Tanh")), {}),
         (LSTM(), {7: (1, 3 * H)}),
-        (GRU(), {4: (N,)}),
     ],
-    ids=["clip", "input_forget", "activations", "peepholes", "known_lengths"],
+    ids=["clip", "input_forget", "activations", "peepholes"],
 )
 def test_what_is_left_to_the_reference(bench, op, more):
     arrays = [*arrays_of(op), None, None]
     for index, shape in more.items():
-        arrays[index] = np.full(shape, 2, np.int32) if index == 4 else np.full(shape, 0.25, np.float32)
+        arrays[index] = np.full(shape, 0.25, np.float32)
     g = GraphBuilder()
     count = len(type(op).inputs)
-    names = [
-        "" if a is None else g.constant(a) if i == 4 else g.input(f"x{i}", a.dtype.name, a.shape)
-        for i, a in enumerate(arrays[:count])
-    ]
+    names = ["" if a is None else g.input(f"x{i}", a.dtype.name, a.shape) for i, a in enumerate(arrays[:count])]
     g.node(op, *names, outputs=["y"], name="n")
     graph = bench.typed(g.graph(["y"]))
     assert bench.device.supports(TypedNode.of(graph.nodes[0], graph)).kernel == "ref"
@@ -118,7 +114,7 @@ def test_what_is_left_to_the_reference(bench, op, more):
 @pytest.mark.parametrize("layout", [0, 1])
 @pytest.mark.parametrize("cell", CELLS)
 def test_lengths_that_are_known_when_it_runs(bench, cell, layout):
-    """Whole sequences take the steps, others the reference; the same request does both."""
+    """Whole sequences and others, the longest of which are computed first, in the same request."""
     op = op_of(cell, "bidirectional", layout)
     arrays = arrays_of(op)
     arrays[4] = np.full(N, T, np.int32)
@@ -131,3 +127,15 @@ def test_lengths_that_are_known_when_it_runs(bench, cell, layout):
         want = op.reference(*(a if a.dtype == np.int32 else a.astype(np.float64) for a in arrays))
         for got, expected in zip(request.run(feeds), want, strict=True):
             np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [(2, 0, 5), (0, 0, 0), (3, 3, 1), (9, 1, 5)])
+@pytest.mark.parametrize("asked", [(True, True, True), (False, True, True), (True, False, False)])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_several_lengths(bench, cell, direction, asked, lengths):
+    for layout, bias, initial in ((0, True, False), (1, False, True)):
+        op = op_of(cell, direction, layout)
+        arrays = arrays_of(op, bias=bias, initial=initial)
+        arrays[4] = np.array(lengths, np.int32)
+        assert check(bench, op, arrays, asked, constants=(1, 4) if bias else (4,)) == "steps"

@@ -7,6 +7,10 @@ import dovetail
 from dovetail.device import TypedNode
 from dovetail.errors import InferError
 from dovetail.graph import GraphBuilder
+from dovetail.lru import LruCache
+from dovetail_cpu_onednn import request
+from dovetail_cpu_onednn.kernels import attention as kernels
+from dovetail_cpu_onednn.node_plans import NODE_PLANS
 from dovetail_ops_onnx.attention import Attention
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.softmax import Softmax
@@ -147,3 +151,32 @@ def test_indices_that_are_out_of_range_are_an_error():
         for wrong in (5, -6):
             with pytest.raises(InferError, match=f"index {wrong} is outside axis 0 of size 5"):
                 compiled({"data": x, "at": np.array([0, wrong])})
+
+
+@pytest.mark.parametrize("part", [1, 4 * 7 * 5, 4 * 7 * 9 * 2, 4 * 7 * 9 * 3 * 2])
+@pytest.mark.parametrize("mask", [None, (7,), (9, 7), (4, 1, 1, 7), (1, 3, 9, 7), (4, 3, 9, 7), (4, 1, 9, 1)])
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_scores_in_parts(monkeypatch, is_packed, mask, part):
+    """Of queries, heads or samples, as many as fit into `part` bytes; with inputs that the caller moves from run to run."""
+    monkeypatch.setattr(kernels, "WHOLE", 0)
+    monkeypatch.setattr(kernels, "PART", part)
+    monkeypatch.setattr(NODE_PLANS, "_answers", LruCache(8))
+    monkeypatch.setattr(request, "COPIED", 0)
+    rng = np.random.default_rng(part)
+    arrays = {"q": some(rng, 4, 3, 9, 5), "k": some(rng, 4, 3, 7, 5), "v": some(rng, 4, 3, 7, 6)}
+    bias = 0.0 if mask is None else np.broadcast_to(some(rng, *mask), (*mask[:-1], 7)).copy()
+    want = by_hand(*arrays.values(), bias)
+    op = Attention()
+    if is_packed:
+        arrays = {name: x.transpose(0, 2, 1, 3).reshape(4, x.shape[2], -1) for name, x in arrays.items()}
+        want, op = want.transpose(0, 2, 1, 3).reshape(4, 9, -1), Attention(q_num_heads=3, kv_num_heads=3)
+    arrays |= {} if mask is None else {"mask": np.asarray(bias)}
+    g = GraphBuilder()
+    y = g.node(op, *(g.input(name, "float32", x.shape) for name, x in arrays.items()))
+    compiled = dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN")
+    for _ in range(3):
+        copies = {name: x.copy() for name, x in arrays.items()}
+        np.testing.assert_allclose(compiled(copies)[y], want, rtol=1e-4, atol=1e-5)
+    (step,) = compiled.plan(tuple(x.shape for x in arrays.values())).steps
+    (prepared,) = step.executable.prepared.values()
+    assert len(prepared) >= 3 * 2

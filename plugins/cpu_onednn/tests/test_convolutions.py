@@ -8,7 +8,7 @@ import pytest
 import dovetail
 from dovetail.device import ANY, BYXF, TypedNode
 from dovetail.graph import GraphBuilder
-from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg
+from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg, Instead
 from dovetail_cpu_onednn.device import place
 from dovetail_cpu_onednn.kernel import relaid
 from dovetail_cpu_onednn.kernels._conv import is_slow
@@ -218,6 +218,6 @@ def test_a_second_implementation_is_taken_by_its_name(wanted, is_second):
     )
     args = ("convolution_forward", INFERENCE, Alg.CONVOLUTION_DIRECT, data, weights, None, data, *sizes)
     first = lib.describe(*args).implementation
-    found = lib.describe(*args, instead=(first[:9], wanted))
+    found = lib.describe(*args, instead=Instead(first[:9], wanted))
     assert found.implementation.startswith(wanted if is_second else first)
     assert lib.nbytes(lib.arg_md(found, Arg.SRC, data.dims)) == 4 * 32 * 8 * 8

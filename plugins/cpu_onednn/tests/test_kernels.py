@@ -66,6 +66,7 @@ def expected(chain, s, operands):
 ELTWISE = ("sigmoid", "leaky_relu", "hard_sigmoid")
 NOT_FUSED = {
     ("conv", "row"),
+    ("conv_transpose", "row"),
     ("average_pool", "full"),
     ("average_pool", "subtract"),
 }

@@ -64,7 +64,7 @@ class Binder:
         self._start = int(self.arena.ctypes.data)
         self._stream: Stream = library().stream()
         self._addresses: dict[str, int] = {}
-        self._memories: dict[tuple[str, MemoryDesc], Memory] = {}
+        self._memories: dict[tuple[str, MemoryDesc, int], Memory] = {}
         self.readers: dict[str, list[Memory]] = {}
         self.arrays: set[str] = set()
         self.large: list[str] = []
@@ -159,9 +159,10 @@ class Binder:
             )
         names = node.inputs if argument.place == "input" else node.outputs if argument.place == "output" else node.operands
         root = self.executable.memory.storage[names[argument.index]]
-        memory = self._memories.get((root, argument.desc))
+        key = root, argument.desc, argument.offset
+        memory = self._memories.get(key)
         if memory is None:
-            memory = self._memories[root, argument.desc] = lib.memory(argument.desc, self._address(root))
+            memory = self._memories[key] = lib.memory(argument.desc, self._address(root), argument.offset)
             self.readers.setdefault(root, []).append(memory)
         return memory
 
@@ -212,9 +213,11 @@ class Binder:
         return check
 
     def _guarded(self, placement: "Placement", checks: Sequence[Callable[[], bool]], launches: Sequence[Launch]) -> Launch:
-        """The primitives, or references for data that they get wrong."""
-        reference = self._reference(placement.node)
+        """The primitives, or what the kernel has for data that they get wrong."""
         is_safe = checks[0] if len(checks) == 1 else lambda: all(check() for check in checks)
         calls = tuple(launch.call for launch in launches)
+        node, graph = placement.node, self.executable.graph
+        unread = frozenset(name for name in node.node.outputs if name not in graph.consumers and name not in graph.outputs)
+        otherwise = placement.kernel.otherwise(node, self.array, unread, calls, self._reference(node))
         call = calls[0] if len(calls) == 1 else in_turn(calls)
-        return Launch(lambda: (call() if is_safe() else reference()) or 0, launches)
+        return Launch(lambda: (call() if is_safe() else otherwise()) or 0, launches)

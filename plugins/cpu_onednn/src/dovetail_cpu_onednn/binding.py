@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_uint, c_void_p
 from functools import lru_cache, partial
 from struct import pack
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from dovetail.errors import DeviceError, DovetailError, OutOfMemory
 from dovetail_cpu_onednn.enums import Alg, Arg, Flag
@@ -23,6 +23,7 @@ __all__ = [
     "Arg",
     "Attr",
     "Flag",
+    "Instead",
     "Memory",
     "MemoryDesc",
     "Onednn",
@@ -95,6 +96,22 @@ class MemoryDesc(_Handle):
     is_open: bool
 
 
+class Instead(NamedTuple):
+    """Where the name of oneDNN's first implementation begins with `first`, the second one is taken, if its begins with `second`.
+
+    `is_spread`: the first one is asked about for `MANY` threads. brgconv describes a kernel for each column of a thread's block
+    where windows reach more than a kernel's size beyond the input, 80 ms for 24,000 columns.
+    """
+
+    first: str = ""
+    second: str = ""
+    is_spread: bool = False
+
+
+FIRST = Instead()
+MANY = 256
+
+
 class PrimitiveDesc(_Handle):
     """A primitive that was chosen; `implementation` is oneDNN's name of it.
 
@@ -114,9 +131,10 @@ class Primitive(_Handle):
 
 
 class Memory(_Handle):
-    """A descriptor with an address."""
+    """A descriptor with an address, `offset` bytes behind the beginning of a value."""
 
-    __slots__ = ()
+    __slots__ = ("offset",)
+    offset: int
 
 
 class Stream(_Handle):
@@ -316,17 +334,14 @@ class Onednn:
             self._call("primitive_attr_set_post_ops", attr.pointer, chain.pointer)
         return attr
 
-    def describe(self, name: str, *args: Any, attr: Attr | None = None, instead: tuple[str, str] = ("", "")) -> PrimitiveDesc:
-        """The first implementation of a primitive. `args` as in C; dims are tuples. Raises `Unimplemented`.
-
-        `instead`: where the first one's name begins with the first text, the second one, if its name begins with the other.
-        """
+    def describe(self, name: str, *args: Any, attr: Attr | None = None, instead: Instead = FIRST) -> PrimitiveDesc:
+        """The implementation of a primitive. `args` as in C; dims are tuples. Raises `Unimplemented`."""
         found = self._kept_choice(self.planned_threads, name, args, attr or self._plain, instead)
         if isinstance(found, str):
             raise Unimplemented(found)
         return found
 
-    def _choice(self, _: int, name: str, args: tuple[Any, ...], attr: Attr, instead: tuple[str, str]) -> PrimitiveDesc | str:
+    def _choice(self, _: int, name: str, args: tuple[Any, ...], attr: Attr, instead: Instead) -> PrimitiveDesc | str:
         """The result of `describe`, or the message of the error: it depends on the number of threads too."""
         try:
             return self._chosen(name, [self._engine.pointer, *map(_c, args), attr.pointer], instead)
@@ -347,15 +362,25 @@ class Onednn:
         array = (c_void_p * len(sources))(*[s.pointer for s in sources])
         return self._chosen("concat", [self._engine.pointer, dst.pointer, len(sources), axis, array, self._plain.pointer])
 
-    def _chosen(self, name: str, given: Sequence[Any], instead: tuple[str, str] = ("", "")) -> PrimitiveDesc:
+    def _chosen(self, name: str, given: Sequence[Any], instead: Instead = FIRST) -> PrimitiveDesc:
         require_free_memory()
-        desc = self._make(PrimitiveDesc, "primitive_desc", *given, create=f"{name}_primitive_desc_create")
-        first = desc.implementation = self._name(desc)
-        if instead[0] and first.startswith(instead[0]):
+        threads = self.planned_threads
+        is_spread = instead.is_spread and threads > 0
+        try:
+            if is_spread:
+                self.plan_threads(MANY)
+            desc = self._make(PrimitiveDesc, "primitive_desc", *given, create=f"{name}_primitive_desc_create")
+        finally:
+            if is_spread:
+                self.plan_threads(threads)
+        desc.implementation = self._name(desc)
+        if instead.first and desc.implementation.startswith(instead.first):
             self._f["primitive_desc_next_impl"](desc.pointer)  # leaves the last one as it was
             desc.implementation = self._name(desc)
-            if not desc.implementation.startswith(instead[1]):
+            if not desc.implementation.startswith(instead.second):
                 return self._chosen(name, given)
+        elif is_spread:
+            return self._chosen(name, given)
         desc.primitive, desc.scratchpad = None, self._scratchpad(desc)
         return desc
 
@@ -391,16 +416,18 @@ class Onednn:
         """A stream; one thread at a time."""
         return self._make(Stream, "stream", self._engine.pointer, 1)
 
-    def memory(self, desc: MemoryDesc, address: int) -> Memory:
-        """A memory at an address that the caller keeps alive."""
+    def memory(self, desc: MemoryDesc, address: int, offset: int = 0) -> Memory:
+        """A memory `offset` bytes behind an address that the caller keeps alive."""
         pointer = c_void_p()  # as `_make`, which takes half as long again: a plan makes hundreds
-        if status := self._create_memory(byref(pointer), desc.pointer, self._engine.pointer, address):
+        if status := self._create_memory(byref(pointer), desc.pointer, self._engine.pointer, address + offset):
             self.check(status, "memory_create")
-        return Memory(pointer, self._destroy_memory)
+        made = Memory(pointer, self._destroy_memory)
+        made.offset = offset
+        return made
 
     def set_address(self, memory: Memory, address: int) -> None:
-        """Move a memory object to another address; the caller keeps the memory alive."""
-        self._call("memory_set_data_handle", memory.pointer, address)
+        """Move a memory object behind another address; the caller keeps the memory alive."""
+        self._call("memory_set_data_handle", memory.pointer, address + memory.offset)
 
     def launch(
         self, primitive: Primitive, stream: Stream, arguments: Sequence[tuple[int, Memory]], is_short: bool = False

@@ -1,7 +1,7 @@
 """The base of all kernels, and the plans by which they run nodes: primitives and the memory of their arguments."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -65,6 +65,7 @@ class Argument:
     `desc` is the layout of the value. `wanted` is the one that the primitive takes, for constants: they are copied into it once.
     `flexible`: the layout may be other than plain. `content` makes the constant where it differs from the input; `repack` does so
     from the input alone; in the place `value` it is `value`. In the place `scratch` is number `index` of the plan's work buffers.
+    `offset`: bytes of the value that come before it.
     """
 
     arg: int
@@ -76,6 +77,7 @@ class Argument:
     content: Callable[[], NDArray[Any]] | None = None
     repack: Callable[[NDArray[Any]], NDArray[Any]] | None = None
     value: NDArray[Any] | None = None
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,20 @@ class OnednnKernel(Kernel):
         The default checks that input 0 holds neither NaN nor plus infinity.
         """
         return holds_no_nan_or(array(node.node.inputs[0]), stream)
+
+    def otherwise(
+        self,
+        node: TypedNode,
+        array: Callable[[str], NDArray[Any]],
+        unread: Collection[str],
+        calls: Sequence[Callable[[], int]],
+        reference: Callable[[], int | None],
+    ) -> Callable[[], int | None]:
+        """A call that computes the node where `safety` denies; the default is `reference`.
+
+        `calls` run the primitives, `unread` are the outputs that nothing reads.
+        """
+        return reference
 
 
 class PrimitiveKernel(OnednnKernel):

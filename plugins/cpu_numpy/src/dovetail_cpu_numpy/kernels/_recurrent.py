@@ -11,7 +11,6 @@ import numpy as np
 from dovetail.device import Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, copy, fill
-from dovetail_cpu_numpy.reference import ReferenceKernel
 from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.lstm import LSTM
 
@@ -43,9 +42,6 @@ class StepsKernel(NumpyKernel):
             return Refusal(Reason.ATTRIBUTE, "clip or input_forget")
         if _given(node.inputs, _PEEPHOLES) is not None:
             return Refusal(Reason.OPERATOR, "peepholes; accepted: X, W, R, B, lengths of sequences and initial states")
-        lengths = _given(node.inputs, _LENGTHS)
-        if lengths is not None and lengths.value is not None and (lengths.value < _time(node)).any():
-            return Refusal(Reason.DYNAMIC, "sequences of different lengths")
         return refuse_dtypes([*node.inputs[:_LENGTHS], *node.inputs[_STATES:]])
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
@@ -69,7 +65,7 @@ class StepsKernel(NumpyKernel):
         found = [launch for d in range(op.directions) for launch in self._direction(call, d, backwards or d == 1, layout)]
         if lengths is None or not lengths.size:
             return found
-        return [_for_whole_sequences(found, [*ReferenceKernel().bind(call)], lengths, _time(call.node))]
+        return [_for_whole_sequences(found, partial(self._by_lengths, call, lengths), lengths, _time(call.node))]
 
     def _direction(self, call: Call, d: int, backwards: bool, batch_first: bool) -> Iterator[Launch]:
         products, bias, gates, *buffers = call.scratch
@@ -101,6 +97,42 @@ class StepsKernel(NumpyKernel):
             if dst is not None:
                 yield copy(dst[:, d] if batch_first else dst[d], buffer)
 
+    def _by_lengths(self, call: Call, lengths: Array) -> None:
+        """Several lengths: the longest sequences first, so that each step computes the first ones, as many as are that long."""
+        op, (_, bias, gates, *_) = call.node.op, call.scratch
+        assert isinstance(op, GRU | LSTM)
+        order = np.argsort(-lengths, kind="stable")
+        x = call.input(0).swapaxes(0, 1) if op.layout else call.input(0)
+        segments = _segments(np.minimum(lengths[order], len(x)))
+        places = iter(call.outputs)
+        results = [next(places) if name else None for name in (*call.node.node.outputs, "", "")[: 1 + self.states]]
+        # Time first, the directions second in Y, first in states.
+        orders = (1, 2, 0, 3), (1, 0, 2)
+        y, *last = (r if r is None or not op.layout else r.transpose(orders[i > 0]) for i, r in enumerate(results))
+        rows = np.ascontiguousarray(x[:, order]).reshape(-1, x.shape[2])
+        for d in range(op.directions):
+            step = -1 if op.direction == "reverse" or d == 1 else 1
+            w, recurrent = (
+                g[d].T if made is None else made[d] for made, g in zip(call.state, map(call.input, (1, 2)), strict=True)
+            )
+            xs, of_h, state = (rows @ w).reshape(*x.shape[:2], -1), None, []
+            if (given := _given(call.inputs, _BIAS)) is not None:
+                of_x, of_h = np.split(given[d], 2)
+                self.bias(of_x, of_h, bias)()
+                xs += bias
+            ys = np.zeros((*x.shape[:2], recurrent.shape[0]), x.dtype)
+            for index in range(self.states):
+                initial = _given(call.inputs, _STATES + index)
+                state.append(np.zeros_like(ys[0]) if initial is None else (initial[:, d] if op.layout else initial[d])[order])
+            for first, end, count in segments[::step]:
+                part = xs[first:end, :count][::step], ys[first:end, :count][::step], [s[:count] for s in state]
+                self.steps(*part, recurrent, of_h, gates[:count], np.empty_like(state[0][:count]), call)()
+            if y is not None:
+                y[:, d, order] = ys
+            for dst, found in zip(last, state, strict=True):
+                if dst is not None:
+                    dst[d, order] = found
+
     def bias(self, of_x: Array, of_h: Array, out: Array) -> Launch:
         """The sum of both biases, as far as it can be added to the products of the inputs."""
         return partial(np.add, of_x, of_h, out)
@@ -129,14 +161,20 @@ def _time(node: TypedNode) -> int:
     return _required(node, 0).dims[1 if op.layout else 0]
 
 
-def _for_whole_sequences(launches: Sequence[Launch], others: Sequence[Launch], lengths: Array, time: int) -> Launch:
-    """Makes the launches where all sequences are as long as the time, else the others."""
+def _for_whole_sequences(launches: Sequence[Launch], other: Launch, lengths: Array, time: int) -> Launch:
+    """Makes the launches where all sequences are as long as the time, else the other one."""
 
     def run() -> None:
-        for launch in launches if lengths.min() >= time else others:
+        for launch in launches if lengths.min() >= time else (other,):
             launch()
 
     return run
+
+
+def _segments(counts: Array) -> list[tuple[int, int, int]]:
+    """First step, last step and number of sequences that are longer, of falling lengths, for as long as that stays."""
+    ends = np.unique(counts[counts > 0]).tolist()
+    return [(start, end, int((counts > start).sum())) for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def product(x: Array, w: Array, out: Array) -> Launch:

@@ -11,6 +11,7 @@ from dovetail.device import Binary, Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, into
 from dovetail_cpu_numpy.post_ops import Step
+from dovetail_cpu_numpy.turned import Turned
 from dovetail_ops_onnx.gemm import Gemm
 
 FEW_ROWS = 128
@@ -23,7 +24,7 @@ class _Prepared:
     """beta * C where C is a constant and beta is not 1, and a constant B turned beforehand; None for neither."""
 
     addend: Array | None
-    b: Array | None
+    b: Turned | None
 
 
 class Matmul(NumpyKernel):
@@ -44,11 +45,11 @@ class Matmul(NumpyKernel):
         addend = None if scaled is None or scaled.value is None else scaled.value * constant(_beta(node), scaled.value)
         assert b is not None
         turned = _op(node).transB and b.value is not None and 1 < node.outputs[0].dims[0] <= FEW_ROWS
-        return _Prepared(addend, np.ascontiguousarray(b.value.T) if turned and b.value is not None else None)
+        return _Prepared(addend, Turned.of(b.value) if turned and b.value is not None else None)
 
     def bind(self, call: Call) -> Iterable[Launch]:
         op, a, b, (dst,), state = _op(call.node), call.input(0), call.input(1), call.outputs, call.state
-        b = state.b if state.b is not None else b.T if op.transB else b
+        b = state.b.array if state.b is not None else b.T if op.transB else b
         yield partial(np.matmul, a.T if op.transA else a, b, dst)
         if op.alpha != 1:
             yield into(np.multiply, dst, constant(op.alpha, dst), out=dst)

@@ -29,7 +29,7 @@ from dovetail_cpu_onednn.kernel import (
     given,
     is_constant,
 )
-from dovetail_cpu_onednn.kernels._conv import of_same_bytes, padding, weights_of
+from dovetail_cpu_onednn.kernels._conv import in_faster_layout, padding, preferred, weights_of
 from dovetail_cpu_onednn.kernels._matmul import collapse
 from dovetail_cpu_onednn.kernels._pool import whole
 from dovetail_cpu_onednn.kernels._quantized_chain import Epilogue, single_scale
@@ -246,10 +246,10 @@ def _whole(bias: Array, units: Array) -> Array:
 
 
 def _convolution(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
-    return of_same_bytes(node, free, lambda same: _convolved(same, op, free))
+    return in_faster_layout(node, free, lambda node, free: _convolution_in(node, op, free))
 
 
-def _convolved(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
+def _convolution_in(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     conv, src_type, dst_type = op.main, given(node, 0), node.outputs[0]
     assert isinstance(conv, Conv)
     scale, zero = _source(node, op, 0)
@@ -266,7 +266,7 @@ def _convolved(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     sizes = (g.strides, gaps, g.pads_begin, padding(g))
     attr = lib.attr([*parameters.before, *chain.appended], parameters.masks)
     args = (INFERENCE, Alg.CONVOLUTION_DIRECT, src, wanted, parameters.row, dst, *sizes)
-    pd = lib.describe("convolution_forward", *args, attr=attr)
+    pd = lib.describe("convolution_forward", *args, attr=attr, instead=preferred(conv, src_type, dst_type))
     arguments = [
         Argument(Arg.SRC, "input", 0, lib.taken(pd, Arg.SRC, src), flexible=True),
         weights_argument(node, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims)),

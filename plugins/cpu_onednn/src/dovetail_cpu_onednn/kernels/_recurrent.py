@@ -4,7 +4,7 @@ oneDNN's dimensions: src [T, N, C], dst [T, N, H], states [1, 1, N, H], weights 
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from dovetail.device import Accepted, DType, Reason, Refusal, TensorType, TypedN
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg, MemoryDesc, PrimitiveDesc, Stream
 from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
+from dovetail_cpu_onednn.kernels._lengths import by_lengths
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.lstm import LSTM
@@ -73,6 +74,23 @@ class RecurrentKernel(PrimitiveKernel):
         assert isinstance(op, Recurrent)
         time = given(node, 0).dims[1 if op.layout else 0]
         return lambda: bool(lengths.min() >= time)
+
+    def otherwise(
+        self,
+        node: TypedNode,
+        array: Callable[[str], Array],
+        unread: Collection[str],
+        calls: Sequence[Callable[[], int]],
+        reference: Callable[[], int | None],
+    ) -> Callable[[], int | None]:
+        """The primitives for sequences of several lengths too, unless the last cell state is read, or the model has no Y."""
+        op, (y, last, cell), x = node.op, (*node.node.outputs, "", "")[:3], array(node.node.inputs[0])
+        assert isinstance(op, Recurrent)
+        if not y or (cell and cell not in unread) or not x.flags.writeable:
+            return reference
+        initial = node.node.inputs[INITIAL] if self._optional(node, INITIAL) is not None else ""
+        lengths, states = array(node.node.inputs[LENGTHS]), [array(name) if name else None for name in (last, initial)]
+        return partial(by_lengths, op, calls, x, lengths, array(y), *states)
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         answer = super().supports(node)

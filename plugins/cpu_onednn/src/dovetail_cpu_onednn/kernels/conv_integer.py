@@ -4,7 +4,7 @@ from dovetail.device import DType, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg
 from dovetail_cpu_onednn.descriptors import describe, undecided
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
-from dovetail_cpu_onednn.kernels._conv import of_same_bytes, padding, weights_of
+from dovetail_cpu_onednn.kernels._conv import in_faster_layout, padding, preferred, weights_of
 from dovetail_cpu_onednn.kernels._integer import require_constant_weights, zero_point
 from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8, weights_argument
 from dovetail_cpu_onednn.library import library
@@ -25,15 +25,14 @@ class IntegerConvolution(PrimitiveKernel):
 
     @cached_plan
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
+        return in_faster_layout(node, free, self._plan)
+
+    def _plan(self, node: TypedNode, free: bool) -> NodePlan:
         require_int8()
         op, x = node.op, given(node, 0)
         assert isinstance(op, ConvInteger)
         if node.post_ops or x.rank > 5:
             raise Refused(Reason.POST_OP if node.post_ops else Reason.SHAPE, "post-ops, or more than three spatial axes")
-        return of_same_bytes(node, free, lambda same: self._plan(same, op, free))
-
-    def _plan(self, node: TypedNode, op: ConvInteger, free: bool) -> NodePlan:
-        x = given(node, 0)
         before, zero = zero_point(node)
         lib, conv = library(), op.conv()
         g, wei = conv.geometry(x, given(node, 1)), weights_of(TensorType(DType.INT8, given(node, 1).dims), conv.group, False)
@@ -41,7 +40,7 @@ class IntegerConvolution(PrimitiveKernel):
         sizes = (g.strides, tuple(d - 1 for d in g.dilations), g.pads_begin, padding(g))
         attr = lib.attr((), [("zero_points", int(Arg.SRC), 0)] if zero else ())
         args = (INFERENCE, Alg.CONVOLUTION_DIRECT, src, lib.tagged(wei.dims, TAG_ANY, wei.dtype), None, dst, *sizes)
-        pd = lib.describe("convolution_forward", *args, attr=attr)
+        pd = lib.describe("convolution_forward", *args, attr=attr, instead=preferred(conv, x, node.outputs[0]))
         arguments = (
             Argument(Arg.SRC, "input", 0, lib.taken(pd, Arg.SRC, src), flexible=True),
             weights_argument(node, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims)),
