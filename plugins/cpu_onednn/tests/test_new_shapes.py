@@ -171,7 +171,7 @@ def test_a_value_has_one_memory_object(monkeypatch):
     """Of the node that writes it and those that read it in the same layout."""
     made, memory, dims = [], Onednn.memory, (3, 16, 4, 4)
 
-    def noted(self, desc, address):
+    def noted(self, desc, address, *offset):
         made.append(desc)
         return memory(self, desc, address)
 
