@@ -171,9 +171,9 @@ def test_a_value_has_one_memory_object(monkeypatch):
     """Of the node that writes it and those that read it in the same layout."""
     made, memory, dims = [], Onednn.memory, (3, 16, 4, 4)
 
-    def noted(self, desc, address):
+    def noted(self, desc, address, offset=0):
         made.append(desc)
-        return memory(self, desc, address)
+        return memory(self, desc, address, offset)
 
     g, w = GraphBuilder(), np.ones((16, 16, 1, 1), np.float32)
     x = g.input("x", "float32", ("N", *dims[1:]))
