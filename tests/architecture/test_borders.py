@@ -274,7 +274,7 @@ NOT_OPERATORS = {
     "mat_mul_blocks",
     "mat_mul_integer_to_float",
     "mat_mul_rows",
-    "pairwise_distances",
+    "byte_table", "pairwise_distances",
     "quantized",
     "spatial",
     "take_rows",

@@ -114,6 +114,7 @@ PASSES = (
     GraphPass("widen_halves", "quantize", _WIDEN_HALVES, any_sizes=True),
     _pass("fuse_integer_product.fuse_integer_products", "quantize", "MatMulInteger", any_sizes=True),
     _pass("expand_quantized.expand_quantized", "quantize", "QLinearConv", "QLinearMatMul", any_sizes=True),
+    _pass("tabulate_bytes.tabulate_bytes", "quantize", "QuantizeLinear", any_sizes=True),
     _pass("fuse_quantized.fuse_quantized", "quantize", "DequantizeLinear", any_sizes=True),
     _pass("fuse_quantized.release_quantized", "quantize", "DequantizeLinear", takes="", any_sizes=True),
     _pass("fold_pad.fold_pad", "simplify", takes="", any_sizes=True, pairs=product(["Pad"], _PADDED)),
