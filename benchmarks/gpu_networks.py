@@ -95,7 +95,7 @@ def made(name: str) -> tuple[Any, Arrays]:
             found = self.network(**dict(zip(feed, given, strict=True)), return_dict=True)
             return next((found[key] for key in RESULTS if found.get(key) is not None), found[0])
 
-    return One(), feed
+    return One().eval(), feed
 
 
 def recorded(network: Any, feed: Arrays, half: bool) -> Callable[[], Any]:
