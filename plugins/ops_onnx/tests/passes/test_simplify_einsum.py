@@ -7,6 +7,7 @@ import pytest
 
 import dovetail
 from dovetail.graph import Graph, GraphBuilder
+from dovetail_ops_onnx.clip import Clip
 from dovetail_ops_onnx.einsum import Einsum
 from dovetail_ops_onnx.passes.simplify_einsum import simplify_einsum
 
@@ -56,6 +57,16 @@ def test_products(equation: str, dims: tuple[tuple[int, ...], ...], expected: li
 def test_what_is_no_product_stays(equation: str, dims: tuple[tuple[int, ...], ...]) -> None:
     graph = graph_of(equation, *dims)
     assert simplify_einsum(graph) is graph
+
+
+def test_a_node_without_an_input_beside_it_stays() -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", (2, 3))
+    clipped = g.node(Clip(), x, "", g.constant(np.float32(1)))
+    graph = g.graph([g.node(Einsum(equation="ij,ij->i"), clipped, x)])
+    assert [node.op.op_type for node in simplify_einsum(graph.replace(types={**graph.types, clipped: graph.types["x"]})).nodes][
+        0
+    ] == "Clip"
 
 
 def test_integers_stay() -> None:

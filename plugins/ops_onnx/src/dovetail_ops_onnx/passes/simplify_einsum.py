@@ -73,8 +73,11 @@ class _Product:
 
 
 def _product_of(node: Node, graph: Graph) -> _Product | None:
-    op, types = node.op, [graph.types[name] for name in node.inputs]
-    if not isinstance(op, Einsum) or len(types) != 2 or node.post_ops or not types[0].dtype.is_float:
+    op = node.op
+    if not isinstance(op, Einsum) or len(node.inputs) != 2 or node.post_ops:
+        return None
+    types = [graph.types[name] for name in node.inputs]
+    if not types[0].dtype.is_float:
         return None
     one, other, output = map(tuple, op.labels(types))
     sizes, others = (dict(zip(term, t.dims, strict=True)) for term, t in zip((one, other), types, strict=True))
