@@ -43,7 +43,7 @@ def _large_integers(node: NodeProto, inputs: Arrays) -> bool:
 
 
 def _out_of_range(node: NodeProto, inputs: Arrays) -> bool:
-    """Floats that the integers do not have: the generator avoids them, but onnx.reference divides by negative norms of order 1."""
+    """Floats that the integers do not have: the generator avoids them, but onnx.reference divides by negative norms."""
     x, given = inputs[node.input[0]], _attributes(node)
     to = helper.tensor_dtype_to_np_dtype(given["to"]) if "to" in given else inputs[node.input[1]].dtype
     if x.dtype not in FLOATS or to.kind not in "iu":
