@@ -277,6 +277,7 @@ NOT_OPERATORS = {
     "byte_table",
     "pairwise_distances",
     "quantized",
+    "phases",
     "spatial",
     "take_rows",
 }

@@ -277,12 +277,7 @@ def test_results_are_those_of_the_unchanged_graph(core: Any, attention: str, bat
         assert list(compiled.outputs) == ["logits"]
         request = compiled.create_infer_request()
         for _ in range(2):
-            at = 0
-            for count, logits in zip(parts, want, strict=True):
-                rows = tokens[:, at : at + count]
-                at += count
-                found = request.infer(_inputs(model, rows, [at] * batch, ROOM))["logits"]
-                np.testing.assert_allclose(found, logits, rtol=1e-4, atol=1e-4)
+            _compare(request, model, tokens, parts, want)
             # Full caches hold what the unchanged graph gives; the second text overwrites that of the first.
             for name, array in request.query_state().items():
                 np.testing.assert_allclose(array, caches[name], rtol=1e-4, atol=1e-5)
@@ -330,18 +325,22 @@ def _same_as_growing(core: Any, options: Any, batch: int, device: str, parts: li
     with _held(core, model, batch, device) as compiled:
         request = compiled.create_infer_request()
         for _ in range(2):
-            at = 0
-            for count, logits in zip(parts, want, strict=True):
-                rows = tokens[:, at : at + count]
-                at += count
-                inputs = _inputs(model, rows, [at] * batch, ROOM)
-                if "cache_length" in inputs and "attention_mask" in inputs:
-                    inputs["attention_mask"] = inputs["attention_mask"][:, ::-1]
-                found = request.infer(inputs)["logits"]
-                np.testing.assert_allclose(found, logits, rtol=1e-4, atol=1e-4)
+            _compare(request, model, tokens, parts, want)
         for name, array in request.query_state().items():
-            np.testing.assert_allclose(array[:, :, :at], caches[name], rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(array[:, :, : sum(parts)], caches[name], rtol=1e-4, atol=1e-5)
         assert len(compiled.plans) == len({*parts})
+
+
+def _compare(request: Any, model: Model, tokens: Any, parts: list[int], want: Any) -> None:
+    """A text for each row of tokens, in parts, from empty caches: its logits are those wanted."""
+    at = 0
+    for count, logits in zip(parts, want, strict=True):
+        rows = tokens[:, at : at + count]
+        at += count
+        inputs = _inputs(model, rows, [at] * len(tokens), ROOM)
+        if "cache_length" in inputs and "attention_mask" in inputs:
+            inputs["attention_mask"] = inputs["attention_mask"][:, ::-1]
+        np.testing.assert_allclose(request.infer(inputs)["logits"], logits, rtol=1e-4, atol=1e-4)
 
 
 def test_an_attention_with_a_cast_becomes_one_node(core: Any) -> None:

@@ -1,6 +1,5 @@
 """ConvTranspose with constant weights: one convolution gives the results of all phases of the stride, which are interleaved."""
 
-import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -15,21 +14,16 @@ from dovetail_cpu_numpy.kernels._conv import ConvKernel, unless_nan
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy, fill
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.conv_transpose import ConvTranspose
-from dovetail_ops_onnx.spatial import ConvGeometry
+from dovetail_ops_onnx.phases import Phases, phase_weights
 
 WASTE = 1 << 20
 """Products with zeros from which on one group takes longer than by the reference, which calls NumPy for each kernel element."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Phases:
-    """Element o of the result, its pads included, is made of kernel elements q * stride + o % stride, at inputs o // stride - q.
+class _Phases(Phases):
+    """The convolution that gives all phases, [N, groups, phases, maps, *positions], and where its results go."""
 
-    So all elements of one remainder are a convolution of stride 1 with `taps` kernel elements an axis. One convolution gives
-    [N, groups, phases, maps, *positions].
-    """
-
-    g: ConvGeometry
     groups: int
     channels: int
     maps: int
@@ -41,26 +35,9 @@ class _Phases:
         return _Phases(op.geometry(x, w), op.group, w.dims[0] // op.group, w.dims[1])
 
     @property
-    def taps(self) -> tuple[int, ...]:
-        return tuple(-(-k // s) for k, s in zip(self.g.kernel, self.g.strides, strict=True))
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        return tuple(i + t - 1 for i, t in zip(self.g.input, self.taps, strict=True))
-
-    @property
-    def count(self) -> int:
-        return math.prod(self.g.strides)
-
-    @property
-    def is_filled(self) -> bool:
-        """Whether all phases have as many kernel elements."""
-        return all(k % s == 0 for k, s in zip(self.g.kernel, self.g.strides, strict=True))
-
-    @property
     def waste(self) -> int:
         """Products with filled-in zeros, of one group of one image."""
-        filled = math.prod(self.taps) * math.prod(self.g.strides) - self.g.kernel_size
+        filled = math.prod(self.taps) * self.count - self.g.kernel_size
         return self.channels * self.maps * math.prod(self.positions) * filled
 
     def convolution(self, node: TypedNode, wei: Array | None = None) -> TypedNode:
@@ -70,17 +47,6 @@ class _Phases:
         types = x, TensorType(x.dtype, shape, node.given(1).value if wei is None else wei)
         result = x.with_shape((x.dims[0], shape[0], *self.positions))
         return TypedNode(Node(node.name, Conv(group=self.groups, pads=(*pads, *pads)), ("x", "w"), ("y",)), types, (result,))
-
-    def weights(self, wei: Array) -> Array:
-        """The weights of the convolution: in each group phase after phase, kernels backwards, filled with zeros where shorter."""
-        rank, filled = self.g.rank, [t * s for t, s in zip(self.taps, self.g.strides, strict=True)]
-        padded = np.zeros((self.groups, self.channels, self.maps, *filled), wei.dtype)
-        own: Any = (..., *(slice(k) for k in self.g.kernel))
-        padded[own] = wei.reshape(*padded.shape[:3], *self.g.kernel)
-        split = padded.reshape(*padded.shape[:3], *itertools.chain(*zip(self.taps, self.g.strides, strict=True)))
-        order = (0, *range(4, 4 + 2 * rank, 2), 2, 1, *range(3, 3 + 2 * rank, 2))
-        backwards: Any = (..., *(slice(None, None, -1),) * rank)
-        return np.ascontiguousarray(split.transpose(order)[backwards]).reshape(-1, self.channels, *self.taps)
 
     def places(self, phase: Sequence[int], axis: int) -> tuple[slice, slice]:
         """Where along an axis the results of a phase go, and which of them."""
@@ -133,7 +99,7 @@ class Interleaved(ConvKernel):
         """The convolution with its weights."""
         phases, given = _Phases.of(node), node.given(1).value
         assert given is not None
-        wei = phases.weights(given)
+        wei = phase_weights(given, phases.g.strides, phases.groups)
         inner = phases.convolution(node, wei)
         kernel = _kernel(inner)
         assert kernel is not None

@@ -16,6 +16,7 @@ from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_cpu_onednn.post_ops import attach
 from dovetail_ops_onnx.conv_transpose import ConvTranspose
+from dovetail_ops_onnx.phases import phase_weights
 
 __all__ = ["Repeated", "WholeStrides"]
 
@@ -109,14 +110,12 @@ def _rows(node: TypedNode) -> _Rows:
 
 @dataclass(frozen=True)
 class _Phases:
-    """ONNX's weights [C, M, taps * stride] of a transposed convolution as those of a convolution, [stride * M, C, taps]."""
+    """The weights of the convolution, from those of the transposed one."""
 
     stride: int
 
     def __call__(self, weights: NDArray[Any]) -> NDArray[Any]:
-        channels, maps, kernel = weights.shape
-        parts = weights.reshape(channels, maps, kernel // self.stride, self.stride)[:, :, ::-1]
-        return parts.transpose(3, 1, 0, 2).reshape(self.stride * maps, channels, kernel // self.stride)
+        return phase_weights(weights, (self.stride,))
 
 
 def _copies(batch: int, made: int, start: int, wanted: int) -> tuple[Stage, ...]:

@@ -2,22 +2,21 @@
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail.device import AbstractOperator, Eltwise, Graph, Node, TensorType, TypedNode
 from dovetail_gpu_opencl.kernels._merging import origins
 from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.conv_transpose import ConvTranspose
+from dovetail_ops_onnx.phases import Phases, phase_weights
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.slice import Slice
-from dovetail_ops_onnx.spatial import ConvGeometry
 from dovetail_ops_onnx.transpose import Transpose
 
 __all__ = ["split_transposed"]
@@ -39,14 +38,10 @@ def split_transposed(graph: Graph, packed: PackedConstants, is_fast: Callable[[T
     return writer.graph() if writer.types else graph
 
 
-@dataclass(frozen=True)
-class _Phases:
-    """Pixel o of the result, its pads included, is made of kernel elements q * stride + o % stride, at pixels o // stride - q.
+@dataclass(frozen=True, slots=True)
+class _Phases(Phases):
+    """Phases as long as each other, with the moves from the convolution's result to that of the transposed one."""
 
-    So all pixels of one remainder, a phase, are a convolution of stride 1 with `taps` kernel elements an axis.
-    """
-
-    g: ConvGeometry
     batch: int
     maps: int
 
@@ -67,28 +62,8 @@ class _Phases:
     def are_whole(self) -> bool:
         """Whether all phases have as many kernel elements, and reach to the end of the result."""
         g, ends = self.g, (p * s for p, s in zip(self.positions, self.g.strides, strict=True))
-        whole = all(k % s == 0 and d == 1 for k, s, d in zip(g.kernel, g.strides, g.dilations, strict=True))
-        return whole and all(b + o <= end for b, o, end in zip(g.pads_begin, g.output, ends, strict=True))
-
-    @property
-    def taps(self) -> tuple[int, ...]:
-        return tuple(k // s for k, s in zip(self.g.kernel, self.g.strides, strict=True))
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        return tuple(i + t - 1 for i, t in zip(self.g.input, self.taps, strict=True))
-
-    @property
-    def count(self) -> int:
-        return math.prod(self.g.strides)
-
-    def weights(self, wei: Array) -> Array:
-        """[phases * M, C, *taps] of [C, M, *kernel]: kernels backwards, of each phase every stride-th element."""
-        rank = self.g.rank
-        split = wei.reshape(*wei.shape[:2], *itertools.chain(*zip(self.taps, self.g.strides, strict=True)))
-        order = (*range(3, 3 + 2 * rank, 2), 1, 0, *range(2, 2 + 2 * rank, 2))
-        backwards: Any = (..., *(slice(None, None, -1),) * rank)
-        return np.ascontiguousarray(split.transpose(order)[backwards]).reshape(-1, wei.shape[0], *self.taps)
+        is_whole = self.is_filled and all(d == 1 for d in g.dilations)
+        return is_whole and all(b + o <= end for b, o, end in zip(g.pads_begin, g.output, ends, strict=True))
 
     def moves(self) -> Iterator[tuple[AbstractOperator, tuple[int, ...], Sequence[Sequence[int]]]]:
         """The operators that make the result of the convolution's, with their results' dimensions and their int64 constants."""
@@ -128,7 +103,7 @@ class _Writer:
         assert wei.value is not None
         weights = wei.value
         key = "phases", phases.g.strides
-        made = self._packed.get(weights, key, lambda: phases.weights(weights))
+        made = self._packed.get(weights, key, lambda: phase_weights(weights, phases.g.strides))
         inputs = [node.inputs[0], f"{node.name}.weights"]
         arrays = {inputs[1]: made}
         if bias and bias[0].value is not None:
