@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from dovetail.device import TypedNode
 from dovetail_gpu_opencl import executable
+from dovetail_gpu_opencl.compiled import Command
 from dovetail_gpu_opencl.discovery import find_device
 from dovetail_gpu_opencl.request import InOrderRequest
 
@@ -114,7 +115,7 @@ class Profiled(InOrderRequest):
     def _make_queue(self) -> Any:
         Profiled.latest = self
         properties = cl.command_queue_properties.PROFILING_ENABLE
-        return cl.CommandQueue(self._executable.context, self._executable.device, properties)
+        return cl.CommandQueue(self._compiled.context, self._compiled.device, properties)
 
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
         def copied(event: Any) -> None:
@@ -132,12 +133,12 @@ class Profiled(InOrderRequest):
         self.spans = [(e.profile.start, e.profile.end) for e in events]
 
     @property
-    def commands(self) -> Sequence[executable.Command]:
-        return self._executable.commands
+    def commands(self) -> Sequence[Command]:
+        return self._compiled.commands
 
     def typed(self) -> dict[str, TypedNode]:
         """The nodes by what errors call them."""
-        graph = self._executable.graph
+        graph = self._compiled.graph
         return {str(node): TypedNode.of(node, graph) for node in graph.nodes}
 
 

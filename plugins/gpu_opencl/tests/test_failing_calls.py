@@ -19,12 +19,12 @@ import dovetail
 from dovetail.device import DeviceInfo, DType
 from dovetail.errors import DovetailError, InferError, OutOfMemory, UsageError
 from dovetail.graph import GraphBuilder, Model
-from dovetail_gpu_opencl import device, executable, memory, program, request
+from dovetail_gpu_opencl import compiled, device, memory, program, request
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_ops_onnx import find
 
-MODULES = (memory, device, executable, program, request)
+MODULES = (memory, device, compiled, program, request)
 CLASSES = ("Buffer", "CommandQueue", "Context", "Kernel")
 FUNCTIONS = (
     "Program",

@@ -7,7 +7,7 @@ import pyopencl as cl
 import pytest
 
 from dovetail.errors import CompileError, OutOfMemory
-from dovetail_gpu_opencl import executable, program
+from dovetail_gpu_opencl import compiled, program
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels import mat_mul
@@ -40,7 +40,7 @@ def test_compile_names_the_node(device: OpenCLDevice, graph: Any, monkeypatch: p
 
 
 def test_constants_name_the_node(device: OpenCLDevice, graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executable.Buffers, "_copy_of", lacking)
+    monkeypatch.setattr(compiled.Buffers, "_copy_of", lacking)
     with pytest.raises(OutOfMemory, match=r"a constant of node 'node'.*the host ran out of memory"):
         device.compile(graph, {})
 

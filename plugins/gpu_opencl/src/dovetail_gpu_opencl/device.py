@@ -37,11 +37,12 @@ from dovetail.device import (
 )
 from dovetail.errors import CompileError, UsageError
 from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.compiled import Command
 from dovetail_gpu_opencl.custom_layers import CustomLayerKernel, load
 from dovetail_gpu_opencl.discovery import find_device
 from dovetail_gpu_opencl.dump import KernelDump
 from dovetail_gpu_opencl.elementwise import Chain
-from dovetail_gpu_opencl.executable import CLExecutable, Command
+from dovetail_gpu_opencl.executable import CLExecutable
 from dovetail_gpu_opencl.failures import as_dovetail, translated
 from dovetail_gpu_opencl.hosting import OwnKernel
 from dovetail_gpu_opencl.kernel import CLKernel, refuse_large
@@ -249,11 +250,11 @@ class OpenCLDevice(Device):
             self.caps,
             graph,
             commands,
-            reports,
             memory,
             chosen_options,
             self.programs,
             self._packed,
+            reports,
         )
         executable.notes = remarks(self.caps, self.info.name)
         executable.provisional = provisional

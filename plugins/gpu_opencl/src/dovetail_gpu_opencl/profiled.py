@@ -2,58 +2,57 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyopencl as cl
 from numpy.typing import NDArray
 
 from dovetail.device import Mark, PartRecorder, Queued, clock
+from dovetail_gpu_opencl.compiled import CompiledGraph
 from dovetail_gpu_opencl.request import EventRequest
-
-if TYPE_CHECKING:
-    from dovetail_gpu_opencl.executable import CLExecutable
 
 __all__ = ["ProfiledRequest", "offset_of"]
 
 
 class ProfiledRequest(EventRequest):
-    """Runs the commands in the queues and in the order of other requests, with an event for each.
+    """Runs the commands in the queues and in the order of other requests, with an event for each."""
 
-    `recorder` takes the marks of the next run.
-    """
-
-    recorder: PartRecorder | None = None
-
-    def __init__(self, executable: "CLExecutable") -> None:
-        super().__init__(executable)
-        graph = executable.graph
+    def __init__(self, compiled: CompiledGraph) -> None:
+        super().__init__(compiled)
+        self._recorder: PartRecorder | None = None
+        graph = compiled.graph
         uploads = [name if name not in graph.states else f"{name}: nothing, it is kept" for name in graph.inputs]
-        transfers = {"upload": uploads, "download": [root for root in executable.downloads if root]}
+        transfers = {"upload": uploads, "download": [root for root in compiled.downloads if root]}
         named = {what: [Mark("transfer", text=f"{what} {name}") for name in names] for what, names in transfers.items()}
-        launches = [Mark("kernel", command.name) for command in executable.commands]
+        launches = [Mark("kernel", command.name) for command in compiled.commands]
         self._work = (*named["upload"], *launches, *named["download"])
         enqueued = [Mark("enqueue", mark.node, mark.text or f"enqueue {mark.node}") for mark in self._work]
         numbers = {id(queue): number for number, queue in enumerate(self._queues)}
         self._names = tuple(f"queue {numbers[id(queue)]}" for queue, _, _ in self._steps)
         self._marks = (*enqueued, Mark("wait", text="wait for the device"))
 
+    def run_traced(self, inputs: Sequence[NDArray[Any]], recorder: PartRecorder) -> Sequence[NDArray[Any]]:
+        """As `run`; `recorder` takes the marks."""
+        self._recorder = recorder
+        return self.run(inputs)
+
     def _properties(self) -> Any:
         return super()._properties() | cl.command_queue_properties.PROFILING_ENABLE
 
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
-        assert self.recorder is not None
-        stamp = self.recorder.stamps.append
-        if self._executable.out_of_order or len(self._queues) > 1:
+        assert self._recorder is not None
+        stamp = self._recorder.stamps.append
+        if self._compiled.out_of_order or len(self._queues) > 1:
             events = self._enqueue_each(inputs, progress, lambda: stamp(clock()))
         else:
             events = self._enqueue_in_order(inputs, progress, stamp)
         stamp(clock())
         self._finish()
-        if self._executable.faults:
+        if self._compiled.faults:
             cl.enqueue_copy(self._queue, self._faults, self._fault_buffer)
         stamp(clock())
         # The clock of the device is read when the trace is, not in the run.
-        self.recorder.add(self._marks, partial(_queued, events, self._work, self._names))
+        self._recorder.add(self._marks, partial(_queued, events, self._work, self._names))
 
     def _enqueue_in_order(self, inputs: Sequence[NDArray[Any]], progress: list[int], stamp: Callable[[int], object]) -> list[Any]:
         """As `_enqueue_each` for one queue in order, where no command waits for an event; takes half as long for each."""

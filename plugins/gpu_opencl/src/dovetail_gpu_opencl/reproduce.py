@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dovetail.device import Node, TensorType, node_reference
 from dovetail.errors import DovetailError, UsageError
+from dovetail_gpu_opencl.compiled import CompiledGraph, Flags, bind
 from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.launch import (
     Argument,
@@ -29,29 +30,26 @@ from dovetail_gpu_opencl.launch import (
 from dovetail_gpu_opencl.program import build_options
 from dovetail_gpu_opencl.reorder import in_layout
 
-if TYPE_CHECKING:
-    from dovetail_gpu_opencl.executable import CLExecutable
-
 __all__ = ["write_program"]
 
 Array = NDArray[Any]
 
 
-def write_program(executable: "CLExecutable", name: str, inputs: Sequence[Array], folder: Path) -> Path:
+def write_program(compiled: CompiledGraph, name: str, inputs: Sequence[Array], folder: Path) -> Path:
     """Run the executable up to a node and write `reproduce.py` with its files into a folder.
 
     What is expected is the operator's reference where there is one, with its post-ops, else what the kernels gave here. Raises
     `UsageError` for a node that launches nothing, and when the folder cannot be written.
     """
-    node = next(node for node in executable.graph.nodes if node.name == name)
-    launches = [c.launch for c in executable.commands if c.node == str(node)]
+    node = next(node for node in compiled.graph.nodes if node.name == name)
+    launches = [c.launch for c in compiled.commands if c.node == str(node)]
     if not launches:
         raise UsageError(f"node {node} launches no kernel: it moves nothing, or has no elements")
-    values = _Values(executable, inputs)
+    values = _Values(compiled, inputs)
     before, after = values.around(node)
-    expected, origin = _expected(executable, node, before, after)
-    files = _Files(executable, launches, before)
-    written = {value: in_layout(array, executable.graph.types[value]) for value, array in expected.items()}
+    expected, origin = _expected(compiled, node, before, after)
+    files = _Files(compiled, launches, before)
+    written = {value: in_layout(array, compiled.graph.types[value]) for value, array in expected.items()}
     try:
         for index, launch in enumerate(launches):
             (folder / f"kernel{index}.cl").write_text(launch.source, encoding="utf-8")
@@ -61,7 +59,7 @@ def write_program(executable: "CLExecutable", name: str, inputs: Sequence[Array]
             np.save(folder / f"expected{index}.npy", array, allow_pickle=False)
         outputs = {files.number(Write(value)): index for index, value in enumerate(written)}
         path = folder / "reproduce.py"
-        path.write_text(_program(executable, node, launches, files, outputs, origin), encoding="utf-8")
+        path.write_text(_program(compiled, node, launches, files, outputs, origin), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"the folder {folder} cannot be written: {error.strerror}") from error
     return path
@@ -70,41 +68,39 @@ def write_program(executable: "CLExecutable", name: str, inputs: Sequence[Array]
 class _Values:
     """Runs the executable command by command, to read values before their memory is reused."""
 
-    def __init__(self, executable: "CLExecutable", inputs: Sequence[Array]) -> None:
-        self._executable = executable
+    def __init__(self, compiled: CompiledGraph, inputs: Sequence[Array]) -> None:
+        self._compiled = compiled
         with translated("creating a command queue"):
-            self._queue = cl.CommandQueue(executable.context, executable.device)
-        self._memory = executable.new_buffers()
-        self._buffers = executable.allocate(self._memory)
-        self._buffers |= {name: self._memory.empty(executable.nbytes(name), name) for name in executable.graph.states}
-        for value, array in zip(executable.graph.inputs, inputs, strict=True):
+            self._queue = cl.CommandQueue(compiled.context, compiled.device)
+        self._memory = compiled.new_buffers()
+        self._buffers = compiled.allocate(self._memory)
+        self._buffers |= {name: self._memory.empty(compiled.nbytes(name), name) for name in compiled.graph.states}
+        for value, array in zip(compiled.graph.inputs, inputs, strict=True):
             if array.size:
                 cl.enqueue_copy(self._queue, self._buffers[value], np.ascontiguousarray(array))
 
     def around(self, node: Node) -> tuple[dict[str, Array], dict[str, Array]]:
         """The inputs of the node and its results, in their layouts."""
-        from dovetail_gpu_opencl.executable import Flags, bind
-
         before: dict[str, Array] = {}
-        buffers = self._executable.new_buffers()
-        zeros = (np.zeros(max(1, n), np.int32) for n in (len(self._executable.faults), self._executable.counters))
+        buffers = self._compiled.new_buffers()
+        zeros = (np.zeros(max(1, n), np.int32) for n in (len(self._compiled.faults), self._compiled.counters))
         flags = Flags(*(buffers.holding(array, "flags", written=True) for array in zeros))
         with translated(f"running up to node {node}"):
-            for command in self._executable.commands:
+            for command in self._compiled.commands:
                 if command.node == str(node) and not before:
                     before = {name: self._downloaded(name) for name in dict.fromkeys((*node.reads, *node.writes))}
                 elif before and command.node != str(node):
                     break
-                one = bind(self._executable, command, self._buffers, flags, {})
+                one = bind(self._compiled, command, self._buffers, flags, {})
                 cl.enqueue_nd_range_kernel(self._queue, one.kernel, command.launch.global_size, command.launch.local_size)
             return before, {name: self._downloaded(name) for name in node.writes}
 
     def _downloaded(self, value: str) -> Array:
-        executable = self._executable
-        tensor = executable.graph.types[value]
-        root = executable.root(value)
+        compiled = self._compiled
+        tensor = compiled.graph.types[value]
+        root = compiled.root(value)
         if root not in self._buffers:
-            return executable.arrays[root].reshape(tensor.memory_dims)
+            return compiled.arrays[root].reshape(tensor.memory_dims)
         array = np.empty(tensor.memory_dims, tensor.dtype.numpy)
         if array.size:
             cl.enqueue_copy(self._queue, array, self._buffers[root])
@@ -112,9 +108,9 @@ class _Values:
 
 
 def _expected(
-    executable: "CLExecutable", node: Node, before: dict[str, Array], after: dict[str, Array]
+    compiled: CompiledGraph, node: Node, before: dict[str, Array], after: dict[str, Array]
 ) -> tuple[dict[str, Array], str]:
-    types = executable.graph.types
+    types = compiled.graph.types
     plain = {name: _plain(array, types[name]) for name, array in before.items()}
     if node.op.has_reference() or node.op.has_composition():
         try:
@@ -132,8 +128,8 @@ def _plain(array: Array, tensor: TensorType) -> Array:
 class _Files:
     """Numbers the buffers of the launches; a value and another one in the same memory have one number."""
 
-    def __init__(self, executable: "CLExecutable", launches: Sequence[Launch], before: dict[str, Array]) -> None:
-        self._executable = executable
+    def __init__(self, compiled: CompiledGraph, launches: Sequence[Launch], before: dict[str, Array]) -> None:
+        self._compiled = compiled
         self._numbers: dict[Any, int] = {}
         self.arrays: dict[int, Array] = {}
         self.sizes: dict[int, int] = {}
@@ -152,9 +148,9 @@ class _Files:
         if isinstance(argument, Constant):
             return id(argument.array)
         if isinstance(argument, Read | Write):
-            root = self._executable.root(argument.value)
+            root = self._compiled.root(argument.value)
             # Values that share memory share a buffer here, too: the node may work in place.
-            return self._executable.memory.offsets.get(root, root)
+            return self._compiled.memory.offsets.get(root, root)
         assert isinstance(argument, Scratch | Image)
         return argument.value
 
@@ -169,19 +165,19 @@ class _Files:
         elif isinstance(argument, Read) and argument.value not in written and argument.value in before:
             self.arrays[number] = np.ascontiguousarray(before[argument.value])
         else:
-            self.sizes[number] = max(1, self._executable.nbytes(argument.value), self.sizes.get(number, 1))
+            self.sizes[number] = max(1, self._compiled.nbytes(argument.value), self.sizes.get(number, 1))
 
 
 def _program(
-    executable: "CLExecutable", node: Node, launches: Sequence[Launch], files: _Files, outputs: dict[int, int], origin: str
+    compiled: CompiledGraph, node: Node, launches: Sequence[Launch], files: _Files, outputs: dict[int, int], origin: str
 ) -> str:
     calls = [_call(index, launch, files) for index, launch in enumerate(launches)]
     images = {n: (i.width, i.height, i.slices, i.dtype.value) for n, i in files.images.items()}
     sizes = {n: size for n, size in files.sizes.items() if n not in files.arrays}
     values = {
         "NODE": str(node),
-        "DEVICE": executable.device.name,
-        "PLATFORM": executable.device.platform.version,
+        "DEVICE": compiled.device.name,
+        "PLATFORM": compiled.device.platform.version,
         "ARRAYS": sorted(files.arrays),
         "SIZES": sizes,
         "IMAGES": images,

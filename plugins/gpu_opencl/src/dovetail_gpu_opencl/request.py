@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from sys import getrefcount
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -13,15 +13,12 @@ from numpy.typing import NDArray
 
 from dovetail.device import DeviceArray, ExecutableRequest, PartRecorder, current_budget
 from dovetail.errors import InferError, RunCancelled, TimeLimitExceeded, UsageError
+from dovetail_gpu_opencl.compiled import CompiledGraph, Flags, Readers, bind
 from dovetail_gpu_opencl.enqueue import calls, function
 from dovetail_gpu_opencl.failures import as_dovetail, translated
 from dovetail_gpu_opencl.kept import held, is_held, on_host
 from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.staging import STAGED, Staging
-
-if TYPE_CHECKING:
-    from dovetail_gpu_opencl.executable import CLExecutable, Readers
-    from dovetail_gpu_opencl.profiled import ProfiledRequest
 
 __all__ = ["DebugRequest", "EventRequest", "InOrderRequest"]
 
@@ -42,29 +39,30 @@ FIRST_PART = 8
 class CLRequest(ExecutableRequest):
     """The base of requests for all kinds of queue."""
 
-    def __init__(self, executable: "CLExecutable") -> None:
-        self._executable = executable
-        self._profiled: ProfiledRequest | None = None
-        graph = executable.graph
+    def __init__(self, compiled: CompiledGraph, create_profiled: Callable[[], ExecutableRequest] | None = None) -> None:
+        self._compiled = compiled
+        self._create_profiled = create_profiled
+        self._profiled: ExecutableRequest | None = None
+        graph = compiled.graph
         with translated("creating a command queue"):
             self._queue = self._make_queue()
-        self._memory = executable.new_buffers()
-        self._constants = executable.constants()
-        self._buffers = executable.allocate(self._memory)
+        self._memory = compiled.new_buffers()
+        self._constants = compiled.constants()
+        self._buffers = compiled.allocate(self._memory)
         with translated("allocating the fault flags"):
-            self._faults = executable.fault_flags(self._queue)
+            self._faults = compiled.fault_flags(self._queue)
         self._fault_buffer: Any = self._memory.holding(self._faults, "fault flags", written=True)
-        self._counters = np.zeros(max(1, executable.counters), np.int32)
+        self._counters = np.zeros(max(1, compiled.counters), np.int32)
         self._counter_buffer: Any = self._memory.holding(self._counters, "counters", written=True)
         self.kept_states = tuple(i for i, name in enumerate(graph.inputs) if name in graph.states)
         self._states: dict[str, DeviceArray] = {}
         self._uploads = tuple(self._buffers[n] if graph.types[n].size and n not in graph.states else None for n in graph.inputs)
         with translated("allocating the outputs"):
             self._results = [self._host_array(index) for index in range(len(graph.outputs))]
-        staged = graph.inputs if executable.is_pinned else ()
-        self._staging = tuple(None if n in graph.states else executable.host_array(self._queue, n) for n in staged)
+        staged = graph.inputs if compiled.is_pinned else ()
+        self._staging = tuple(None if n in graph.states else compiled.host_array(self._queue, n) for n in staged)
         # What a run returns is the caller's: results of 6 MB take 0.6 ms to copy on the host of an H200.
-        self.fresh = not executable.is_pinned and all(executable.downloads)
+        self.fresh = not compiled.is_pinned and all(compiled.downloads)
         self._given: list[tuple[NDArray[Any], ...]] = []
         self._locked = LOCKED_SETS
         self._downloads = self._downloaded()
@@ -76,16 +74,15 @@ class CLRequest(ExecutableRequest):
         return 0
 
     def _make_queue(self) -> Any:
-        return cl.CommandQueue(self._executable.context, self._executable.device, self._properties())
+        return cl.CommandQueue(self._compiled.context, self._compiled.device, self._properties())
 
     def run_traced(self, inputs: Sequence[NDArray[Any]], recorder: PartRecorder) -> Sequence[NDArray[Any]]:
         """As `run`, by a request with profiled queues and buffers of its own, with a slice for each command."""
-        if self._profiled is None:
-            self._profiled = self._executable.create_profiled()
+        if self._profiled is None and self._create_profiled is not None:
+            self._profiled = self._create_profiled()
         if self._profiled is None:
             return super().run_traced(inputs, recorder)
-        self._profiled.recorder = recorder
-        return self._profiled.run(inputs)
+        return self._profiled.run_traced(inputs, recorder)
 
     def close(self) -> None:
         """Free the buffers and kernel objects. Waits for what is under way."""
@@ -103,11 +100,11 @@ class CLRequest(ExecutableRequest):
         self._constants = {}
         self._fault_buffer = self._counter_buffer = None
         self._faults = np.zeros_like(self._faults)
-        self._memory = self._executable.new_buffers()
+        self._memory = self._compiled.new_buffers()
 
     def _downloaded(self) -> tuple[tuple[NDArray[Any], str], ...]:
         """The arrays of results, each with the block that it is read from."""
-        pairs = zip(self._executable.downloads, self._results, strict=True)
+        pairs = zip(self._compiled.downloads, self._results, strict=True)
         return tuple((host, root) for root, host in pairs if root)
 
     def _for_results(self) -> tuple[NDArray[Any], ...]:
@@ -120,7 +117,7 @@ class CLRequest(ExecutableRequest):
         for arrays in self._given:
             if all(getrefcount(arrays[i]) <= _UNUSED for i in range(len(arrays))):
                 return arrays
-        arrays = self._executable.result_arrays(self._queue, locked=self._locked > 0)
+        arrays = self._compiled.result_arrays(self._queue, locked=self._locked > 0)
         self._locked -= 1
         self._given = [*self._given[-1:], arrays]
         return arrays
@@ -152,14 +149,14 @@ class CLRequest(ExecutableRequest):
                 raise self._failure(error, progress[0]) from error
             if (seconds := perf_counter() - started) > LONG and self._part >= len(self._launches):
                 self._part = max(1, int(len(self._launches) * LONG / seconds))
-            if self._executable.faults and self._faults.any():
+            if self._compiled.faults and self._faults.any():
                 self._raise_fault()
 
     def _without_states(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """The inputs with None for states, whose buffers the kernels then have."""
         if not self.kept_states:
             return inputs
-        rest, names = list(inputs), self._executable.graph.inputs
+        rest, names = list(inputs), self._compiled.graph.inputs
         for position in self.kept_states:
             given, rest[position] = rest[position], None
             if given is not self._states.get(names[position]):
@@ -167,7 +164,7 @@ class CLRequest(ExecutableRequest):
         return rest
 
     def _take_state(self, name: str, given: Any) -> None:
-        context = self._executable.context
+        context = self._compiled.context
         if not is_held(given, context):
             self._states.pop(name, None)
             self._buffers.pop(name, None)
@@ -177,11 +174,11 @@ class CLRequest(ExecutableRequest):
             given = held(context, self._queue, buffer, host)
         self._states[name], self._buffers[name] = given, given.held.buffer
         self._pass(name, given.held.buffer)
-        self._results[self._executable.graph.states[name]] = given
+        self._results[self._compiled.graph.states[name]] = given
 
     def _continue_states(self) -> None:
         """Copy the outputs that are not in the memory of the states that they continue."""
-        pairs = [(self._buffers[name], self._buffers[root]) for name, root in self._executable.moved_states]
+        pairs = [(self._buffers[name], self._buffers[root]) for name, root in self._compiled.moved_states]
         events = [cl.enqueue_copy(self._queue, *pair) for pair in pairs]
         if events:
             self._queue.finish()
@@ -209,7 +206,7 @@ class CLRequest(ExecutableRequest):
         budget, first = current_budget(), 0
         while first < count:
             if budget is not None:
-                budget.check(f"node {self._executable.commands[first].node}")
+                budget.check(f"node {self._compiled.commands[first].node}")
             last, started = min(count, first + self._part), perf_counter()
             launch(first, last)
             if last < count:
@@ -221,42 +218,40 @@ class CLRequest(ExecutableRequest):
                 self._part = max(1, self._part // 2)
 
     def _bind_all(self) -> list[tuple[Any, tuple[int, ...], tuple[int, ...] | None]]:
-        from dovetail_gpu_opencl.executable import Flags, bind
-
         found, lent, flags = [], [], Flags(self._fault_buffer, self._counter_buffer)
-        for command in self._executable.commands:
+        for command in self._compiled.commands:
             launch = command.launch
             try:  # not `translated`, which takes 3 us
-                one = bind(self._executable, command, self._buffers, flags, self._readers)
+                one = bind(self._compiled, command, self._buffers, flags, self._readers)
             except (cl.Error, MemoryError) as error:
                 what = f"node {command.node}: setting the arguments of {launch.entry!r} ({launch.file})"
                 raise as_dovetail(error, what) from error
             found.append((one.kernel, launch.global_size, launch.local_size))
             lent.append((command.program, launch.entry, one))
-        self._executable.programs.lend(self, lent)
+        self._compiled.programs.lend(self, lent)
         return found
 
     def _host_array(self, index: int) -> Any:
         """The array of the host for an output; None for one that continues a state."""
-        graph = self._executable.graph
+        graph = self._compiled.graph
         name = graph.outputs[index]
         if index in graph.states.values():
             return None
-        root = self._executable.root(name)
+        root = self._compiled.root(name)
         result = graph.types[name]
         if root in graph.constants:
             return graph.constants[root].reshape(result.dims)
-        return self._executable.host_array(self._queue, name)
+        return self._compiled.host_array(self._queue, name)
 
     def _failure(self, error: Any, launched: int) -> Exception:
-        commands = self._executable.commands
+        commands = self._compiled.commands
         where = f"node {commands[launched].node}" if launched < len(commands) else "waiting for the results"
         with contextlib.suppress(cl.Error):  # the queue may be lost; the first error is the one to report
             self._finish()
         with contextlib.suppress(cl.Error):
             self._reset_faults()  # a node that still ran may have set one
             cl.enqueue_copy(self._queue, self._counter_buffer, self._counters)  # and some groups of a launch may have counted
-        return as_dovetail(error, f"{where}, with {self._executable.memory.peak} bytes of intermediate values")
+        return as_dovetail(error, f"{where}, with {self._compiled.memory.peak} bytes of intermediate values")
 
     def _staged(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """The inputs in locked memory, where there is such; None for those that stay where they are."""
@@ -277,16 +272,16 @@ class CLRequest(ExecutableRequest):
         index = int(np.flatnonzero(self._faults)[0])
         with translated("resetting the fault flags"):
             self._reset_faults()
-        node, message = self._executable.faults[index]
+        node, message = self._compiled.faults[index]
         raise InferError(f"node {node}: {message}")
 
 
 class InOrderRequest(CLRequest):
     """Commands run one after the other; no event is waited for but the last."""
 
-    def __init__(self, executable: "CLExecutable") -> None:
-        super().__init__(executable)
-        self._enqueue = function() if executable.caps.kind == "GPU" else None
+    def __init__(self, compiled: CompiledGraph, create_profiled: Callable[[], ExecutableRequest] | None = None) -> None:
+        super().__init__(compiled, create_profiled)
+        self._enqueue = function() if compiled.caps.kind == "GPU" else None
         self._calls = calls(self._queue, self._launches) if self._enqueue else ()
         self._keeps = False
         self._staged_inputs: dict[Any, Staging] = {}
@@ -298,14 +293,14 @@ class InOrderRequest(CLRequest):
 
     def run_kept(self, inputs: Sequence[Any]) -> Sequence[DeviceArray]:
         """As `run`, without transfers of what stays on the device: kernels read the buffers of other requests' results."""
-        graph, context = self._executable.graph, self._executable.context
+        graph, context = self._compiled.graph, self._compiled.context
         given: list[Any] = []
         lent: list[str] = []
         try:
             for name, value in zip(graph.inputs, inputs, strict=True):
                 if name in graph.states:
                     given.append(value)
-                elif name not in self._executable.downloads and is_held(value, context):
+                elif name not in self._compiled.downloads and is_held(value, context):
                     self._pass(name, value.held.buffer)
                     lent.append(name)
                     given.append(None)
@@ -320,10 +315,10 @@ class InOrderRequest(CLRequest):
         return [self._kept(index) for index in range(len(graph.outputs))]
 
     def _kept(self, index: int) -> DeviceArray:
-        root, result = self._executable.downloads[index], self._results[index]
+        root, result = self._compiled.downloads[index], self._results[index]
         if isinstance(result, DeviceArray):
             return result
-        return held(self._executable.context, self._queue, self._buffers[root], result) if root else DeviceArray.on_host(result)
+        return held(self._compiled.context, self._queue, self._buffers[root], result) if root else DeviceArray.on_host(result)
 
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
         queue, copy = self._queue, cl.enqueue_copy
@@ -333,7 +328,7 @@ class InOrderRequest(CLRequest):
         launch = self._launch if self._enqueue is None else self._launch_without_events
         self._in_parts(lambda first, last: launch(first, last, progress))
         progress[0] = len(self._launches)
-        if self._executable.faults:
+        if self._compiled.faults:
             events.append(copy(queue, self._faults, self._fault_buffer, is_blocking=False))
         # A copy into pageable memory that waits in the queue behind kernels is slower than one that finds them done.
         if self._keeps or not self._downloads or any(host.flags.owndata for host, _ in self._downloads):
@@ -344,10 +339,10 @@ class InOrderRequest(CLRequest):
 
     def _upload(self, buffer: Any, array: NDArray[Any]) -> Sequence[Any]:
         """Enqueue the copy of an input; its events."""
-        if array.nbytes < STAGED or not self._executable.has_own_memory or self._staging:
+        if array.nbytes < STAGED or not self._compiled.has_own_memory or self._staging:
             return (cl.enqueue_copy(self._queue, buffer, array, is_blocking=False),)
         if buffer not in self._staged_inputs:
-            self._staged_inputs[buffer] = Staging(self._executable.context, self._queue, array.nbytes)
+            self._staged_inputs[buffer] = Staging(self._compiled.context, self._queue, array.nbytes)
         return self._staged_inputs[buffer].upload(buffer, array)
 
     def _launch(self, first: int, last: int, progress: list[int]) -> None:
@@ -374,23 +369,23 @@ class EventRequest(CLRequest):
     In one out-of-order queue, or in several in-order queues, where it waits for the steps of other queues only.
     """
 
-    def __init__(self, executable: "CLExecutable") -> None:
-        schedule = executable.schedule()
+    def __init__(self, compiled: CompiledGraph, create_profiled: Callable[[], ExecutableRequest] | None = None) -> None:
+        schedule = compiled.schedule()
         self._queues: list[Any] = []
-        super().__init__(executable)
+        super().__init__(compiled, create_profiled)
         with translated("creating a command queue"):
             self._queues += [self._queue, *(self._make_queue() for _ in range(max(schedule.lanes, default=0)))]
         queues = [self._queues[lane] for lane in schedule.lanes]
         self._steps = tuple(zip(queues, schedule.waits, schedule.awaited, strict=True))
 
     def _properties(self) -> Any:
-        return cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE if self._executable.out_of_order else 0
+        return cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE if self._compiled.out_of_order else 0
 
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
         events = self._enqueue_each(inputs, progress)  # pyopencl waits for a copy whose event is dropped
         self._finish()
         del events
-        if self._executable.faults:
+        if self._compiled.faults:
             cl.enqueue_copy(self._queue, self._faults, self._fault_buffer)
 
     def _enqueue_each(
@@ -439,9 +434,9 @@ class EventRequest(CLRequest):
 class DebugRequest(CLRequest):
     """Nodes run one after the other, and after each launch the guard bytes of its buffers are checked."""
 
-    def __init__(self, executable: "CLExecutable") -> None:
-        super().__init__(executable)
-        self._touched = tuple(executable.touched(command, self._buffers) for command in executable.commands)
+    def __init__(self, compiled: CompiledGraph) -> None:
+        super().__init__(compiled)
+        self._touched = tuple(compiled.touched(command, self._buffers) for command in compiled.commands)
 
     def close(self) -> None:
         super().close()
@@ -455,25 +450,25 @@ class DebugRequest(CLRequest):
         for index, (kernel, global_size, local_size) in enumerate(self._launches):
             progress[0] = index
             if budget is not None:
-                budget.check(f"node {self._executable.commands[index].node}")
+                budget.check(f"node {self._compiled.commands[index].node}")
             cl.enqueue_nd_range_kernel(self._queue, kernel, global_size, local_size)
             self._queue.finish()
             self._check(index)
         progress[0] = len(self._launches)
         for pair in self._to_read():
             cl.enqueue_copy(self._queue, *pair)
-        if self._executable.faults:
+        if self._compiled.faults:
             cl.enqueue_copy(self._queue, self._faults, self._fault_buffer)
 
     def _check(self, index: int) -> None:
         found = {}
         for what, buffer in self._touched[index]:
-            for owner in (self._memory, self._executable.buffers):
+            for owner in (self._memory, self._compiled.buffers):
                 damage = owner.damage(self._queue, buffer)
                 if damage:
                     found[what] = damage
         if found:
-            command = self._executable.commands[index]
+            command = self._compiled.commands[index]
             where = f"node {command.node}: the kernel {command.launch.entry!r} ({command.launch.file}) wrote outside its buffers"
             said = "; ".join(f"{what}: {damage}" for what, damage in found.items())
             raise InferError(f"{where}. {said}", hint="oclgrind names the line of the kernel and the work item")
