@@ -21,7 +21,7 @@ import pyopencl as cl
 from oclgrind_runs import CHANGED, Forced, Item, as_kinds, items, missing
 
 from dovetail.testing import passed
-from dovetail_gpu_opencl import dovetail_device_info, executable, memory
+from dovetail_gpu_opencl import compiled, dovetail_device_info, memory
 from dovetail_gpu_opencl.device import OpenCLDevice
 
 LOG = "DOVETAIL_OCLGRIND_LOG"
@@ -104,7 +104,7 @@ def check_tool(device: OpenCLDevice, log: Log) -> None:
 def _check_reuse(context: Any, queue: Any, log: Log) -> None:
     """Raise RuntimeError when a buffer that a kernel writes counts as never written, after an image of one element."""
     pixel = cl.ImageFormat(cl.channel_order.R, cl.channel_type.FLOAT)
-    image = executable.cl.create_image(context, cl.mem_flags.READ_WRITE, pixel, shape=(1, 1))
+    image = compiled.cl.create_image(context, cl.mem_flags.READ_WRITE, pixel, shape=(1, 1))
     cl.enqueue_copy(queue, image, np.zeros((1, 1), np.float32), origin=(0, 0), region=(1, 1))
     queue.finish()
     del image
@@ -133,7 +133,7 @@ def sweep(every: int, part: tuple[int, int], only: str, log: Log) -> int:
     info = found[0] if isinstance(found, Sequence) else None
     if info is None or "Oclgrind" not in info.full_name:
         raise RuntimeError(f"this is not Oclgrind's device: {found}")
-    memory.cl = executable.cl = KeepBuffers()
+    memory.cl = compiled.cl = KeepBuffers()
     for module, name, value in CHANGED:
         setattr(module, name, value)
     own = OpenCLDevice(info)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import dovetail
 from dovetail.device import DeviceInfo
-from dovetail_gpu_opencl import executable
+from dovetail_gpu_opencl import compiled
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_ops_onnx.sub import Sub
 
@@ -49,7 +49,7 @@ def test_results_in_locked_memory(kind_device: Callable[[str], Any], bench: Any,
     """The first two arrays of a GPU with memory of its own; a view of one keeps it from being written again."""
     device = kind_device("GPU")
     monkeypatch.setattr(device, "caps", dataclasses.replace(device.caps, unified_memory=False))
-    monkeypatch.setattr(executable, "LOCKED", range(1, 100))
+    monkeypatch.setattr(compiled, "LOCKED", range(1, 100))
     request = request_of(device, bench)
     results = [request.run(numbers(start))[0] for start in range(4)]
     assert [result.flags.owndata for result in results] == [False, False, True, True]
@@ -68,8 +68,8 @@ def test_memory_that_cannot_be_locked_is_not(
 
     device = kind_device("GPU")
     monkeypatch.setattr(device, "caps", dataclasses.replace(device.caps, unified_memory=False))
-    monkeypatch.setattr(executable, "LOCKED", range(1, 100))
-    monkeypatch.setattr(executable, "pinned", refuse)
+    monkeypatch.setattr(compiled, "LOCKED", range(1, 100))
+    monkeypatch.setattr(compiled, "pinned", refuse)
     np.testing.assert_array_equal(request_of(device, bench).run(numbers(3))[0], numbers(3)[0] ** 2)
 
 
@@ -78,7 +78,7 @@ def test_flags_of_faults_are_in_locked_memory(
     unified: bool, lockable: bool, kind_device: Callable[[str], Any], bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a GPU with memory of its own; a fault is reported once, wherever they are."""
-    lock, locked = executable.pinned, []
+    lock, locked = compiled.pinned, []
 
     def counted(*arguments: Any) -> Any:
         if not lockable:
@@ -88,7 +88,7 @@ def test_flags_of_faults_are_in_locked_memory(
 
     device = kind_device("GPU")
     monkeypatch.setattr(device, "caps", dataclasses.replace(device.caps, unified_memory=unified))
-    monkeypatch.setattr(executable, "pinned", counted)
+    monkeypatch.setattr(compiled, "pinned", counted)
     data, indices = numbers(0)[0], np.array([0, 1])
     graph, _ = bench.single(bench.op("Gather"), [data, indices])
     request = device.compile(graph, {}).create_request()
