@@ -33,6 +33,32 @@ if __name__ == "__main__":
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         print(pool.apply(work))
 """
+QUANTIZE = """
+import sys
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import helper, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, quantize_static
+
+rng = np.random.default_rng(0)
+x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N", size]) for name, size in (("x", 16), ("y", 8)))
+weights = numpy_helper.from_array(rng.normal(size=(16, 8)).astype(np.float32), "w")
+graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "product", [x], [y], [weights])
+onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "model.onnx")
+rows = rng.normal(size=(64, 16)).astype(np.float32)
+
+class Reader(CalibrationDataReader):
+    left = [{"x": rows}]
+
+    def get_next(self):
+        return self.left.pop() if self.left else None
+
+quantize_static("model.onnx", "int8.onnx", Reader())
+print(sys.modules["onnxruntime.quantization.calibrate"].onnxruntime.InferenceSession.__module__)
+(found,), (want,) = (ort.InferenceSession(path).run(None, {"x": rows}) for path in ("int8.onnx", "model.onnx"))
+print(0 < np.abs(found - want).max() < 0.05 * np.abs(want).max())
+"""
 OWN = "dovetail_onnxruntime.session"
 
 
@@ -84,7 +110,7 @@ import importlib.util
 assert importlib.util.find_spec("onnxruntime") is not None
 assert importlib.util.find_spec("onnxruntime.training") is None
 try:
-    import onnxruntime.quantization
+    import onnxruntime.training
 except ModuleNotFoundError as error:
     print(error.name)
 import onnxruntime
@@ -94,8 +120,27 @@ except AttributeError as error:
     print(error)
 """
     first, second = run("-c", code, cwd=tmp_path, DOVETAIL_ONNXRUNTIME="1").splitlines()
-    assert first == "onnxruntime.quantization"
+    assert first == "onnxruntime.training"
     assert "no attribute 'SparseTensor': dovetail has no sparse tensors" in second
+
+
+def test_tools_of_an_installed_onnxruntime_use_sessions_of_dovetail(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(QUANTIZE)
+    assert run("-m", "dovetail_onnxruntime", "app.py", cwd=tmp_path) == f"{OWN}\nTrue\n"
+
+
+def test_tools_without_onnxruntime(tmp_path: Path) -> None:
+    code = """
+import importlib.util, os, sys
+import dovetail_onnxruntime
+sys.path = [folder for folder in sys.path if not os.path.isdir(os.path.join(folder, "onnxruntime"))]
+assert importlib.util.find_spec("onnxruntime.quantization") is None
+try:
+    from onnxruntime.quantization import quantize_dynamic
+except ModuleNotFoundError as error:
+    print(error.name)
+"""
+    assert run("-c", code, cwd=tmp_path, DOVETAIL_ONNXRUNTIME="1") == "onnxruntime.quantization\n"
 
 
 def test_onnxruntime_that_was_imported_before(tmp_path: Path) -> None:

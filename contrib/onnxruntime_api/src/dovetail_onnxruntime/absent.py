@@ -4,7 +4,8 @@ from typing import NoReturn
 
 __all__ = ["ABSENT", "ABSENT_MODULES", "refuse"]
 
-_TRAINING = "dovetail runs models; it does not make, quantize or train them: use onnxruntime for that and run the result here"
+_TRAINING = "dovetail runs models; it does not train them"
+_TOOLS = "dovetail runs models; where onnxruntime is installed, `import onnxruntime` gives its tools with sessions of dovetail"
 _PLUGINS = "execution providers of onnxruntime are native libraries; devices of dovetail are pip packages"
 _SPARSE = "dovetail has no sparse tensors at its edge; sparse initializers are read as dense ones"
 _ADAPTER = "dovetail has no adapters that are loaded at the run: merge the adapter into the model"
@@ -60,10 +61,10 @@ ABSENT = {
 """Symbol -> why it is not there, and what to use instead."""
 
 ABSENT_MODULES = {
-    "quantization": _TRAINING,
-    "tools": _TRAINING,
+    "quantization": _TOOLS,
+    "tools": _TOOLS,
     "training": _TRAINING,
-    "transformers": _TRAINING,
+    "transformers": _TOOLS,
 }
 """Modules of the package `onnxruntime` that are not there."""
 

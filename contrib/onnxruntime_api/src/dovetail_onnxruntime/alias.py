@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from types import ModuleType
 
@@ -16,15 +16,23 @@ VARIABLE = "DOVETAIL_ONNXRUNTIME"
 
 _NAME, _OWN = "onnxruntime", "dovetail_onnxruntime"
 
+TOOLS = ("quantization", "tools", "transformers")
+"""Packages of onnxruntime in Python that make models. Where it is installed they are its own, with sessions of this package."""
+
 
 class _Finder(MetaPathFinder, Loader):
-    """Finds `onnxruntime` and its modules as those of this package."""
+    """Finds `onnxruntime` and its modules as those of this package, and the tools where onnxruntime is installed."""
 
     def __init__(self) -> None:
         self._own: dict[str, ModuleSpec | None] = {}
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        own = find_spec(_own_name(fullname)) if fullname.partition(".")[0] == _NAME else None
+        names = fullname.split(".")
+        if names[0] != _NAME:
+            return None
+        if names[1:2] and names[1] in TOOLS:
+            return _installed(fullname) if len(names) == 2 else None
+        own = find_spec(_own_name(fullname))
         if own is None:
             return None
         return ModuleSpec(fullname, self, origin=own.origin, is_package=own.submodule_search_locations is not None)
@@ -37,6 +45,12 @@ class _Finder(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         # One module under two names; the import system has given it the specification of the second.
         module.__spec__ = self._own[module.__name__]
+
+
+def _installed(fullname: str) -> ModuleSpec | None:
+    """A package of the installed onnxruntime; its modules are found by its path then."""
+    found = PathFinder.find_spec(_NAME)
+    return None if found is None else PathFinder.find_spec(fullname, found.submodule_search_locations)
 
 
 def _own_name(fullname: str) -> str:
