@@ -184,7 +184,7 @@ def programs_and_launches(device: Any) -> tuple[Programs, list[Launch]]:
 def test_what_another_context_has_compiled_is_not_compiled_again(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     programs, launches = programs_and_launches(device)
     programs.get(launches[0], "node")
-    programs.prepare([(launch, "node") for launch in launches])
+    programs.prepare([(launch, "node") for launch in launches], apart=True)
     monkeypatch.setattr(Programs, "_from_source", None)
     built = programs.get(launches[1], "node")
     assert built.context == device._context
@@ -199,7 +199,7 @@ def test_what_another_context_has_compiled_is_not_compiled_again(device: Any, mo
 def test_what_no_context_compiles_is_an_error_of_its_node(device: Any) -> None:
     programs, launches = programs_and_launches(device)
     wrong = dataclasses.replace(launches[0], source="__kernel void k0(")
-    programs.prepare([(wrong, "node"), (launches[1], "other")])
+    programs.prepare([(wrong, "node"), (launches[1], "other")], apart=True)
     with pytest.raises(CompileError, match="node node: the kernel 'k0'"):
         programs.get(wrong, "node")
     programs.get(launches[1], "other")
@@ -214,5 +214,5 @@ def test_a_run_that_was_cancelled_builds_no_further_program(device: Any) -> None
         with pytest.raises(RunCancelled, match="node other"):
             programs.get(launches[1], "other")
         with pytest.raises(RunCancelled, match="node other"):
-            programs.prepare([(launches[1], "other")])
+            programs.prepare([(launches[1], "other")], apart=True)
     assert programs.builds == 1

@@ -84,7 +84,7 @@ class OpenCLDevice(Device):
             self._context = cl.Context([self._device])
             self.caps = _with_images(caps or Capabilities.query(self._device), self._context)
         self.caps = allowed(self.caps, info.name, Options.read(self._options).INFERENCE_PRECISION_HINT)
-        self.programs = Programs(self._context, self._device, self.caps, FileCache(CACHE_SECTION))
+        self.programs = Programs(self._context, self._device, self.caps, FileCache(CACHE_SECTION), info.name)
         operators = ("dovetail", "dovetail_ops_onnx", "dovetail_gpu_opencl")
         self._table: KernelTable[CLKernel] = KernelTable("dovetail_gpu_opencl.kernels", operators)
         self._lock = threading.Lock()
@@ -236,8 +236,8 @@ class OpenCLDevice(Device):
             continues=lambda n: {} if n.name in stubs else chosen[n.name].kernel.continued(typed[n.name]),
         )
         needed = {name: [x for x in found if not _is_done(x, memory)] for name, found in launches.items()}
-        if self._packed is not self._shared:  # requests run meanwhile
-            self.programs.prepare((launch, str(typed[name].node)) for name, found in needed.items() for launch in found)
+        by_node = ((launch, str(typed[name].node)) for name, found in needed.items() for launch in found)
+        self.programs.prepare(by_node, apart=self._packed is not self._shared)  # then requests run meanwhile
         commands = [self._command(n, launch, chosen[name].kernel, dump) for name, n in typed.items() for launch in needed[name]]
 
         def reports() -> Sequence[NodeReport]:

@@ -14,6 +14,7 @@ import pyopencl as cl
 from dovetail.cache import FileCache, cache_key
 from dovetail.device import current_budget, phase
 from dovetail.errors import CompileError
+from dovetail_gpu_opencl.builders import Builders, Job, count
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.enqueue import KernelObject
 from dovetail_gpu_opencl.failures import as_dovetail, out_of_memory
@@ -21,7 +22,7 @@ from dovetail_gpu_opencl.launch import Argument, Image, Launch, Scalar
 from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.linker import HINT, lacks
 
-__all__ = ["ARGUMENT_INFO", "CACHE_SECTION", "Programs", "build_options", "check_signature", "check_source"]
+__all__ = ["ARGUMENT_INFO", "CACHE_SECTION", "Programs", "build_options", "built_binary", "check_signature", "check_source"]
 
 BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-mad-enable")
 CACHE_SECTION = "opencl"
@@ -44,13 +45,20 @@ def build_options(launch: Launch) -> list[str]:
     return [*BUILD_OPTIONS, *quiet, *launch.options]
 
 
-class Programs:
-    """The programs of one context. `builds` and `hits` count sources compiled and binaries taken from disk."""
+Key = tuple[str, tuple[str, ...]]
+"""The source and the options of a launch."""
 
-    def __init__(self, context: Any, device: Any, caps: Capabilities, cache: FileCache) -> None:
-        self._context, self._device, self._caps, self._cache = context, device, caps, cache
-        self._built: dict[tuple[str, tuple[str, ...]], Any] = {}
-        self._prepared: dict[tuple[str, tuple[str, ...]], bytes] = {}
+
+class Programs:
+    """The programs of one context. `builds` and `hits` count sources compiled and binaries taken from disk.
+
+    `name` is the device's for other processes, which help to build many programs for a GPU.
+    """
+
+    def __init__(self, context: Any, device: Any, caps: Capabilities, cache: FileCache, name: str = "") -> None:
+        self._context, self._device, self._caps, self._cache, self._name = context, device, caps, cache, name
+        self._built: dict[Key, Any] = {}
+        self._prepared: dict[Key, bytes] = {}
         self._spare: dict[tuple[int, str], deque[KernelObject]] = {}
         self._lock = threading.Lock()
         self.builds = 0
@@ -65,28 +73,40 @@ class Programs:
                 return self._built[key]
             return self._made(key, launch, node, details)
 
-    def prepare(self, wanted: Iterable[tuple[Launch, str]]) -> None:
-        """Have the compiler work for `get`, given launches and their nodes, in a context where nothing waits for it.
+    def prepare(self, wanted: Iterable[tuple[Launch, str]], *, apart: bool) -> None:
+        """Have the compiler work for `get`, given launches and their nodes: for GPUs many programs in several processes.
 
-        In the one in which kernels are launched NVIDIA's compiler holds up launches and copies, for 0.1 s a program. Its cache
-        then has for `get` what it made here.
+        With `apart` others are built in a context where nothing waits for them. In the one in which kernels are launched
+        NVIDIA's compiler holds up launches and copies, for 0.1 s a program. Its cache then has for `get` what it made here.
         """
-        missing = {(x.source, x.options): (x, n) for x, n in wanted if (x.source, x.options) not in self._built}
-        missing = {k: v for k, v in missing.items() if self._cache.get(self._on_disk(v[0], build_options(v[0]))) is None}
-        if not missing:
+        # Sources of users are checked before they are built.
+        given = [(launch, node) for launch, node in wanted if apart or ARGUMENT_INFO not in launch.options]
+        missing = {(x.source, x.options): (x, node) for x, node in given if (x.source, x.options) not in self._built}
+        if not missing or not (apart or self._helpers(len(missing))):
             return
-        with contextlib.suppress(cl.Error):  # `get` builds what is left, and says what is wrong
-            context = cl.Context([self._device])
-            for key, (launch, node) in missing.items():
+        missing = {k: v for k, v in missing.items() if self._cache.get(self._on_disk(v[0], build_options(v[0]))) is None}
+        helpers = self._helpers(len(missing))
+        if not missing or not (apart or helpers):
+            return
+        jobs: dict[Key, Job] = {key: (x.source, build_options(x)) for key, (x, _) in missing.items()}
+        with contextlib.suppress(cl.Error), Builders(self._name, jobs, helpers) as builders:  # `get` builds what is left
+            context = cl.Context([self._device]) if apart else None
+            while (key := builders.take()) is not None:
+                launch, node = missing[key]
                 _check_going_on(node)
-                binary = _binary(_quietly_build(cl.Program(context, launch.source), build_options(launch)))
-                if binary:
+                if context is None:
+                    self.get(launch, node)
+                elif binary := built_binary(context, *jobs[key]):
                     self._prepared[key] = binary
+        self._prepared |= builders.binaries
+
+    def _helpers(self, programs: int) -> int:
+        return count(programs) if self._caps.kind == "GPU" and self._name else 0
 
     def _on_disk(self, launch: Launch, options: list[str]) -> str:
         return cache_key(self._caps.identity, *options, launch.source)
 
-    def _made(self, key: tuple[str, tuple[str, ...]], launch: Launch, node: str, details: dict[str, Any]) -> Any:
+    def _made(self, key: Key, launch: Launch, node: str, details: dict[str, Any]) -> Any:
         with self._lock:
             if key not in self._built:
                 _check_going_on(node)
@@ -147,6 +167,11 @@ class Programs:
             if binary := _binary(program):
                 self._cache.put(key, binary)
         return program
+
+
+def built_binary(context: Any, source: str, options: Sequence[str]) -> bytes:
+    """The binary of a program built in a context; empty where the driver gives none. Raises `pyopencl.Error`."""
+    return _binary(_quietly_build(cl.Program(context, source), options))
 
 
 def _binary(program: Any) -> bytes:
@@ -220,11 +245,11 @@ def _misfit(kernel: Any, index: int, argument: Argument) -> str:
     return "" if fits else f"declared as {qualifier}{name}; accepted: {accepted}"
 
 
-def _quietly_build(program: Any, options: list[str]) -> Any:
+def _quietly_build(program: Any, options: Sequence[str]) -> Any:
     with warnings.catch_warnings():
         # pyopencl warns for every build log that is not empty; a log that matters comes with an error.
         warnings.simplefilter("ignore", cl.CompilerWarning)
-        return program.build(options=options, cache_dir=False)
+        return program.build(options=list(options), cache_dir=False)
 
 
 def _build_message(launch: Launch, node: str, log: str) -> str:
