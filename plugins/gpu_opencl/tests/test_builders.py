@@ -13,7 +13,7 @@ import pytest
 from dovetail.cache import FileCache
 from dovetail.device import WorkBudget
 from dovetail.errors import RunCancelled
-from dovetail_gpu_opencl import builders
+from dovetail_gpu_opencl import builders, program
 from dovetail_gpu_opencl.builders import Builders
 from dovetail_gpu_opencl.launch import Launch
 from dovetail_gpu_opencl.program import ARGUMENT_INFO, Programs
@@ -25,6 +25,7 @@ COUNT = 9
 def programs(device: Any, monkeypatch: pytest.MonkeyPatch) -> Programs:
     """As of a GPU, on a machine with three cores; without binaries on disk."""
     monkeypatch.setattr(builders.os, "sched_getaffinity", lambda _: range(3))
+    monkeypatch.setattr(program, "_LONG", 0)
     caps = dataclasses.replace(device.caps, kind="GPU")
     return Programs(device._context, device._device, caps, FileCache("opencl", limit=0), device.info.name)
 
@@ -45,6 +46,10 @@ def results(device: Any, programs: Programs, wanted: list[Launch]) -> list[int]:
     return given
 
 
+def unstarted(*_: object, **__: object) -> None:
+    raise AssertionError("a process was started")
+
+
 def leave_all_to_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     def take(self: Builders[Any]) -> None:
         while self._waiting and any(thread.is_alive() for thread in self._threads):
@@ -53,30 +58,50 @@ def leave_all_to_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Builders, "take", take)
 
 
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The sources that this process builds."""
+    found: list[str] = []
+    build = Programs._build_ahead
+
+    def counted(self: Programs, launch: Launch, *rest: Any) -> None:
+        found.append(launch.source)
+        build(self, launch, *rest)
+
+    monkeypatch.setattr(Programs, "_build_ahead", counted)
+    return found
+
+
 @pytest.mark.parametrize("apart", [False, True])
-def test_processes_build_for_this_one(device: Any, programs: Programs, monkeypatch: pytest.MonkeyPatch, apart: bool) -> None:
+def test_processes_build_all_but_the_first(
+    device: Any, programs: Programs, here: list[str], monkeypatch: pytest.MonkeyPatch, apart: bool
+) -> None:
     leave_all_to_processes(monkeypatch)
-    monkeypatch.setattr(Programs, "_from_source", None)
     wanted = launches()
     programs.prepare([(launch, "node") for launch in wanted], apart=apart)
     assert results(device, programs, wanted) == [*range(COUNT)]
+    assert here == [wanted[0].source]
     assert (programs.builds, programs.hits) == (COUNT, 0)
 
 
-def test_this_process_builds_too(device: Any, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
-    here: list[str] = []
-    build = Programs._from_source
-
-    def counted(self: Programs, key: str, launch: Launch, *rest: Any) -> Any:
-        here.append(launch.source)
-        return build(self, key, launch, *rest)
-
-    monkeypatch.setattr(Programs, "_from_source", counted)
+@pytest.mark.parametrize("apart", [False, True])
+def test_this_process_builds_too(device: Any, programs: Programs, here: list[str], apart: bool) -> None:
     wanted = launches()
-    programs.prepare([(launch, "node") for launch in wanted], apart=False)
-    assert wanted[-1].source in here
+    programs.prepare([(launch, "node") for launch in wanted], apart=apart)
+    assert here[:2] == [wanted[0].source, wanted[-1].source]
     assert results(device, programs, wanted) == [*range(COUNT)]
     assert programs.builds == COUNT
+
+
+def test_a_compiler_that_is_fast_needs_no_help(
+    device: Any, programs: Programs, here: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "_LONG", 100)
+    monkeypatch.setattr(builders.subprocess, "Popen", unstarted)
+    wanted = launches()
+    programs.prepare([(launch, "node") for launch in wanted], apart=False)
+    assert sorted(here) == sorted(launch.source for launch in wanted)
+    assert results(device, programs, wanted) == [*range(COUNT)]
 
 
 @pytest.mark.parametrize("executable", ["/bin/false", "/nowhere", ""])
@@ -87,10 +112,6 @@ def test_processes_that_do_not_work(device: Any, programs: Programs, monkeypatch
     programs.prepare([(launch, "node") for launch in wanted], apart=False)
     assert not programs._prepared
     assert results(device, programs, wanted) == [*range(COUNT)]
-
-
-def unstarted(*_: object) -> None:
-    raise AssertionError("a process was started")
 
 
 @pytest.mark.parametrize("case", ["a CPU", "few", "known", "sources of users", "one core"])
@@ -146,11 +167,10 @@ def test_a_plan_that_is_cancelled_ends_the_processes(programs: Programs, monkeyp
         made.append(self)
         enter(self)
         started(2, self)
+        budget.cancel()
         return self
 
     monkeypatch.setattr(Builders, "__enter__", entered)
-    with WorkBudget() as budget:
-        budget.cancel()
-        with pytest.raises(RunCancelled, match="node other"):
-            programs.prepare([(launch, "node other") for launch in launches()], apart=False)
+    with WorkBudget() as budget, pytest.raises(RunCancelled, match="node other"):
+        programs.prepare([(launch, "node other") for launch in launches()], apart=False)
     assert ended(made[0])

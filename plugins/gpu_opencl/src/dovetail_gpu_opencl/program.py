@@ -3,6 +3,7 @@
 import contextlib
 import re
 import threading
+import time
 import warnings
 import weakref
 from collections import deque
@@ -28,6 +29,8 @@ BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-mad-enable")
 CACHE_SECTION = "opencl"
 ARGUMENT_INFO = "-cl-kernel-arg-info"
 """The option that `check_signature` needs to see what kind each argument is."""
+_LONG = 0.05
+"""Seconds that a program takes to build from which on other processes, which take some hundred ms to start, help."""
 SPARE = 64
 """Kernel objects of an entry that are kept for later requests. The equal layers of a model launch the same entry."""
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -88,17 +91,31 @@ class Programs:
         helpers = self._helpers(len(missing))
         if not missing or not (apart or helpers):
             return
-        jobs: dict[Key, Job] = {key: (x.source, build_options(x)) for key, (x, _) in missing.items()}
-        with contextlib.suppress(cl.Error), Builders(self._name, jobs, helpers) as builders:  # `get` builds what is left
-            context = cl.Context([self._device]) if apart else None
+        context = self._other_context() if apart else None
+        started = time.perf_counter()
+        self._build_ahead(*missing.pop(next(iter(missing))), context)
+        if time.perf_counter() - started < _LONG:  # the driver has them in a cache of its own
+            helpers = 0
+        jobs: dict[Key, Job] = {key: (launch.source, build_options(launch)) for key, (launch, _) in missing.items()}
+        with Builders(self._name, jobs, helpers) as builders:
             while (key := builders.take()) is not None:
-                launch, node = missing[key]
-                _check_going_on(node)
-                if context is None:
-                    self.get(launch, node)
-                elif binary := built_binary(context, *jobs[key]):
-                    self._prepared[key] = binary
+                self._build_ahead(*missing[key], context)
         self._prepared |= builders.binaries
+
+    def _other_context(self) -> Any:
+        with contextlib.suppress(cl.Error):
+            return cl.Context([self._device])
+        return None
+
+    def _build_ahead(self, launch: Launch, node: str, context: Any) -> None:
+        """In another context, if there is one: there `get` says later what is wrong with a source."""
+        _check_going_on(node)
+        if context is None:
+            self.get(launch, node)
+            return
+        with contextlib.suppress(cl.Error):
+            if binary := built_binary(context, launch.source, build_options(launch)):
+                self._prepared[launch.source, launch.options] = binary
 
     def _helpers(self, programs: int) -> int:
         return count(programs) if self._caps.kind == "GPU" and self._name else 0
