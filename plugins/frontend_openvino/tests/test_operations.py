@@ -13,6 +13,8 @@ from dovetail_frontend_openvino.translations import OPERATIONS as TRANSLATED
 OPERATIONS = runpy.run_path(str(Path(__file__).with_name("_operations.py")))["OPERATIONS"]
 
 ELSEWHERE = {
+    "RandomUniform": "test_random.py",
+    "Multinomial": "test_random.py",
     "BitwiseRightShift": "the same translation as BitwiseLeftShift",
     "Xor": "LogicalXor by its older name, which save_model no longer writes; in the file of version 10",
 }

@@ -17,8 +17,6 @@ _BY_LOWER_CASE = {name.lower(): translate for name, translate in OPERATIONS.item
 _REFUSED = {
     "readvalue": "a state that is kept from run to run has no place in a sub-graph",
     "assign": "a state that is kept from run to run has no place in a sub-graph",
-    "randomuniform": "random numbers differ from run to run",
-    "multinomial": "random numbers differ from run to run",
 }
 
 

@@ -84,8 +84,30 @@ def _left_over(
     return (*begins, *ends), tuple(added)
 
 
+def _deformable(call: Call) -> str:
+    """Version 1, and version 8 with a mask. ONNX's takes the border as zeros that are interpolated with."""
+    window = _window(call, call.rank(2) - 2)
+    if "auto_pad" in window:
+        raise FormatError("auto_pad is not explicit", hint="accepted: explicit pads")
+    if not call.bool_attr("bilinear_interpolation_pad", False):
+        raise FormatError("the attribute 'bilinear_interpolation_pad' is false", hint="accepted: true")
+    groups = {"group": call.int_attr("group", 1), "offset_group": call.int_attr("deformable_group", 1)}
+    mask = ("", call.name(3)) if call.has(3) else ()
+    return call.op("DeformConv", call.name(0), call.name(2), call.name(1), *mask, **window, **groups)
+
+
+def _col2im(call: Call) -> str:
+    window = _window(call, 2)
+    alone = call.rank(0) == 2  # without a batch
+    x = call.op("Unsqueeze", call.name(0), call.const([0])) if alone else call.name(0)
+    image = call.op("Col2Im", x, call.index_list(1), call.index_list(2), **window)
+    return call.op("Squeeze", image, call.const([0])) if alone else image
+
+
 TABLE: Table = {
     "Convolution": _convolution,
+    "DeformableConvolution": _deformable,
+    "Col2Im": _col2im,
     "GroupConvolution": _group_convolution,
     "ConvolutionBackpropData": _backprop,
     "GroupConvolutionBackpropData": _group_backprop,

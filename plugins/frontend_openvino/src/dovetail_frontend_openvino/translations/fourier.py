@@ -45,4 +45,19 @@ def _irdft(call: Call) -> str:
     return call.op("Squeeze", _along(call, half, [last], inverse=True, onesided=True), call.const([-1]))
 
 
-TABLE: Table = {"DFT": _dft, "IDFT": _idft, "RDFT": _rdft, "IRDFT": _irdft}
+def _stft(call: Call) -> str:
+    """Frames of a real signal [batch, length] or [length], with the window in the middle of each: half of the spectrum."""
+    size, step, width = call.integer(2, "frame_size"), call.integer(3, "frame_step"), call.size(1, 0)
+    if not 0 < width <= size:
+        raise FormatError(f"the window has {width} elements, frame_size is {size}", hint="accepted: at most as many")
+    alone = call.rank(0) == 1
+    signal = call.op("Unsqueeze", call.name(0), call.const([0, -1] if alone else [-1]))
+    before = (size - width) // 2
+    window = call.op("Pad", call.name(1), call.const([before, size - width - before]), mode="constant")
+    frames = call.op("STFT", signal, call.const(step), window, call.const(size), onesided=1)
+    if call.bool_attr("transpose_frames"):
+        frames = call.op("Transpose", frames, perm=(0, 2, 1, 3))
+    return call.op("Squeeze", frames, call.const([0])) if alone else frames
+
+
+TABLE: Table = {"STFT": _stft, "DFT": _dft, "IDFT": _idft, "RDFT": _rdft, "IRDFT": _irdft}

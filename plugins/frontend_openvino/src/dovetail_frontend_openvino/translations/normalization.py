@@ -67,10 +67,17 @@ def _group_norm(call: Call) -> str:
     return call.op("GroupNormalization", *call.names, num_groups=call.int_attr("num_groups"), epsilon=call.float_attr("epsilon"))
 
 
+def _grn(call: Call) -> str:
+    """Global response: divided by the root of the channels' squares."""
+    squares = call.op("ReduceSumSquare", call.name(0), call.const([1]), keepdims=1)
+    return call.op("Div", call.name(0), call.op("Sqrt", call.op("Add", squares, call.like(call.float_attr("bias"), 0))))
+
+
 TABLE: Table = {
     "MVN": _mvn,
     "NormalizeL2": _normalize_l2,
     "LRN": _lrn,
+    "GRN": _grn,
     "BatchNormInference": _batch_norm,
     "GroupNormalization": _group_norm,
 }

@@ -129,4 +129,12 @@ def _roi_align(call: Call) -> str:
     return call.op("MaxPool", y, kernel_shape=(bins, bins), strides=(bins, bins)) if bins > 1 else y
 
 
-TABLE: Table = {"Interpolate": _interpolate, "GridSample": _grid_sample, "ROIAlign": _roi_align}
+def _roi_pooling(call: Call) -> str:
+    if call.choice_attr("method", {"max": "max", "bilinear": "bilinear"}, "max") == "bilinear":
+        raise FormatError("the attribute 'method' is 'bilinear'", hint="accepted: max; ROIAlign interpolates")
+    names = ("output_roi",) if "output_roi" in call.layer.attributes else ("pooled_h", "pooled_w")
+    shape = call.ints_attr(names[0]) if len(names) == 1 else tuple(call.int_attr(name) for name in names)
+    return call.op("MaxRoiPool", *call.names, pooled_shape=shape, spatial_scale=call.float_attr("spatial_scale"))
+
+
+TABLE: Table = {"Interpolate": _interpolate, "ROIPooling": _roi_pooling, "GridSample": _grid_sample, "ROIAlign": _roi_align}

@@ -135,4 +135,22 @@ def _roll(call: Call) -> str:
     return value
 
 
-TABLE: Table = {"Slice": _slice, "StridedSlice": _strided_slice, "Reverse": _reverse, "Roll": _roll}
+def _slice_scatter(call: Call) -> str:
+    """The data with updates where a Slice reads: their places in the flat data are the same slice of its element numbers."""
+    x, updates = call.name(0), call.name(1)
+    shape, flat = call.op("Shape", x), call.const([-1])
+    numbers = call.op("Range", call.const(0), call.op("Size", x), call.const(1))
+    axes = call.index_list(5) if call.has(5) else call.const(list(range(call.size(2, 0) if call.rank(2) else 1)))
+    bounds = (call.index_list(2), call.index_list(3), axes, call.index_list(4))
+    places = call.op("Slice", call.op("Reshape", numbers, shape), *bounds)
+    lists = [call.op("Reshape", name, flat) for name in (x, places, updates)]
+    return call.op("Reshape", call.op("ScatterElements", *lists, axis=0), shape)
+
+
+TABLE: Table = {
+    "Slice": _slice,
+    "SliceScatter": _slice_scatter,
+    "StridedSlice": _strided_slice,
+    "Reverse": _reverse,
+    "Roll": _roll,
+}
