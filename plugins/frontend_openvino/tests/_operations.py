@@ -123,6 +123,8 @@ def _reductions() -> Iterable[Any]:
 def _windows() -> Iterable[Any]:
     pair = ([2, 1], [1, 0], [0, 1], [1, 2])
     yield Operation("convolution", lambda x, w: opset1.convolution(x, w, *pair), (f(2, 3, 9, 8), f(4, 3, 3, 2)))
+    yield Operation("convolution int", lambda x, w: opset1.convolution(x, w, *pair), (i(2, 3, 9, 8), i(4, 3, 3, 2)))
+    yield Operation("group int", lambda x, w: opset1.group_convolution(x, w, *pair), (i(2, 4, 9, 8), i(2, 3, 2, 3, 2)))
     yield Operation("convolution 1d", lambda x, w: opset1.convolution(x, w, [2], [1], [1], [1]), (f(2, 3, 9), f(4, 3, 3)))
     same = ([2, 2], [0, 0], [0, 0], [1, 1], "same_upper")
     yield Operation("convolution same", lambda x, w: opset1.convolution(x, w, *same), (f(2, 3, 9, 8), f(4, 3, 3, 2)))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.frontend import FormatError
+from dovetail.frontend import DType, FormatError
 from dovetail_frontend_openvino.call import Call, Table
 
 __all__ = ["AUTO_PAD", "TABLE"]
@@ -25,12 +25,21 @@ def _window(call: Call, spatial: int) -> dict[str, Any]:
 
 
 def _convolution(call: Call) -> str:
-    return call.op("Conv", call.name(0), call.name(1), **_window(call, call.rank(1) - 2))
+    return _convolved(call, call.name(1), **_window(call, call.rank(1) - 2))
 
 
 def _group_convolution(call: Call) -> str:
     group, weights = _merged(call, 1)
-    return call.op("Conv", call.name(0), weights, group=group, **_window(call, call.rank(1) - 3))
+    return _convolved(call, weights, group=group, **_window(call, call.rank(1) - 3))
+
+
+def _convolved(call: Call, weights: str, **attributes: Any) -> str:
+    """ONNX's Conv has no integers, which dynamically quantized models convolve: their sums are exact in float64."""
+    dtype = call.value(0).dtype
+    if dtype is None or not dtype.is_integer:
+        return call.op("Conv", call.name(0), weights, **attributes)
+    factors = (call.cast(name, DType.FLOAT64) for name in (call.name(0), weights))
+    return call.cast(call.op("Conv", *factors, **attributes), dtype)
 
 
 def _merged(call: Call, keep: int) -> tuple[int, str]:
