@@ -39,7 +39,8 @@ class MatMul(Operator):
     def reference(self, A: Array, B: Array) -> Array:
         with np.errstate(all="ignore"):
             if A.dtype.kind in "iu" and _is_exact(A, B):
-                return np.matmul(A.astype(np.float64), B.astype(np.float64)).astype(np.int64).astype(A.dtype)
+                product: Array = np.matmul(A.astype(np.float64), B.astype(np.float64))
+                return product.astype(np.int64).astype(A.dtype)
             return rounded(np.matmul(wide(A), wide(B)), A.dtype)
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
@@ -52,4 +53,4 @@ def _is_exact(A: Array, B: Array) -> bool:
     if A.size + B.size < _FEW:
         return False
     largest = [max(abs(int(x.min(initial=0))), int(x.max(initial=0))) for x in (A, B)]
-    return A.shape[-1] * largest[0] * largest[1] < 1 << 53
+    return bool(A.shape[-1] * largest[0] * largest[1] < 1 << 53)

@@ -6,20 +6,18 @@ from functools import partial
 
 import numpy as np
 
-from dovetail.device import DType, Refusal, TypedNode
-from dovetail_cpu_numpy.kernel import BLAS, Call, NumpyKernel, refuse_dtypes
+from dovetail.device import Refusal, TypedNode
+from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Launch
-
-_ACCEPTED = BLAS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}
 
 
 class Matmul(NumpyKernel):
-    """`numpy.matmul`; a right operand that is one matrix takes all rows of the left one in a single product."""
+    """`numpy.matmul` of floats; a right operand that is one matrix takes all rows of the left one in a single product."""
 
     name = "matmul"
 
     def refuse(self, node: TypedNode) -> Refusal | None:
-        return refuse_dtypes(node.inputs, _ACCEPTED)
+        return refuse_dtypes(node.inputs)
 
     def bind(self, call: Call) -> Iterable[Launch]:
         a, b, (dst,) = call.input(0), call.input(1), call.outputs
