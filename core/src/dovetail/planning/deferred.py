@@ -13,7 +13,7 @@ from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import CONTAINERS, MapType, OptionalType, SequenceType, TensorType, as_constant
-from dovetail.planning.held import HeldBytes, holds_arrays
+from dovetail.planning.held import HeldBytes, check_held, holds_arrays
 from dovetail.planning.plan import HostStep, Signature
 
 __all__ = ["compute", "control", "declared_signature", "kernel_on_host", "owned", "signature", "typed_inputs", "why_on_host"]
@@ -66,7 +66,7 @@ def compute(step: HostStep, values: Sequence[Any]) -> list[Any]:
     plain = all(isinstance(v, np.ndarray) or not name for v, name in zip(values, node.inputs, strict=True))
     results = _typed(step, values) if plain else None
     results = run_untyped(node, values) if results is None else results
-    HeldBytes(node, step.limit).add(results)
+    check_held(node, results, step.limit)
     return _apart(results, values)
 
 
@@ -83,17 +83,17 @@ def _typed(step: HostStep, values: Sequence[Any]) -> list[Any] | None:
     return list(run_reference(step.node, values, outputs))
 
 
-def control(step: HostStep, values: Sequence[Any], run: Callable[[int, Sequence[Any]], list[Any]]) -> list[Any]:
-    """The outputs of a node that runs sub-graphs; `run(index, arguments)` runs the one of that index.
+def control(step: HostStep, values: Sequence[Any], bodies: Sequence[Callable[[Sequence[Any]], list[Any]]]) -> list[Any]:
+    """The outputs of a node that runs sub-graphs; `bodies` run them, in their order.
 
     Raises `OutOfMemory` naming the node when what the sub-graphs gave, as far as the operator keeps it, exceeds the limit.
     """
     op = step.node.op
-    index_of: Mapping[int, int] = {id(body.graph): index for index, body in enumerate(step.bodies)}
+    run_of = {id(body.graph): run for body, run in zip(step.bodies, bodies, strict=True)}
     held = HeldBytes(step.node, step.limit)
 
     def run_counted(graph: Graph, arguments: Sequence[Any]) -> list[Any]:
-        results = run(index_of[id(graph)], arguments)
+        results = run_of[id(graph)](arguments)
         held.add(results)
         return results
 
