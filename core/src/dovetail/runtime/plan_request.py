@@ -172,6 +172,7 @@ class Runner:
         self._plans = plans
         self._recorder, self._holder = recorder, holder
         self._requests: LruCache[Signature, PlanRequest] = LruCache(plans.size, drop=PlanRequest.close)
+        self._other: PlanRequest | None = None  # for any shapes
         self._latest: tuple[list[Any], PlanRequest | None] = [], None  # and what its values were, which loops repeat
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
@@ -192,8 +193,8 @@ class Runner:
 
     def drop(self) -> list[PlanRequest]:
         """Forget the requests, and return them."""
-        self._latest = [], None
-        return self._requests.clear()
+        other, self._other, self._latest = self._other, None, ([], None)
+        return [*self._requests.clear(), *([] if other is None else [other])]
 
     def _request(self, values: Sequence[Any]) -> PlanRequest:
         kinds = [(v.dtype, v.shape) if type(v) is np.ndarray else type(v) for v in values]
@@ -209,8 +210,13 @@ class Runner:
             outer = self._recorder
             with nullcontext() if outer is None else outer.planning():
                 plan = self._plans.get(key)
+                if self._other is not None and plan is self._other.plan:
+                    return self._other
                 request = PlanRequest(plan, outer and outer.of(plan, self._holder))
-            self._requests.put(key, request)
+            if plan.any_shapes:
+                self._other = request
+            else:
+                self._requests.put(key, request)
         return request
 
 
