@@ -5,7 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -208,27 +208,29 @@ class Planner:
         return found
 
     def _for_any_shapes(self, graph: Graph) -> Callable[[Signature, Collection[Plan]], Plan | None] | None:
-        """Gives one plan for all further shapes of a prepared graph: the host runs its nodes, by references. None where some have
-        none.
-        """
+        """Gives one plan for further shapes of a prepared graph: the host runs its nodes. None where some have no references."""
         runs = (n.op.has_reference() or n.op.has_composition() or n.op.has_control() for n in graph.nodes)
         if graph.states or not all(runs) or not any(target.name == REFERENCE_DEVICE for target in self.targets):
             return None
 
-        @cache
-        def plan() -> Plan:
-            known = {name: t for name in graph.inputs if (t := graph.types.get(name)) is not None}
-            inputs = tuple(range(len(graph.inputs)))
-            rest = Graph((), graph.inputs, graph.outputs)
-            continuation = Continuation(graph.inputs, schedule(drop_dead_nodes(graph)).nodes, rest, graph.constants)
-            nothing = Plan((), len(inputs), len(inputs), inputs, (), partial(PlanReport, (), 0))
-            return replace(self._with_tail(nothing, continuation, known), any_shapes=True)
+        made: list[Plan] = []
 
         def found(key: Signature, plans: Collection[Plan]) -> Plan | None:
             elements = sum(math.prod(item[1]) for item in key if not isinstance(item, str))
-            return plan() if elements <= _FEW and all(one.is_brief for one in plans) else None
+            if elements > _FEW or not (made or all(plan.is_brief for plan in plans)):
+                return None
+            if not made:
+                made.append(self._on_host_alone(graph))
+            return made[0]
 
         return found
+
+    def _on_host_alone(self, graph: Graph) -> Plan:
+        known = {name: t for name in graph.inputs if (t := graph.types.get(name)) is not None}
+        inputs = tuple(range(len(graph.inputs)))
+        nothing = Plan((), len(inputs), len(inputs), inputs, (), partial(PlanReport, (), 0), any_shapes=True)
+        nodes, rest = schedule(drop_dead_nodes(graph)).nodes, Graph((), graph.inputs, graph.outputs)
+        return self._with_tail(nothing, Continuation(graph.inputs, nodes, rest, graph.constants), known)
 
     def _plan_later(self, _: Graph, inner: Graph, key: Signature) -> Plan:
         return self.plan(typed_inputs(inner, key))

@@ -144,7 +144,10 @@ class PlanRequest:
             found: list[Any] = self._paces[step.node.name].make(call, _are_many(values))
             return found
         runners = zip(self._bodies[step.node.name], step.bodies, strict=True)
-        bodies = [partial(runner.run_body, step.node, _contiguous([_value(o, slots) for o in body.captures])) for runner, body in runners]
+        bodies = [
+            partial(runner.run_body, step.node, _contiguous([_value(o, slots) for o in body.captures]))
+            for runner, body in runners
+        ]
         try:
             return control(step, values, bodies)
         except TimeLimitExceeded as error:
