@@ -63,8 +63,9 @@ def kernel_on_host(node: Node) -> str:
 def compute(step: HostStep, values: Sequence[Any]) -> list[Any]:
     """The outputs of a node by its reference. Raises `OperatorError` naming it, `OutOfMemory` for a result over the limit."""
     node = step.node
-    plain = all(isinstance(v, np.ndarray) or not name for v, name in zip(values, node.inputs, strict=True))
-    results = _typed(step, values) if plain else None
+    given = zip(values, node.inputs, strict=True)
+    has_types = not step.gives_containers and all(isinstance(v, np.ndarray) or not name for v, name in given)
+    results = _typed(step, values) if has_types else None
     results = run_untyped(node, values) if results is None else results
     check_held(node, results, step.limit)
     return _apart(results, values)
@@ -112,6 +113,9 @@ def _apart(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
 
     Arrays from a sequence among the inputs are separate already: a sequence that grows is not looked at over and over.
     """
+    lists = {id(v) for v in results if isinstance(v, list) and holds_arrays(v)}
+    if not lists:
+        return list(results)
     arrays = [v for v in inputs if isinstance(v, np.ndarray)]
     apart = {id(item) for v in inputs if isinstance(v, list) for item in v}
 
@@ -119,7 +123,6 @@ def _apart(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         shared = isinstance(item, np.ndarray) and any(np.may_share_memory(item, a) for a in arrays)
         return item.copy() if shared else item
 
-    lists = {id(v) for v in results if isinstance(v, list) and holds_arrays(v)}
     return [[item if id(item) in apart else kept(item) for item in v] if id(v) in lists else v for v in results]
 
 

@@ -52,13 +52,14 @@ class Body:
 
 @dataclass(frozen=True)
 class HostStep:
-    """A node that runs on the host, with the slots that it reads and writes."""
+    """A node that runs on the host, with the slots that it reads and writes. `gives_containers`: no tensors, so no type to infer."""
 
     node: Node
     reads: tuple[Source, ...]
     writes: tuple[int, ...]
     bodies: tuple[Body, ...]
     limit: int
+    gives_containers: bool = False
 
     @property
     def named_bodies(self) -> Iterable[tuple[str, Body]]:

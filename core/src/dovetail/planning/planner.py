@@ -245,7 +245,8 @@ class Planner:
             slots += len(writes)
             bodies = tuple(self._body(graph, continuation.constants, sources, types) for graph in node.op.subgraphs)
             reads = tuple(sources[name] for name in node.inputs)
-            steps.append(HostStep(node, reads, writes, bodies, self.options.MEMORY_LIMIT))
+            contained = continuation.containers.issuperset(node.writes)
+            steps.append(HostStep(node, reads, writes, bodies, self.options.MEMORY_LIMIT, contained))
             sources.update(zip(node.writes, writes, strict=True))
         rest = continuation.rest
         wanted = rest.inputs if rest.nodes else rest.outputs
