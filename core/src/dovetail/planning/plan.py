@@ -52,7 +52,7 @@ class Body:
 
 @dataclass(frozen=True)
 class HostStep:
-    """A node that runs on the host, with the slots that it reads and writes. `gives_containers`: no tensors, of types to infer."""
+    """A node that runs on the host, with the slots that it reads and writes. `gives_containers`: no types to infer."""
 
     node: Node
     reads: tuple[Source, ...]
