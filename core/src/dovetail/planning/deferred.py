@@ -12,7 +12,7 @@ from dovetail.evaluate.inference import check_limit, inferred, padded
 from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
-from dovetail.graph.types import CONTAINERS, MapType, OptionalType, SequenceType, TensorType, as_constant
+from dovetail.graph.types import CONTAINERS, MapType, OptionalType, SequenceType, TensorType
 from dovetail.planning.held import HeldBytes, check_held, holds_arrays
 from dovetail.planning.plan import HostStep, Signature
 
@@ -73,7 +73,7 @@ def compute(step: HostStep, values: Sequence[Any]) -> list[Any]:
 
 def _typed(step: HostStep, values: Sequence[Any]) -> list[Any] | None:
     """The outputs, checked against the types known from the content of the inputs; None where they are unknown."""
-    types = [None if v is None else TensorType.of(as_constant(v), known=True) for v in values]
+    types = [None if v is None else TensorType(DType.of(v.dtype), v.shape, v) for v in values]
     try:
         outputs = inferred(step.node, types)
     except DataDependentShape:  # of operators that know it earlier

@@ -236,8 +236,11 @@ def _first_node(step: Step) -> str:
 
 def _are_many(values: Sequence[Any]) -> bool:
     """Whether there are so many elements that a node may take long."""
-    arrays = [value for value in values if isinstance(value, np.ndarray)]
-    return sum(a.size / (_MANY_STRINGS if a.dtype == object else _MANY) for a in arrays) > 1
+    share = 0.0
+    for value in values:
+        if isinstance(value, np.ndarray) and value.size > 1:
+            share += value.size / (_MANY_STRINGS if value.dtype == object else _MANY)
+    return share > 1
 
 
 def _value(source: Source, slots: Sequence[Any]) -> Any:
