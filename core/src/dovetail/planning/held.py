@@ -44,11 +44,12 @@ class HeldBytes:
     def add(self, values: Iterable[Any]) -> None:
         """Count arrays, and those in lists. Raises `OutOfMemory` naming the node when together they exceed the limit."""
         given = self._given
-        for array in _arrays(values):
-            known = given.get(id(array))
-            if known is None or known() is not array:
-                given[id(array)] = weakref.ref(array)
-                self._most += array_bytes(array)
+        for value in values:
+            for item in value if isinstance(value, list) and holds_arrays(value) else (value,):
+                known = given.get(id(item))
+                if (known is None or known() is not item) and isinstance(item, np.ndarray):
+                    given[id(item)] = weakref.ref(item)
+                    self._most += array_bytes(item)
         if self._most > self._limit:  # dead ones included, which are looked for only then
             self._recount()
 

@@ -228,7 +228,7 @@ class Planner:
     def _on_host_alone(self, graph: Graph) -> Plan:
         known = {name: t for name in graph.inputs if (t := graph.types.get(name)) is not None}
         inputs = tuple(range(len(graph.inputs)))
-        nothing = Plan((), len(inputs), len(inputs), inputs, (), partial(PlanReport, (), 0), any_shapes=True)
+        nothing = Plan((), len(inputs), len(inputs), inputs, (), partial(PlanReport, (), 0), brief=True, any_shapes=True)
         nodes, rest = schedule(drop_dead_nodes(graph)).nodes, Graph((), graph.inputs, graph.outputs)
         return self._with_tail(nothing, Continuation(graph.inputs, nodes, rest, graph.constants), known)
 
