@@ -120,6 +120,16 @@ def test_elements_that_are_not_strings_are_named(words: dovetail.CompiledModel, 
         words({"x": given})
 
 
+def test_elements_are_looked_at_in_each_call(words: dovetail.CompiledModel) -> None:
+    given = np.array(["a", "b"], object)
+    assert words({"x": given})[0].tolist() == ["a", "b"]
+    given[1] = 5
+    with pytest.raises(InputError, match="the element 5"):
+        words({"x": given})
+    with pytest.raises(InputError, match="the element 5"):
+        words([given])
+
+
 @pytest.mark.parametrize("given", [np.array([1.5, 2]), np.array([b"b", b"c"])])
 def test_the_hint_for_arrays_that_hold_no_strings_works(words: dovetail.CompiledModel, given: Any) -> None:
     with pytest.raises(InputError, match=r"accepted: string\[2\](.|\n)*convert it: \.astype\(str\)"):

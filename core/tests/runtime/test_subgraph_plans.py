@@ -12,6 +12,7 @@ from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.cos import Cos
 from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.if_ import If
+from dovetail_ops_onnx.less import Less
 from dovetail_ops_onnx.loop import Loop
 from dovetail_ops_onnx.range import Range
 from dovetail_ops_onnx.reduce_sum import ReduceSum
@@ -31,12 +32,13 @@ def model(state: tuple[int | None, int | None] = (3, 2)) -> Model:
     """A Loop over an If, whose branches read a value of the body."""
     body = GraphBuilder()
     body.input("i", "int64", ())
-    condition = body.node(Identity(), body.input("condition", "bool", ()), name="same")
+    same = body.node(Identity(), body.input("condition", "bool", ()), name="same")
     kept = body.node(Relu(), body.input("state", "float32", state), name="positive")
     outer = {kept: TensorType(DType.FLOAT32, state)}
     chosen = If(then_branch=branch(Sin(), outer, "wave"), else_branch=branch(Cos(), outer, "other"))
-    result = body.node(chosen, condition, name="choose", outputs=("chosen",))
-    inner = body.graph([condition, result], "body")
+    early = body.node(Less(), "i", body.constant(np.array(9)), name="early")
+    result = body.node(chosen, early, name="choose", outputs=("chosen",))
+    inner = body.graph([same, result], "body")
     g = GraphBuilder()
     count, x = g.input("count", "int64", ()), g.input("x", "float32", (3, 2))
     return g.model([g.node(Loop(body=inner), count, "", x, name="loop")])
@@ -52,6 +54,7 @@ def test_sub_graphs_are_planned_for_declared_types() -> None:
         assert compiled.plan_subgraphs() == {}
         assert set(paths(compiled)) == {
             "loop",
+            "loop/body/early",
             "loop/body/positive",
             "loop/body/choose",
             "loop/body/choose/then_branch/wave",

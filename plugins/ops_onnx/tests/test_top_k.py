@@ -28,6 +28,8 @@ def test_rows(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, dtype: 
     monkeypatch.setattr(top_k, "_FEW", few)
     for size, count, spread, special in (
         (83, 1, 9, 0.0),
+        (41, 1, 3, 0.3),
+        (7, 1, 2, 0.9),
         (301, 9, 1, 0.1),
         (1000, 3, 100, 0.02),
         (97, 3, 2, 0.9),

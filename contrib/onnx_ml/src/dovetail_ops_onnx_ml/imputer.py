@@ -1,5 +1,6 @@
 """Imputer: values for those that are missing. https://onnx.ai/onnx/operators/onnx_aionnxml_Imputer.html"""
 
+import functools
 import math
 
 import numpy as np
@@ -25,12 +26,16 @@ class Imputer(MachineLearningOperator):
 
     def infer(self, X: TensorType) -> TensorType:
         """The type of X. Raises `OperatorError` when it has no values for it."""
-        self._values(X)
+        kind = "int64" if X.dtype.is_integer else "float"
+        given = self.imputed_value_int64s if X.dtype.is_integer else self.imputed_value_floats
+        if not given:
+            raise OperatorError(f"attribute 'imputed_value_{kind}s' is empty; input 'X' is {X}")
+        column(given, samples(X)[1], f"imputed_value_{kind}s")
         return X.with_shape(X.dims)
 
     def reference(self, X: Array) -> Array:
         """Chosen element by element."""
-        values, replaced = self._values(TensorType.of(X))
+        values, replaced = self._ints if X.dtype.kind == "i" else self._floats
         missing = np.isnan(X) if math.isnan(replaced) else np.asarray(replaced).astype(X.dtype) == X
         values = values.astype(X.dtype)
         if X.size < _FEW or np.count_nonzero(missing) > X.size // 16:
@@ -40,11 +45,10 @@ class Imputer(MachineLearningOperator):
         y.reshape(-1)[at] = values.take(at % values.size)
         return y
 
-    def _values(self, X: TensorType) -> tuple[Array, float]:
-        ints = X.dtype.is_integer
-        kind = "int64" if ints else "float"
-        given = self.imputed_value_int64s if ints else self.imputed_value_floats
-        if not given:
-            raise OperatorError(f"attribute 'imputed_value_{kind}s' is empty; input 'X' is {X}")
-        values = column(given, samples(X)[1], f"imputed_value_{kind}s")
-        return (np.array(given, np.int64), self.replaced_value_int64) if ints else (values, self.replaced_value_float)
+    @functools.cached_property
+    def _ints(self) -> tuple[Array, int]:
+        return np.array(self.imputed_value_int64s, np.int64), self.replaced_value_int64
+
+    @functools.cached_property
+    def _floats(self) -> tuple[Array, float]:
+        return np.array(self.imputed_value_floats, np.float64), self.replaced_value_float

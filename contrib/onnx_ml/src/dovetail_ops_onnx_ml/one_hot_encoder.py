@@ -11,6 +11,10 @@ from dovetail_ops_onnx_ml._lookup import Lookup
 __all__ = ["OneHotEncoder"]
 
 
+_FEW = 100
+"""Categories of which the results are kept, as a table."""
+
+
 class OneHotEncoder(MachineLearningOperator):
     """Y has one more axis than X, with a 1 at the place of the category; what is none is all 0, or an error without `zeros`.
 
@@ -39,6 +43,8 @@ class OneHotEncoder(MachineLearningOperator):
         if not self.zeros and np.any(places < 0):
             other = x[places < 0].tolist()[0]
             raise OperatorError(f"input 'X' has {other!r:.60}, which is not a category; accepted: {cats.tolist()[:20]}")
+        if len(cats) <= _FEW:
+            return self._rows.take(places, axis=0).reshape(*X.shape, len(cats))
         y = np.zeros((X.size, len(cats)), np.float32)
         known = np.flatnonzero(places >= 0)
         y[known, places[known]] = 1
@@ -48,3 +54,9 @@ class OneHotEncoder(MachineLearningOperator):
     def _cats(self) -> tuple[Array, Lookup]:
         cats = classes_of(self.cats_int64s, self.cats_strings)
         return cats, Lookup(cats)
+
+    @functools.cached_property
+    def _rows(self) -> Array:
+        """The results of all categories, and at the end, which is place -1, of what is none."""
+        count = len(self._cats[0])
+        return np.eye(count + 1, count, dtype=np.float32)

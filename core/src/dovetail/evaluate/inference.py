@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 def padded(values: Sequence[T | None], ports: Sequence[Port]) -> list[T | None]:
     """`values` with None for each port at the end that has none; a variadic port may have none at all."""
-    fixed = sum(not port.variadic for port in ports)
-    return [*values, *[None] * (fixed - len(values))]
+    missing = len(ports) - len(values) - (bool(ports) and ports[-1].variadic)
+    return [*values, *[None] * missing]
 
 
 def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -156,7 +156,7 @@ CONTAINERS = (SequenceType, OptionalType, MapType)
 
 def array_bytes(array: NDArray[Any]) -> int:
     """Bytes of an array's elements, those of its strings included, each distinct string object once."""
-    if array.dtype != object:
+    if array.dtype.kind != "O":
         return array.nbytes
     # Not in a dictionary: while a large one grows, or is freed, no other thread runs.
     _, distinct = np.unique(np.fromiter(map(id, array.flat), np.int64, array.size), return_index=True)

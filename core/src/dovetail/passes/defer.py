@@ -21,13 +21,15 @@ class Continuation:
 
     `ready` are nodes that run on the host, in order, from values of that part. Once they have run, `rest` can be typed: a
     graph whose inputs are values of that part and of `ready`, and whose outputs are those of the whole. It may have no nodes.
-    `live` are the values of that part that either of them reads; `constants` are those that `ready` may read.
+    `live` are the values of that part that either of them reads; `constants` are those that `ready` may read. `containers` are
+    the values that `ready` gives which are known to be no tensors.
     """
 
     live: tuple[str, ...]
     ready: tuple[Node, ...]
     rest: Graph
     constants: Mapping[str, NDArray[Any]]
+    containers: frozenset[str] = frozenset()
 
 
 def split(typed: Typed) -> tuple[Graph, Continuation | None]:
@@ -54,7 +56,8 @@ def split(typed: Typed) -> tuple[Graph, Continuation | None]:
     made = {name for node in ready for name in node.writes}
     later_reads = dict.fromkeys([*(name for node in ready for name in node.reads), *inputs])
     live = tuple(name for name in later_reads if name not in made and name not in typed.graph.constants)
-    return typed.graph.replace(outputs=live, states={}), Continuation(live, tuple(ready), rest, typed.graph.constants)
+    containers = frozenset(name for name in made if isinstance(typed.late.get(name), CONTAINERS))
+    return typed.graph.replace(outputs=live, states={}), Continuation(live, tuple(ready), rest, typed.graph.constants, containers)
 
 
 def _ready(typed: Typed, deferred: Sequence[Node]) -> tuple[list[Node], list[Node]]:

@@ -12,8 +12,8 @@ from dovetail.evaluate.inference import check_limit, inferred, padded
 from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
-from dovetail.graph.types import CONTAINERS, MapType, OptionalType, SequenceType, TensorType, as_constant
-from dovetail.planning.held import HeldBytes, holds_arrays
+from dovetail.graph.types import CONTAINERS, MapType, OptionalType, SequenceType, TensorType
+from dovetail.planning.held import HeldBytes, check_held, holds_arrays
 from dovetail.planning.plan import HostStep, Signature
 
 __all__ = ["compute", "control", "declared_signature", "kernel_on_host", "owned", "signature", "typed_inputs", "why_on_host"]
@@ -63,16 +63,17 @@ def kernel_on_host(node: Node) -> str:
 def compute(step: HostStep, values: Sequence[Any]) -> list[Any]:
     """The outputs of a node by its reference. Raises `OperatorError` naming it, `OutOfMemory` for a result over the limit."""
     node = step.node
-    plain = all(isinstance(v, np.ndarray) or not name for v, name in zip(values, node.inputs, strict=True))
-    results = _typed(step, values) if plain else None
+    given = zip(values, node.inputs, strict=True)
+    has_types = not step.gives_containers and all(isinstance(v, np.ndarray) or not name for v, name in given)
+    results = _typed(step, values) if has_types else None
     results = run_untyped(node, values) if results is None else results
-    HeldBytes(node, step.limit).add(results)
+    check_held(node, results, step.limit)
     return _apart(results, values)
 
 
 def _typed(step: HostStep, values: Sequence[Any]) -> list[Any] | None:
     """The outputs, checked against the types known from the content of the inputs; None where they are unknown."""
-    types = [None if v is None else TensorType.of(as_constant(v), known=True) for v in values]
+    types = [None if v is None else TensorType(DType.of(v.dtype), v.shape, v) for v in values]
     try:
         outputs = inferred(step.node, types)
     except DataDependentShape:  # of operators that know it earlier
@@ -83,17 +84,17 @@ def _typed(step: HostStep, values: Sequence[Any]) -> list[Any] | None:
     return list(run_reference(step.node, values, outputs))
 
 
-def control(step: HostStep, values: Sequence[Any], run: Callable[[int, Sequence[Any]], list[Any]]) -> list[Any]:
-    """The outputs of a node that runs sub-graphs; `run(index, arguments)` runs the one of that index.
+def control(step: HostStep, values: Sequence[Any], bodies: Sequence[Callable[[Sequence[Any]], list[Any]]]) -> list[Any]:
+    """The outputs of a node that runs sub-graphs; `bodies` run them, in their order.
 
     Raises `OutOfMemory` naming the node when what the sub-graphs gave, as far as the operator keeps it, exceeds the limit.
     """
     op = step.node.op
-    index_of: Mapping[int, int] = {id(body.graph): index for index, body in enumerate(step.bodies)}
+    run_of = {id(body.graph): run for body, run in zip(step.bodies, bodies, strict=True)}
     held = HeldBytes(step.node, step.limit)
 
     def run_counted(graph: Graph, arguments: Sequence[Any]) -> list[Any]:
-        results = run(index_of[id(graph)], arguments)
+        results = run_of[id(graph)](arguments)
         held.add(results)
         return results
 
@@ -112,6 +113,9 @@ def _apart(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
 
     Arrays from a sequence among the inputs are separate already: a sequence that grows is not looked at over and over.
     """
+    lists = {id(v) for v in results if isinstance(v, list) and holds_arrays(v)}
+    if not lists:
+        return list(results)
     arrays = [v for v in inputs if isinstance(v, np.ndarray)]
     apart = {id(item) for v in inputs if isinstance(v, list) for item in v}
 
@@ -119,7 +123,6 @@ def _apart(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         shared = isinstance(item, np.ndarray) and any(np.may_share_memory(item, a) for a in arrays)
         return item.copy() if shared else item
 
-    lists = {id(v) for v in results if isinstance(v, list) and holds_arrays(v)}
     return [[item if id(item) in apart else kept(item) for item in v] if id(v) in lists else v for v in results]
 
 

@@ -1,16 +1,17 @@
 """Bytes that values on the host hold, so that loops, scans, sequences and strings cannot outgrow the limit."""
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.errors import OutOfMemory
 from dovetail.graph import Node
 from dovetail.graph.types import array_bytes
 
-__all__ = ["HeldBytes", "holds_arrays"]
+__all__ = ["HeldBytes", "check_held", "holds_arrays"]
 
 
 def holds_arrays(values: list[Any]) -> bool:
@@ -18,11 +19,18 @@ def holds_arrays(values: list[Any]) -> bool:
     return any(issubclass(kind, np.ndarray) for kind in set(map(type, values)))
 
 
-class _Counted(weakref.ref[Any]):
-    __slots__ = ("key", "size")
+def check_held(node: Node, values: Sequence[Any], limit: int) -> None:
+    """Raise `OutOfMemory` naming the node when the arrays among the values, and in lists, exceed the limit together."""
+    if sum(map(array_bytes, _arrays(values))) > limit:
+        HeldBytes(node, limit).add(values)  # counts an array once
 
-    key: int
-    size: int
+
+def _arrays(values: Iterable[Any]) -> Iterator[NDArray[Any]]:
+    for value in values:
+        if isinstance(value, np.ndarray):
+            yield value
+        elif isinstance(value, list) and holds_arrays(value):
+            yield from (item for item in value if isinstance(item, np.ndarray))
 
 
 class HeldBytes:
@@ -30,29 +38,27 @@ class HeldBytes:
 
     def __init__(self, node: Node, limit: int) -> None:
         self._node, self._limit = node, limit
-        self._alive: dict[int, _Counted] = {}
-        self._dead: list[_Counted] = []
-        self._total = 0
+        self._given: dict[int, weakref.ref[Any]] = {}  # by identity, which an array may have from one that is dead
+        self._most = 0
 
     def add(self, values: Iterable[Any]) -> None:
         """Count arrays, and those in lists. Raises `OutOfMemory` naming the node when together they exceed the limit."""
-        while self._dead:
-            dead = self._dead.pop()
-            del self._alive[dead.key]
-            self._total -= dead.size
+        given = self._given
         for value in values:
-            for item in (value if holds_arrays(value) else ()) if isinstance(value, list) else (value,):
-                if isinstance(item, np.ndarray) and id(item) not in self._alive:
-                    self._count(item)
-        if self._total > self._limit:
+            for item in value if isinstance(value, list) and holds_arrays(value) else (value,):
+                known = given.get(id(item))
+                if (known is None or known() is not item) and isinstance(item, np.ndarray):
+                    given[id(item)] = weakref.ref(item)
+                    self._most += array_bytes(item)
+        if self._most > self._limit:  # dead ones included, which are looked for only then
+            self._recount()
+
+    def _recount(self) -> None:
+        alive = [item for known in self._given.values() if (item := known()) is not None]
+        self._given = {id(item): weakref.ref(item) for item in alive}
+        self._most = sum(map(array_bytes, alive))
+        if self._most > self._limit:
             raise OutOfMemory(
-                f"node {self._node} holds values of {self._total:,} bytes; the limit is {self._limit:,}",
+                f"node {self._node} holds values of {self._most:,} bytes; the limit is {self._limit:,}",
                 hint="raise it with the property MEMORY_LIMIT (bytes) if the machine has that much",
             )
-
-    def _count(self, array: np.ndarray[Any, Any]) -> None:
-        # No function in Python: an interrupt that arrived while it ran would be lost, as any exception of a finalizer is.
-        counted = _Counted(array, self._dead.append)
-        counted.key, counted.size = id(array), array_bytes(array)
-        self._alive[counted.key] = counted
-        self._total += counted.size

@@ -52,13 +52,14 @@ class Body:
 
 @dataclass(frozen=True)
 class HostStep:
-    """A node that runs on the host, with the slots that it reads and writes."""
+    """A node that runs on the host, with the slots that it reads and writes. `gives_containers`: no types to infer."""
 
     node: Node
     reads: tuple[Source, ...]
     writes: tuple[int, ...]
     bodies: tuple[Body, ...]
     limit: int
+    gives_containers: bool = False
 
     @property
     def named_bodies(self) -> Iterable[tuple[str, Body]]:
@@ -107,7 +108,8 @@ class Plan:
 
     Values between steps live in slots: first the inputs, then what steps write. An output is a slot or a constant. With a
     `tail` whose rest is still to be planned, `outputs` are the inputs of that rest, and `types` is empty. `make_report` is called
-    when the report is first read: most plans for new shapes are never looked at. A provisional plan has a `better` one.
+    when the report is first read: most plans for new shapes are never looked at. A provisional plan has a `better` one. Where the
+    steps are `brief`, it takes longer to plan them than to run them by references. A plan for `any_shapes` has host steps only.
     """
 
     steps: tuple[Step, ...]
@@ -118,6 +120,8 @@ class Plan:
     make_report: Callable[[], PlanReport]
     tail: Tail | None = None
     better: "Better[Plan] | None" = None
+    brief: bool = False
+    any_shapes: bool = False
 
     def __post_init__(self) -> None:
         if self.better is not None:
@@ -137,6 +141,14 @@ class Plan:
     def following(self) -> "Plan | None":
         """The plan that was made last for what this one leaves to be planned."""
         return None if self.tail is None or self.tail.rest is None else self.tail.rest.latest
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether this plan is `brief`, and those that follow it."""
+        plan: Plan | None = self
+        while plan is not None and plan.brief:
+            plan = plan.following
+        return plan is None
 
     def plan_subgraphs(self, path: str = "") -> dict[str, str]:
         """Plan the sub-graphs that have not run, for the types that the model declares. Those that cannot be: path -> why."""

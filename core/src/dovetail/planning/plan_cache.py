@@ -1,6 +1,6 @@
 """Plans by what they were made for, the least recently used dropped first; shared by threads."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Any, Protocol, TypeVar
 
 from dovetail.locks import Lock
@@ -22,13 +22,15 @@ P = TypeVar("P", bound=_Plan)
 class PlanCache(LruCache[K, P]):
     """Makes a plan for a key on first use, one at a time, and keeps at most `size` of them.
 
-    A plan that is dropped lives on in the requests that use it.
+    A plan that is dropped lives on in the requests that use it. Where it is full, `instead` may give a plan for a further key,
+    which has no place among the others; it is asked with these.
     """
 
-    def __init__(self, make: Callable[[K], P], size: int) -> None:
+    def __init__(self, make: Callable[[K], P], size: int, instead: Callable[[K, Collection[P]], P | None] | None = None) -> None:
         super().__init__(size)
-        self._make = make
+        self._make, self._instead = make, instead
         self._planning = Lock()
+        self._other: P | None = None
 
     def get(self, key: K) -> P:
         """The plan for `key`, made now if there is none."""
@@ -40,7 +42,19 @@ class PlanCache(LruCache[K, P]):
             return final
         with self._planning:
             plan = super().get(key)  # another thread may have made it meanwhile
+            if plan is None and self._instead is not None and len(self._values) == self.size:
+                plan = self._other = self._instead(key, self._values.values())
             if plan is None:
                 plan = self._make(key)
                 self.put(key, plan)
         return plan
+
+    @property
+    def latest(self) -> P | None:
+        """The plan for further keys, once there is one, else the one used last; None when there is none."""
+        return self._other or super().latest
+
+    def clear(self) -> list[P]:
+        """As `LruCache.clear`."""
+        other, self._other = self._other, None
+        return [*super().clear(), *([] if other is None else [other])]

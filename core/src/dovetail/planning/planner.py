@@ -1,8 +1,9 @@
 """From a model and input shapes to a plan: the passes in their order, then one executable for each part."""
 
+import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -21,6 +22,8 @@ from dovetail.errors import CompileError, OutOfMemory, UnsupportedNode
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.reloadable import aligned, check_reloadable, let_go
+from dovetail.graph.rewriting import drop_dead_nodes
+from dovetail.graph.schedule import schedule
 from dovetail.graph.types import TensorType
 from dovetail.internal.opaque import PinnedOperator
 from dovetail.internal.reorder import Reorder
@@ -55,6 +58,9 @@ Placed = Mapping[str, tuple[str, Refusals]]
 
 _LONG = 0.05
 """Estimated seconds of a node from which on a run need not wait for its end."""
+
+_BRIEF, _FEW = 0.002, 1 << 16
+"""Estimated seconds of a plan, and elements of its inputs, up to which references take less time than to make it."""
 
 _SMALL = 64
 """Elements up to which constants are compared by content."""
@@ -158,7 +164,8 @@ class Planner:
         planned = Planned(whole, parts, placed, analyzed)
         plan = self._compiled(planned, notes, started)
         if continuation is not None:
-            return self._with_tail(plan, continuation, whole)
+            types = {live: whole.types[name] for live, name in zip(continuation.live, whole.outputs, strict=True)}
+            return self._with_tail(plan, continuation, types)
         by_sizes = {one.name for one in self.passes if one.needs_shapes and not one.any_sizes}
         if self.placement is None and not any(
             one.origin or one.changed for name, one in notes.passes.items() if name in by_sizes
@@ -181,7 +188,9 @@ class Planner:
             passes, remarks = tuple(notes.passes.values()), tuple(note for executable in executables for note in executable.notes)
             return PlanReport(nodes, len(parts), memory, seconds, reorders, passes=passes, notes=remarks)
 
-        return _wire(planned.whole, parts, executables, report, self.speeds)
+        plan = _wire(planned.whole, parts, executables, report, self.speeds)
+        # What the user prefers is not replaced by references.
+        return replace(plan, brief=False) if PREFERRED in notes.rules.values() else plan
 
     def _on_device(self, part: Part, device: Device, notes: Notes) -> Part:
         stages = PER_DEVICE if self.options.FUSION else [stage for stage in PER_DEVICE if stage != "fuse"]
@@ -195,15 +204,39 @@ class Planner:
             inner = graph if prepared else self.prepare(graph)
             # The key is of identities, so the graph has to live as long as it.
             make = partial(self._plan_later, graph, inner)
-            self.later[key] = found = PlanCache(make, self.options.PLAN_CACHE)
+            self.later[key] = found = PlanCache(make, self.options.PLAN_CACHE, self._for_any_shapes(inner))
         return found
+
+    def _for_any_shapes(self, graph: Graph) -> Callable[[Signature, Collection[Plan]], Plan | None] | None:
+        """Gives one plan for further shapes of a prepared graph: the host runs its nodes. None where some have no references."""
+        runs = (n.op.has_reference() or n.op.has_composition() or n.op.has_control() for n in graph.nodes)
+        if graph.states or not all(runs) or not any(target.name == REFERENCE_DEVICE for target in self.targets):
+            return None
+
+        made: list[Plan] = []
+
+        def found(key: Signature, plans: Collection[Plan]) -> Plan | None:
+            elements = sum(math.prod(item[1]) for item in key if not isinstance(item, str))
+            if elements > _FEW or not (made or all(plan.is_brief for plan in plans)):
+                return None
+            if not made:
+                made.append(self._on_host_alone(graph))
+            return made[0]
+
+        return found
+
+    def _on_host_alone(self, graph: Graph) -> Plan:
+        known = {name: t for name in graph.inputs if (t := graph.types.get(name)) is not None}
+        inputs = tuple(range(len(graph.inputs)))
+        nothing = Plan((), len(inputs), len(inputs), inputs, (), partial(PlanReport, (), 0), brief=True, any_shapes=True)
+        nodes, rest = schedule(drop_dead_nodes(graph)).nodes, Graph((), graph.inputs, graph.outputs)
+        return self._with_tail(nothing, Continuation(graph.inputs, nodes, rest, graph.constants), known)
 
     def _plan_later(self, _: Graph, inner: Graph, key: Signature) -> Plan:
         return self.plan(typed_inputs(inner, key))
 
-    def _with_tail(self, plan: Plan, continuation: Continuation, whole: Graph) -> Plan:
-        """The plan of `whole`, whose outputs are the values that live on, with what follows."""
-        types = {live: whole.types[name] for live, name in zip(continuation.live, whole.outputs, strict=True)}
+    def _with_tail(self, plan: Plan, continuation: Continuation, types: Mapping[str, TensorType]) -> Plan:
+        """The plan, whose outputs are the values that live on, with what follows; `types` are theirs where they are known."""
         sources: dict[str, Source] = {"": None, **continuation.constants}
         sources.update(zip(continuation.live, plan.outputs, strict=True))
         slots, steps = plan.slots, []
@@ -212,7 +245,8 @@ class Planner:
             slots += len(writes)
             bodies = tuple(self._body(graph, continuation.constants, sources, types) for graph in node.op.subgraphs)
             reads = tuple(sources[name] for name in node.inputs)
-            steps.append(HostStep(node, reads, writes, bodies, self.options.MEMORY_LIMIT))
+            contained = continuation.containers.issuperset(node.writes)
+            steps.append(HostStep(node, reads, writes, bodies, self.options.MEMORY_LIMIT, contained))
             sources.update(zip(node.writes, writes, strict=True))
         rest = continuation.rest
         wanted = rest.inputs if rest.nodes else rest.outputs
@@ -399,9 +433,8 @@ def _flops(node: Node, graph: Graph) -> int:
     return int(node.op.flops([graph.type_of(name) for name in node.inputs], [graph.types[name] for name in node.writes]))
 
 
-def _pace(graph: Graph, speed: Speed) -> Pace | None:
-    """For runs of a part; None where no node may take `_LONG` seconds."""
-    seconds = [_most_seconds(node, graph) for node in graph.nodes]
+def _pace(graph: Graph, seconds: Sequence[float], speed: Speed) -> Pace | None:
+    """For runs of a part whose nodes may take so long; None where none may take `_LONG` seconds."""
     most = max(seconds, default=0.0)
     if most <= _LONG:
         return None
@@ -428,13 +461,15 @@ def _wire(
     speeds: Mapping[str, Speed],
 ) -> Plan:
     slot = {name: index for index, name in enumerate(whole.inputs)}
-    steps = []
+    steps, total = [], 0.0
     for part, executable in zip(parts, executables, strict=True):
         for name in part.outputs:
             slot.setdefault(name, len(slot))
         reads = tuple(slot[name] for name in part.graph.inputs)
         writes = tuple(slot[name] for name in part.outputs)
-        steps.append(Step(part.device, executable, reads, writes, _pace(part.graph, speeds[part.device])))
+        seconds = [_most_seconds(node, part.graph) for node in part.graph.nodes]
+        steps.append(Step(part.device, executable, reads, writes, _pace(part.graph, seconds, speeds[part.device])))
+        total += sum(seconds)
     outputs = tuple(slot[name] if name in slot else whole.constants[name] for name in whole.outputs)
     types = tuple(whole.types[name].with_shape(whole.types[name].shape) for name in whole.outputs)
-    return Plan(tuple(steps), len(whole.inputs), len(slot), outputs, types, report)
+    return Plan(tuple(steps), len(whole.inputs), len(slot), outputs, types, report, brief=total < _BRIEF)

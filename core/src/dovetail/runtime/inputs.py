@@ -37,8 +37,7 @@ class InputReader:
         self._accepted: tuple[tuple[Any, ...], Shapes] = ((), ())
         self._warned: set[str] = set()
         self._contained = any(isinstance(t, CONTAINERS) for t in self._types)
-        # The elements of strings are looked at in each call: an array of objects can hold anything.
-        self._texts = any(t.dtype is DType.STRING for t in self._types)
+        self._texts = tuple(i for i, t in enumerate(self._types) if t.dtype is DType.STRING)
 
     @property
     def static_shapes(self) -> tuple[tuple[int, ...], ...] | None:
@@ -65,18 +64,19 @@ class InputReader:
                     break
                 same.append(one)
             else:
+                self._check_texts(same)
                 return same, shapes
         given = self._in_order(inputs)
         if self._contained:
             return [self._as_value(i, value) for i, value in enumerate(given)], None
         arrays = [self._as_array(i, value) for i, value in enumerate(given)]
         on_device = DeviceArray in map(type, arrays)
-        unknown = on_device or self._texts
-        found = () if unknown else tuple((n, a.shape, a.dtype, a.flags.num) for n, a in zip(self._names, arrays, strict=True))
+        found = () if on_device else tuple((n, a.shape, a.dtype, a.flags.num) for n, a in zip(self._names, arrays, strict=True))
         if not found or found != accepted:
             self._check(self._names, self._types, arrays)
             shapes = tuple(array.shape for array in arrays)
             self._accepted = found, shapes
+        self._check_texts(arrays)
         return arrays, None if on_device else shapes
 
     def _in_order(self, inputs: Any) -> Sequence[Any]:
@@ -145,7 +145,10 @@ class InputReader:
         return items
 
     def _check_one(self, index: int, array: NDArray[Any]) -> None:
-        self._check((self._names[index],), (TensorType(self._types[index].dtype, self._types[index].shape),), (array,))
+        name, tensor = self._names[index], TensorType(self._types[index].dtype, self._types[index].shape)
+        self._check((name,), (tensor,), (array,))
+        if tensor.dtype is DType.STRING:
+            _check_strings(name, tensor, array)
 
     def _converted(self, index: int, value: Any) -> NDArray[Any]:
         if isinstance(value, np.ndarray):
@@ -178,14 +181,18 @@ class InputReader:
             if array.dtype != expected.dtype.numpy:
                 hint = f"convert it: .astype({'str' if expected.dtype is DType.STRING else repr(expected.dtype.value)})"
                 raise InputError(f"input {name!r} is {array.dtype}{list(array.shape)}; accepted: {expected}", hint=hint)
-            if expected.dtype is DType.STRING and isinstance(array, np.ndarray):
-                _check_strings(name, expected, array)
             if expected.shape is None:
                 continue
             if len(expected.shape) != array.ndim:
                 raise InputError(f"input {name!r} has rank {array.ndim}, shape {list(array.shape)}; accepted: {expected}")
             for axis, (want, got) in enumerate(zip(expected.shape, array.shape, strict=True)):
                 self._check_dim(name, expected, axis, want, got, symbols)
+
+    def _check_texts(self, arrays: Sequence[Any]) -> None:
+        """In each call: an array of objects can hold anything."""
+        for index in self._texts:
+            if isinstance(arrays[index], np.ndarray):
+                _check_strings(self._names[index], self._types[index], arrays[index])
 
     def _check_dim(
         self, name: str, expected: TensorType, axis: int, want: Any, got: int, symbols: dict[str, tuple[int, str]]

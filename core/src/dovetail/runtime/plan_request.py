@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from itertools import chain
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -17,7 +19,7 @@ from dovetail.lru import LruCache
 from dovetail.names import printable
 from dovetail.planning.better import Better
 from dovetail.planning.deferred import compute, control, owned, signature
-from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source, Step
+from dovetail.planning.plan import HostStep, Plan, Signature, Source, Step
 from dovetail.planning.plan_cache import PlanCache
 
 __all__ = ["PlanRecorder", "PlanRequest"]
@@ -56,12 +58,13 @@ class PlanRequest:
         runs = [r.run if recorder is None else recorder.bound(r, s) for r, s in zip(self._requests, plan.steps, strict=True)]
         self._calls = tuple((run, s.reads, s.writes) for run, s in zip(runs, plan.steps, strict=True))
         self._kept = frozenset(s.reads[i] for r, s in zip(self._requests, plan.steps, strict=True) for i in r.kept_states)
+        self._empty = [None] * (plan.slots - plan.inputs)
         self._tail = () if plan.tail is None else plan.tail.steps
         self._paces = {step.node.name: Pace(f"node {step.node}") for step in self._tail}
         rest = None if plan.tail is None else plan.tail.rest
         self._rest = None if rest is None else Runner(rest, recorder)
         self._recorded = {step.node.name: recorder.on_host(step.node) for step in self._tail} if recorder else {}
-        self._bodies = {(step.node.name, i): self._runner(step, i) for step in self._tail for i in range(len(step.bodies))}
+        self._bodies = {step.node.name: [self._runner(step, i) for i in range(len(step.bodies))] for step in self._tail}
         # With a single step that reads all inputs in order and gives all outputs in order there is nothing to wire.
         step = plan.steps[0] if len(plan.steps) == 1 and plan.tail is None else None
         outputs = tuple(o if isinstance(o, int) else None for o in plan.outputs)  # None for constants, which are arrays
@@ -104,10 +107,14 @@ class PlanRequest:
             for one in old:
                 one.close()
 
-    def _advance(self, values: Sequence[Any], calls: Sequence[Any] = ()) -> list[Any]:
+    def _advance(self, values: Sequence[Any], calls: Sequence[Any] = ()) -> Sequence[Any]:
         """Run the plan: its outputs, or the inputs of the rest. `calls` in place of those of `run`."""
         budget = current_budget()
-        slots: list[Any] = [*values, *[None] * (self.plan.slots - self.plan.inputs)]
+        if self._direct and not calls:
+            if budget is not None and budget.deadline is not None:
+                budget.check(_first_node(self.plan.steps[0]))
+            return self._calls[0][0](values)
+        slots: list[Any] = [*values, *self._empty]
         for number, (run, reads, writes) in enumerate(calls or self._calls):
             # Devices check within their part, and need not for a short one; a model may be cut into hundreds of these.
             if budget is not None and budget.deadline is not None and perf_counter() > budget.deadline:
@@ -119,7 +126,7 @@ class PlanRequest:
                 budget.check(step.node)
             for slot, value in zip(step.writes, self._on_host(step, slots), strict=True):
                 slots[slot] = value
-        return [_value(o, slots) for o in self.plan.outputs]
+        return [slots[o] if type(o) is int else o for o in self.plan.outputs]
 
     def _runner(self, step: HostStep, index: int) -> "Runner":
         holder = f"{step.node.name}/{[name for name, _ in step.named_bodies][index]}"
@@ -136,26 +143,24 @@ class PlanRequest:
             call = Call(lambda: compute(step, values))
             found: list[Any] = self._paces[step.node.name].make(call, _are_many(values))
             return found
+        runners = zip(self._bodies[step.node.name], step.bodies, strict=True)
+        bodies = [
+            partial(runner.run_body, step.node, _contiguous([_value(o, slots) for o in body.captures]))
+            for runner, body in runners
+        ]
         try:
-            return control(step, values, lambda index, arguments: self._body(step, index, arguments, slots))
+            return control(step, values, bodies)
         except TimeLimitExceeded as error:
             if f"node {step.node}" not in error.message:  # a node of a sub-graph was running
                 error.message += f"; it is in a sub-graph of node {step.node}"
             raise
-
-    def _body(self, step: HostStep, index: int, arguments: Sequence[Any], slots: Sequence[Any]) -> list[Any]:
-        body: Body = step.bodies[index]
-        captured = [_value(source, slots) for source in body.captures]
-        check_work(step.node)
-        # What the caller keeps must outlive the next run of the same body.
-        return [owned(v) for v in self._bodies[step.node.name, index].run([*arguments, *captured])]
 
     def close(self) -> None:
         """Free the device requests, those of following plans too."""
         waiting = [self]
         while waiting:
             request = waiting.pop()
-            waiting += [r for runner in (request._rest, *request._bodies.values()) if runner for r in runner.drop()]
+            waiting += [r for runner in (request._rest, *chain(*request._bodies.values())) if runner for r in runner.drop()]
             for one in request._requests:
                 one.close()
 
@@ -170,33 +175,57 @@ class Runner:
         self._plans = plans
         self._recorder, self._holder = recorder, holder
         self._requests: LruCache[Signature, PlanRequest] = LruCache(plans.size, drop=PlanRequest.close)
+        self._other: PlanRequest | None = None  # for any shapes
+        self._latest: tuple[list[Any], PlanRequest | None] = [], None  # and what its values were, which loops repeat
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run the graph, planned for these values. A loop and no recursion: graphs may be cut into many parts."""
         runner = self
         while True:
-            # References may give views in any order, and plain numbers; devices take C-contiguous arrays.
-            values = [v if v is None or isinstance(v, list | dict) else np.asarray(v, order="C") for v in values]
+            values = _contiguous(values)
             request = runner._request(values)
             values = request._advance(values)
             if request._rest is None:
                 return values
             runner = request._rest
 
+    def run_body(self, node: Node, captured: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+        """Run the graph as a sub-graph of the node: its outputs, which outlive the next run."""
+        check_work(node)
+        return [v.copy("K") if type(v) is np.ndarray else owned(v) for v in self.run([*arguments, *captured])]
+
     def drop(self) -> list[PlanRequest]:
         """Forget the requests, and return them."""
-        return self._requests.clear()
+        other, self._other, self._latest = self._other, None, ([], None)
+        return [*self._requests.clear(), *([] if other is None else [other])]
 
     def _request(self, values: Sequence[Any]) -> PlanRequest:
-        key = signature(values)
+        kinds = [(v.dtype, v.shape) if type(v) is np.ndarray else type(v) for v in values]
+        latest, request = self._latest
+        if request is None or kinds != latest:
+            request = self._found(signature(values))
+            self._latest = kinds, request
+        return request
+
+    def _found(self, key: Signature) -> PlanRequest:
         request = self._requests.get(key)
         if request is None:
             outer = self._recorder
             with nullcontext() if outer is None else outer.planning():
                 plan = self._plans.get(key)
+                if self._other is not None and plan is self._other.plan:
+                    return self._other
                 request = PlanRequest(plan, outer and outer.of(plan, self._holder))
-            self._requests.put(key, request)
+            if plan.any_shapes:
+                self._other = request
+            else:
+                self._requests.put(key, request)
         return request
+
+
+def _contiguous(values: Sequence[Any]) -> list[Any]:
+    """References may give views in any order, and plain numbers; devices take C-contiguous arrays."""
+    return [v if v is None or isinstance(v, list | dict) else np.asarray(v, order="C") for v in values]
 
 
 def _first_node(step: Step) -> str:
@@ -207,8 +236,11 @@ def _first_node(step: Step) -> str:
 
 def _are_many(values: Sequence[Any]) -> bool:
     """Whether there are so many elements that a node may take long."""
-    arrays = [value for value in values if isinstance(value, np.ndarray)]
-    return sum(a.size / (_MANY_STRINGS if a.dtype == object else _MANY) for a in arrays) > 1
+    share = 0.0
+    for value in values:
+        if isinstance(value, np.ndarray) and value.size > 1:
+            share += value.size / (_MANY_STRINGS if value.dtype == object else _MANY)
+    return share > 1
 
 
 def _value(source: Source, slots: Sequence[Any]) -> Any:

@@ -7,6 +7,8 @@ import numpy as np
 from dovetail.op import Graph, Operator, OperatorError, RunGraph
 from dovetail_ops_onnx._control import check_arguments, check_outputs, stacked
 
+_TRUE = np.array(True)
+
 
 class Loop(Operator):
     """Runs the body while the iteration is below M and the condition holds; without `cond` the body's condition is ignored.
@@ -26,16 +28,15 @@ class Loop(Operator):
     def control(self, run: RunGraph, limit: Any = None, cond: Any = None, *carried: Any) -> Any:
         """Carried values after the last iteration, then the stacked ones."""
         check_arguments(self.body, 2 + len(carried), 1 + len(carried))
-        end = None if limit is None else int(_single(limit, "M"))
-        going = cond is None or bool(_single(cond, "cond"))
+        end = None if limit is None else _single(limit, "M")
+        going = cond is None or _single(cond, "cond")
         names = self.body.outputs[1 + len(carried) :]
         state, iteration = list(carried), 0
         stacks: list[list[Any]] = [[] for _ in names]
         while going and (end is None or iteration < end):
-            proceeds, *results = run(self.body, (np.array(iteration, np.int64), np.array(going), *state))
-            state = results[: len(carried)]
-            for stack, value in zip(stacks, results[len(carried) :], strict=True):
-                stack.append(value)
+            proceeds, *state = run(self.body, (np.array(iteration, np.int64), _TRUE, *state))
+            for stack in reversed(stacks):
+                stack.append(state.pop())
             going = cond is None or _condition(proceeds)
             iteration += 1
         return (*state, *(stacked(stack, 0, self.body.types.get(name)) for stack, name in zip(stacks, names, strict=True)))
@@ -43,12 +44,13 @@ class Loop(Operator):
 
 def _condition(value: Any) -> bool:
     """The condition that the body gives. Raises `OperatorError` unless it is one boolean."""
-    if value.dtype != np.bool_:
+    if value.dtype.kind != "b":
         raise OperatorError(f"the condition of the body is {value.dtype}; accepted: bool")
-    return bool(_single(value, "the condition of the body"))
+    return _single(value, "the condition of the body") is True
 
 
 def _single(value: Any, name: str) -> Any:
+    """The element of an array. Raises `OperatorError` unless there is one."""
     if value.size != 1:
         raise OperatorError(f"{name} has {value.size} elements; accepted: one")
-    return value.reshape(())
+    return value.item()

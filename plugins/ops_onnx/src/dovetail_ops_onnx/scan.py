@@ -102,10 +102,8 @@ def _turned(value: Array, axis: int, backwards: int) -> Array:
 
 def _scanned(run: RunGraph, body: Graph, state: list[Any], inputs: Sequence[Array]) -> tuple[list[Any], list[list[Any]]]:
     stacks: list[list[Any]] = [[] for _ in body.outputs[len(state) :]]
-    count = len(state)
     for slices in zip(*inputs, strict=True):
-        results = run(body, (*state, *slices))
-        state = results[:count]
-        for stack, value in zip(stacks, results[count:], strict=True):
-            stack.append(value)
+        state = run(body, (*state, *slices))
+        for stack in reversed(stacks):
+            stack.append(state.pop())
     return state, stacks

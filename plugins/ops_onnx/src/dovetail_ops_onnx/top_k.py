@@ -52,6 +52,10 @@ class TopK(Operator):
 
     def _first(self, rows: Array, count: int) -> Array:
         """The places [rows, count] of the first elements of each row, in order."""
+        if count == 1:
+            found: Array = rows.argmax(axis=1) if self.largest else rows.argmin(axis=1)
+            if self.largest or rows.dtype.kind != "f" or not np.isnan(rows[np.arange(len(rows)), found]).any():
+                return found[:, None]  # NumPy takes NaN for the smallest, too
         size = rows.shape[1] // max(_GROUPS * count, min(_LEAST_GROUPS, rows.shape[1] // 4))
         if size < 2 or rows.size < _FEW:
             return self._order(rows)[:, :count]

@@ -45,6 +45,7 @@ INNER = helper.make_node(
     then_branch=helper.make_graph([helper.make_node("MatMul", ["state", "w"], ["p"])], "then", [], [value("p", None)]),
     else_branch=helper.make_graph([helper.make_node("Identity", ["state"], ["q"])], "else", [], [value("q", None)]),
 )
+FLAGGED = [*STEP, helper.make_node("Cast", ["going"], ["flag"], to=TensorProto.FLOAT)]
 CHANGED = [*STEP, helper.make_node("Neg", ["w"], ["w1"])]
 
 MODELS = {
@@ -52,6 +53,7 @@ MODELS = {
     "through identities": (model(PASSED_ON, ["next", "w2"], ["y", "v"], ["y", "v"]), 1),
     "its result unread": (model(STEP, ["next", "w"], ["y", ""], ["y"]), 1),
     "with stacked values": (model(STEP, ["next", "w", "product"], ["y", "v", "all"], ["y", "v", "all"]), 1),
+    "with the condition stacked": (model(FLAGGED, ["next", "w", "flag"], ["y", "v", "all"], ["y", "v", "all"]), 1),
     "nothing else carried": (model([], ["w"], ["v"], ["v"], names=("w",), given=("weights",)), 1),
     "stacked itself": (model(STEP, ["next", "w", "w"], ["y", "v", "all"], ["y", "v", "all"]), 0),
     "read by an inner graph": (model([INNER, STEP[1]], ["next", "w"], ["y", "v"], ["y", "v"]), 0),
@@ -95,3 +97,12 @@ def test_bodies_carry_what_changes(name):
     loops = [node.op.body for node in graph.nodes if node.op.op_type == "Loop"]
     # The iteration, the condition, and two carried values. A loop that carries none and stacks none is gone.
     assert [len(body.inputs) for body in loops] == ([] if name == "nothing else carried" else [4 - captured])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_bodies_do_not_read_the_condition(name):
+    content, _ = MODELS[name]
+    core = dovetail.Core()
+    graph = core.analyze(core.read_model(content, "onnx"))
+    for body in (node.op.body for node in graph.nodes if node.op.op_type == "Loop"):
+        assert body.inputs[1] not in {*body.outputs, *(read for node in body.nodes for read in node.reads)}

@@ -2,7 +2,10 @@
 
 import dataclasses
 
-from dovetail.graph import Graph, Node
+import numpy as np
+
+from dovetail.graph import Graph, Node, TensorType, as_constant
+from dovetail.op import free_name
 from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.loop import Loop
 
@@ -15,17 +18,38 @@ def capture_invariants(graph: Graph) -> Graph:
     Carried values are copied in each iteration, and are never constants: a matrix cannot be brought into the layout of a
     product once. The result of such a value is its first one, also of a loop without iterations.
     """
-    nodes = tuple(part for node in graph.nodes for part in (_captured(node) if isinstance(node.op, Loop) else (node,)))
+    nodes = tuple(part for node in graph.nodes for part in (_simplified(node) if isinstance(node.op, Loop) else (node,)))
     return graph if nodes == graph.nodes else graph.replace(nodes=nodes)
 
 
-def _captured(node: Node) -> tuple[Node, ...]:
-    """The loop without its invariants, and nodes that give their results."""
+def _simplified(node: Node) -> tuple[Node, ...]:
     op = node.op
     assert isinstance(op, Loop)
-    body, carried = op.body, node.inputs[2:]
-    if len(body.inputs) != 2 + len(carried) or len(body.outputs) < 1 + len(carried):
+    count = len(node.inputs[2:])
+    if len(op.body.inputs) != 2 + count or len(op.body.outputs) < 1 + count:
         return (node,)  # the error is raised where it runs
+    body = op.body
+    if body.inputs[1] in {*body.outputs, *(name for inner in body.nodes for name in inner.reads)}:
+        body = _with_true_condition(body)
+        node = dataclasses.replace(node, op=op.replace(body=body))
+    return _captured(node, body)
+
+
+def _with_true_condition(body: Graph) -> Graph:
+    """The body with a constant for the condition that it takes, which is true whenever it runs; the input stays, unread."""
+    given = body.inputs[1]
+    unread = free_name(f"{given}/unread", {*body.inputs, *body.constants, *body.producers, *body.captures}.__contains__)
+    true = as_constant(np.array(True))
+    return body.replace(
+        inputs=(body.inputs[0], unread, *body.inputs[2:]),
+        constants={**body.constants, given: true},
+        types={**body.types, given: TensorType.of(true), unread: TensorType.of(true)},
+    )
+
+
+def _captured(node: Node, body: Graph) -> tuple[Node, ...]:
+    """The loop without its invariants, and nodes that give their results."""
+    op, carried = node.op, node.inputs[2:]
     found = {index: outer for index, outer in enumerate(carried) if outer and _is_invariant(body, index, outer)}
     if not found:
         return (node,)

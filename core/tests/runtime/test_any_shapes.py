@@ -1,0 +1,185 @@
+"""Small graphs in the middle of a model whose shapes keep changing: after a full cache of plans one plan serves all shapes."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.errors import OperatorError, OutOfMemory
+from dovetail.graph import DType, Graph, GraphBuilder, Model, TensorType
+from dovetail.op import FLOATS, Operator
+from dovetail.planning.planner import Planner
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.equal import Equal
+from dovetail_ops_onnx.gather import Gather
+from dovetail_ops_onnx.identity import Identity
+from dovetail_ops_onnx.if_ import If
+from dovetail_ops_onnx.loop import Loop
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.neg import Neg
+from dovetail_ops_onnx.reduce_sum import ReduceSum
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.unsqueeze import Unsqueeze
+
+CORE = dovetail.Core()
+_devices = pytest.mark.parametrize("device", sorted({info.type for info in CORE.devices}))
+
+
+class Positive(Operator):
+    """The elements above zero, in order: a data-dependent output shape."""
+
+    domain = "test"
+    inputs = ("X: T",)
+    types = {"T": FLOATS}
+
+    def infer(self, x: TensorType) -> TensorType:
+        return x.with_shape((None,))
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        return x[x > 0]
+
+
+ROWS = {"x": TensorType(DType.FLOAT32, (None, 3))}
+
+
+def branch(op: Operator) -> Graph:
+    g = GraphBuilder(outer={"longer": TensorType(DType.FLOAT32, (None, 3))})
+    return g.graph([g.node(op, "longer")])
+
+
+def growing(last: int = -1) -> Model:
+    """A loop that adds row i of `x` to what it carries, and stacks its sums, in iteration `last` with the other sign."""
+    body = GraphBuilder(outer=ROWS)
+    i, going = body.input("i", "int64", ()), body.input("going", "bool", ())
+    row = body.node(Unsqueeze(), body.node(Gather(), "x", i), body.constant(np.array([0])))
+    longer = body.node(Concat(axis=0), body.input("carried", "float32", (None, 3)), row, outputs=("longer",))
+    chosen = longer
+    if last >= 0:
+        is_last = body.node(Equal(), i, body.constant(np.array(last)))
+        chosen = body.node(If(then_branch=branch(Neg()), else_branch=branch(Identity())), is_last, outputs=("chosen",))
+    total = body.node(ReduceSum(keepdims=False), chosen, body.constant(np.array([0])))
+    inner = body.graph([body.node(Identity(), going), longer, total], "body")
+    g = GraphBuilder()
+    count, first = g.input("count", "int64", ()), g.input("first", "float32", (1, 3))
+    g.input("x", "float32", (None, 3))
+    return g.model(list(g.node(Loop(body=inner), count, "", first, outputs=("rows", "sums"))))
+
+
+def rest(op: Operator, *others: np.ndarray) -> Model:
+    g = GraphBuilder()
+    found = g.node(Positive(), g.input("x", "float32", ("N",)))
+    return g.model([g.node(op, found, *(g.constant(one) for one in others))])
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How many graphs were planned for given shapes, and for any."""
+    made: Counter[str] = Counter()
+
+    def counted(name: str, what: str) -> None:
+        whole = getattr(Planner, name)
+
+        def wrapper(self: Planner, *given: Any, **named: Any) -> Any:
+            made[what] += 1
+            return whole(self, *given, **named)
+
+        monkeypatch.setattr(Planner, name, wrapper)
+
+    counted("plan", "given")
+    counted("_on_host_alone", "any")
+    return made
+
+
+@_devices
+def test_a_value_that_grows_in_a_loop(device: str, plans: Counter[str], rng: np.random.Generator) -> None:
+    x, first = rng.standard_normal((40, 3)).astype(np.float32), np.ones((1, 3), np.float32)
+    with CORE.compile_model(growing(), device) as compiled:
+        for count in (40, 0, 17, 40):
+            found = compiled({"count": np.array(count), "first": first, "x": x})
+            rows = np.concatenate([first, x[:count]])
+            np.testing.assert_array_equal(found["rows"], rows)
+            sums = np.cumsum(rows.astype(np.float64), 0)[1:]
+            np.testing.assert_allclose(found["sums"].reshape(sums.shape), sums, rtol=1e-5, atol=1e-6)
+        report = compiled.report()
+    assert plans == {"given": 17, "any": 1}  # the model, and 16 bodies
+    inner = [node for node in report.nodes if "/body/" in node.path]
+    assert len(inner) == 4
+    assert {(node.device, node.kernel) for node in inner} == {("NUMPY", "ref")}
+
+
+@_devices
+def test_rests_with_many_lengths(device: str, plans: Counter[str], rng: np.random.Generator) -> None:
+    with CORE.compile_model(rest(Mul(), np.float32([3])), device, {"PLAN_CACHE": 2}) as compiled:
+        for length in (5, 2, 9, 0, 1, 5, 2, 30):
+            x = rng.uniform(0.5, 1, length).astype(np.float32)
+            found = compiled(np.concatenate([x, -x])[: max(2 * length, 1)] if length else np.float32([-1]))[0]
+            np.testing.assert_array_equal(found, x * np.float32(3))
+    assert plans["any"] == 1
+
+
+def test_many_elements_are_planned(plans: Counter[str]) -> None:
+    with CORE.compile_model(rest(Relu()), "NUMPY", {"PLAN_CACHE": 2}) as compiled:
+        for length in (1, 2, 70_000, 3):
+            assert compiled(np.ones(length, np.float32))[0].shape == (length,)
+        assert plans["any"] == 0  # a plan of much work is kept, which may return
+        for length in (4, 5, 6):
+            compiled(np.ones(length, np.float32))
+        assert plans["any"] == 1
+        before = plans["given"]
+        compiled(np.ones(70_001, np.float32))
+        assert plans["given"] > before
+
+
+def test_much_work_is_planned(plans: Counter[str]) -> None:
+    g = GraphBuilder()
+    found = g.node(Unsqueeze(), g.node(Positive(), g.input("x", "float32", ("N",))), g.constant(np.array([1])))
+    wide = g.node(MatMul(), found, g.constant(np.ones((1, 999), np.float32)))
+    model = g.model([g.node(MatMul(), wide, g.constant(np.ones((999, 999), np.float32)))])
+    with CORE.compile_model(model, "NUMPY", {"PLAN_CACHE": 1}) as compiled:
+        for length in (9, 8, 7, 9):
+            np.testing.assert_allclose(compiled(np.ones(length, np.float32))[0], np.full((length, 999), 999), rtol=1e-6)
+    assert plans["any"] == 0
+
+
+def test_operators_that_only_a_device_runs_are_planned(plans: Counter[str]) -> None:
+    class Bare(Neg):
+        """As Neg, without a reference."""
+
+        reference = Operator.reference  # type: ignore[assignment]
+
+    assert not Bare.has_reference()
+    with CORE.compile_model(rest(Bare()), "NUMPY", {"PLAN_CACHE": 1}) as compiled, pytest.raises(dovetail.DovetailError):
+        compiled(np.ones(3, np.float32))
+    assert plans["any"] == 0
+
+
+def test_errors_and_limits_hold() -> None:
+    with CORE.compile_model(
+        rest(Add(), np.ones((7, 1), np.float32)), "NUMPY", {"PLAN_CACHE": 1, "MEMORY_LIMIT": 4000}
+    ) as compiled:
+        for length in (1, 2, 100):
+            assert compiled(np.ones(length, np.float32))[0].shape == (7, length)
+        with pytest.raises(OutOfMemory, match="Add"):
+            compiled(np.ones(900, np.float32))
+    with CORE.compile_model(rest(Add(), np.ones(7, np.float32)), "NUMPY", {"PLAN_CACHE": 1}) as compiled:
+        for length in (1, 7):
+            assert compiled(np.ones(length, np.float32))[0].shape == (7,)
+        with pytest.raises(OperatorError, match="Add"):
+            compiled(np.ones(3, np.float32))
+
+
+def test_sub_graphs_in_it_run_as_others(plans: Counter[str]) -> None:
+    x = np.ones((30, 3), np.float32)
+    feed = {"count": np.array(30), "first": x[:1], "x": x}
+    expected = np.float32([*range(2, 31), -31])[:, None] * np.ones(3, np.float32)
+    with CORE.compile_model(growing(last=29), "NUMPY") as compiled:
+        request = compiled.create_infer_request()
+        for _ in range(2):
+            np.testing.assert_array_equal(request.infer(feed)["sums"], expected)
+        assert request.trace(feed).slices
+        np.testing.assert_array_equal(request.results["sums"], expected)
+    assert plans["any"] == 2  # of the loop's body, and of the branch that is chosen in all iterations but one
