@@ -19,7 +19,7 @@ from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph, Layout, Node, TensorType, as_constant
 from dovetail.op import PLAIN
 from dovetail.passes import PassContext
-from dovetail_ops_onnx.passes._typed_again import TypedAgain
+from dovetail_ops_onnx.passes._typed_again import Bodies, TypedAgain
 from dovetail_ops_onnx.reshape import Reshape
 
 __all__ = ["take_over"]
@@ -70,8 +70,27 @@ def take_over(graph: Graph, context: PassContext) -> Graph:
 
 
 def _remember(known: "deque[_Earlier]", graph: Graph, context: PassContext, planned: Any) -> None:
-    if not graph.states and all(tensor.is_static for tensor in planned.analyzed.types.values()):
-        known.appendleft(_Earlier(graph, planned, context))
+    bodies = {name: (node, body) for name, (node, body) in context.notes.bodies.items() if body is not None}
+    analyzed = _expanded(planned.analyzed, bodies) if len(bodies) == len(context.notes.bodies) else None
+    if analyzed is not None and not graph.states and all(tensor.is_static for tensor in analyzed.types.values()):
+        known.appendleft(_Earlier(graph, replace(planned, analyzed=analyzed), context, bodies))
+
+
+def _expanded(graph: Graph, bodies: Bodies) -> Graph | None:
+    """The graph with the bodies in place of the nodes that were expanded; None where one of these is not as it was here."""
+    nodes, constants, types, waiting, left = [], dict(graph.constants), dict(graph.types), [*reversed(graph.nodes)], dict(bodies)
+    while waiting:
+        node = waiting.pop()
+        origin, body = left.pop(node.name, (None, None))
+        if origin is None or body is None:
+            nodes.append(node)
+            continue
+        if origin.op is not node.op or origin.inputs != node.inputs:
+            return None
+        waiting += reversed(body.nodes)
+        constants.update(body.constants)
+        types.update(body.types)
+    return None if left else graph.replace(nodes=tuple(nodes), constants=constants, types=types)
 
 
 def _forget(known: "deque[_Earlier]", one: "_Earlier") -> None:
@@ -82,7 +101,7 @@ def _forget(known: "deque[_Earlier]", one: "_Earlier") -> None:
 class _Earlier:
     """The decisions of a plan. Keeps alive no array that a pass or folding made, but for small ones."""
 
-    def __init__(self, graph: Graph, planned: Any, context: PassContext) -> None:
+    def __init__(self, graph: Graph, planned: Any, context: PassContext, bodies: Bodies) -> None:
         analyzed, parts, self._graph = planned.analyzed, planned.parts, graph
         self.rules, self.stops = dict(context.notes.rules), dict(context.notes.stops)
         nothing = Graph((), planned.whole.inputs, planned.whole.outputs, name=graph.name)
@@ -98,8 +117,8 @@ class _Earlier:
             for name, array in analyzed.constants.items()
             if graph.constants.get(name) is array or array.size <= _SMALL
         }
-        self._again, self._free = TypedAgain.of(graph, analyzed), _free(analyzed, parts)
-        self._parts, self._groups = [_Template.of(part, analyzed) for part in parts], _groups(analyzed, parts)
+        self._again, self._free = TypedAgain.of(graph, analyzed, bodies), _free(analyzed, parts)
+        self._parts, self._groups = [_Template.of(part, analyzed) for part in parts], _groups(analyzed, parts, bodies)
         self._wholes = [_Group.of([group for group in self._groups if group.by_axis is kind], kind) for kind in (False, True)]
         new = [part.graph.constants[name] for part, one in zip(parts, self._parts, strict=True) for name in one.made]
         # A new constant of whole numbers may be made of sizes.
@@ -197,15 +216,20 @@ class _Group:
         return len(before) == len(found) and not any(one in self.numbers and one != now for _, one, now in found)
 
 
-def _groups(analyzed: Graph, parts: Sequence[Any]) -> list[_Group]:
+def _groups(analyzed: Graph, parts: Sequence[Any], bodies: Bodies) -> list[_Group]:
     """One for each node of the parts that a pass made or gave a layout, and for each node that none of the parts stands for."""
-    before, own = {node.name: node for node in analyzed.nodes}, {id(node.op) for node in analyzed.nodes}
-    left, arrays = dict(before), {id(array) for array in analyzed.constants.values()}
+    own, arrays = {id(node.op) for node in analyzed.nodes}, {id(array) for array in analyzed.constants.values()}
+    left = {node.name: node for node in analyzed.nodes}
+    before = {name: [node] for name, node in left.items()}
+    for _, body in bodies.values():  # whose nodes have the names of the nodes that were expanded for origins
+        for node in body.nodes:
+            for origin in node.origins:
+                before.setdefault(origin, []).extend(before.get(node.name, ()))
     groups: dict[_Group, None] = {}
     for graph in (part.graph for part in parts):
         made = {name: array.shape for name, array in graph.constants.items() if id(array) not in arrays}
         for node in graph.nodes:
-            nodes = [before[name] for name in dict.fromkeys((node.name, *node.origins)) if name in before]
+            nodes = [one for name in dict.fromkeys((node.name, *node.origins)) for one in before.get(name, ())]
             for one in nodes:
                 left.pop(one.name, None)
             if [node] == nodes and all(graph.types[name].layout == PLAIN for name in (*node.reads, *node.writes)):
