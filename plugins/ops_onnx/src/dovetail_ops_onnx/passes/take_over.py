@@ -32,7 +32,7 @@ _PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger", "MatMulIntegerToFloat"
 _BY_AXIS = _CONVOLUTIONS.union(
     {"Add", "AveragePool", "BatchNormalization", "Cast", "Concat", "DequantizeLinear", "DynamicQuantizeLinear", "Convert"},
     {"GlobalAveragePool", "GlobalMaxPool", "LayerNormalization", "MaxPool", "Mul", "Pad", "QuantizeLinear", "Reorder", "Resize"},
-    {"Slice", "Softmax", "Split", "Upsample"},
+    {"Reshape", "Slice", "Softmax", "Split", "Upsample"},
 )
 """Operators for which sizes of different axes mean nothing to each other, their quantized forms too. So it is for those that
 compute in place, and for products by constants.
@@ -118,7 +118,8 @@ class _Earlier:
             if graph.constants.get(name) is array or array.size <= _SMALL
         }
         self._again, self._free = TypedAgain.of(graph, analyzed, bodies), _free(analyzed, parts)
-        self._parts, self._groups = [_Template.of(part, analyzed) for part in parts], _groups(analyzed, parts, bodies)
+        origins = _origins(analyzed, bodies)
+        self._parts, self._groups = [_Template.of(part, analyzed, origins) for part in parts], _groups(analyzed, parts, origins)
         self._wholes = [_Group.of([group for group in self._groups if group.by_axis is kind], kind) for kind in (False, True)]
         new = [part.graph.constants[name] for part, one in zip(parts, self._parts, strict=True) for name in one.made]
         # A new constant of whole numbers may be made of sizes.
@@ -182,11 +183,22 @@ def _pairs_of(before: Sequence[int], now: Sequence[int]) -> Pairs:
 
 def _free(analyzed: Graph, parts: Sequence[Any]) -> frozenset[str]:
     """The constants that only views read, whose types have all there is to know, or that their readers, as nodes of their own or
-    in the chain of another, still read by name.
+    in the chain of another, still read as they are: by name, or by that of the same array in another layout.
     """
-    finals = [node for part in parts for node in part.graph.nodes]
-    reads = {(origin, name) for node in finals for origin in (node.name, *node.origins) for name in node.reads}
-    bound = {name for node in analyzed.nodes if not node.op.is_view for name in node.reads if (node.name, name) not in reads}
+    reads = {
+        (origin, id(array))
+        for graph in (part.graph for part in parts)
+        for node in graph.nodes
+        for array in (graph.constants[name] for name in node.reads if name in graph.constants)
+        for origin in (node.name, *node.origins)
+    }
+    bound = {
+        name
+        for node in analyzed.nodes
+        if not node.op.is_view
+        for name in node.reads
+        if name in analyzed.constants and (node.name, id(analyzed.constants[name])) not in reads
+    }
     return frozenset(analyzed.constants.keys() - bound)
 
 
@@ -216,20 +228,24 @@ class _Group:
         return len(before) == len(found) and not any(one in self.numbers and one != now for _, one, now in found)
 
 
-def _groups(analyzed: Graph, parts: Sequence[Any], bodies: Bodies) -> list[_Group]:
+def _origins(analyzed: Graph, bodies: Bodies) -> Mapping[str, list[Node]]:
+    """The analyzed nodes by the names that nodes of the parts have, as their own or for origins."""
+    found = {node.name: [node] for node in analyzed.nodes}
+    for node in (node for _, body in bodies.values() for node in body.nodes if node.name in found):
+        for name in node.origins:  # those of the node that was expanded
+            found.setdefault(name, []).append(found[node.name][0])
+    return found
+
+
+def _groups(analyzed: Graph, parts: Sequence[Any], origins: Mapping[str, list[Node]]) -> list[_Group]:
     """One for each node of the parts that a pass made or gave a layout, and for each node that none of the parts stands for."""
     own, arrays = {id(node.op) for node in analyzed.nodes}, {id(array) for array in analyzed.constants.values()}
     left = {node.name: node for node in analyzed.nodes}
-    before = {name: [node] for name, node in left.items()}
-    for _, body in bodies.values():  # whose nodes have the names of the nodes that were expanded for origins
-        for node in body.nodes:
-            for origin in node.origins:
-                before.setdefault(origin, []).extend(before.get(node.name, ()))
     groups: dict[_Group, None] = {}
     for graph in (part.graph for part in parts):
         made = {name: array.shape for name, array in graph.constants.items() if id(array) not in arrays}
         for node in graph.nodes:
-            nodes = [one for name in dict.fromkeys((node.name, *node.origins)) for one in before.get(name, ())]
+            nodes = _stood_for(node, origins)
             for one in nodes:
                 left.pop(one.name, None)
             if [node] == nodes and all(graph.types[name].layout == PLAIN for name in (*node.reads, *node.writes)):
@@ -242,6 +258,11 @@ def _groups(analyzed: Graph, parts: Sequence[Any], bodies: Bodies) -> list[_Grou
     known = (analyzed.constants,)
     others = (_Group(tuple(_values(n, known)), frozenset(), frozenset(), _is_by_axis(n, known)) for n in left.values())
     return [*groups, *others]
+
+
+def _stood_for(node: Node, origins: Mapping[str, list[Node]]) -> list[Node]:
+    """The analyzed nodes that a node of a part stands for."""
+    return [*dict.fromkeys(one for name in (node.name, *node.origins) for one in origins.get(name, ()))]
 
 
 def _is_by_axis(node: Node, constants: Sequence[Container[str]]) -> bool:
@@ -275,18 +296,19 @@ def _numbers(node: Node) -> Iterable[int]:
 class _Template:
     """A part without types and constants: for each value the one of the analyzed graph ("" for none), data type and layout.
 
-    `made` are constants that passes made, `shapes` those of them that are the shape of a value, with that value, `again` the
-    nodes whose types are inferred, because passes made them or what they write.
+    `made` are constants that passes made, `shapes` those of them that are the shape of a value, with that value, `views` those
+    that are the shape of another one, `again` the nodes whose types are inferred, because passes made them or what they write.
     """
 
     part: Any
     values: Mapping[str, tuple[str, DType, Layout]]
     made: Mapping[str, "weakref.ref[NDArray[Any]]"]
     shapes: Mapping[str, str]
+    views: "Mapping[str, _View]"
     again: tuple[Node, ...]
 
     @staticmethod
-    def of(part: Any, analyzed: Graph) -> "_Template":
+    def of(part: Any, analyzed: Graph, origins: Mapping[str, list[Node]]) -> "_Template":
         """That of a part of a plan."""
         graph, own = part.graph, {id(array): name for name, array in analyzed.constants.items()}
         values: dict[str, tuple[str, DType, Layout]] = {}
@@ -297,11 +319,12 @@ class _Template:
             values[name] = source if source in analyzed.types else "", tensor.dtype, tensor.layout
         new = [name for name in graph.constants if not values[name][0]]
         shapes = {name: value for name in new if (value := _shape_of(name, graph)) and values[value][0]}
-        made = {name: weakref.ref(graph.constants[name]) for name in new if name not in shapes}
+        views = {n: view for n in new if n not in shapes and (view := _View.of(n, graph, analyzed.types, origins)) is not None}
+        made = {name: weakref.ref(graph.constants[name]) for name in new if name not in shapes and name not in views}
         ops = {id(node.op) for node in analyzed.nodes}
         again = [n for n in graph.nodes if id(n.op) not in ops or not all(values[name][0] for name in n.writes)]
         empty = graph.replace(types={}, constants=dict.fromkeys(graph.constants))
-        return _Template(replace(part, graph=empty), values, made, shapes, tuple(again))
+        return _Template(replace(part, graph=empty), values, made, shapes, views, tuple(again))
 
     def resized(self, known: Mapping[str, TensorType], limit: int | None) -> Any:
         """The part with other types and constants; None where a new node would compute something else."""
@@ -312,7 +335,8 @@ class _Template:
                 found = known[source]
                 if found.layout is not layout or found.dtype is not dtype:
                     key = id(found), dtype, layout
-                    found = moved.get(key) or moved.setdefault(key, found.with_dtype(dtype).with_layout(layout))
+                    typed = found if found.dtype is dtype else found.with_dtype(dtype)  # which has no value
+                    found = moved.get(key) or moved.setdefault(key, typed.with_layout(layout))
                 types[name] = found
                 if name in graph.constants:
                     constants[name] = found.value
@@ -321,9 +345,11 @@ class _Template:
             if array is None:
                 return None
             constants[name], types[name] = array, TensorType.of(array, known=True).with_layout(self.values[name][2])
-        for name, value in self.shapes.items():
-            dims = constants[name] = as_constant(np.asarray(types[value].dims, np.int64))
-            types[name] = TensorType.of(dims, known=True)
+        targets = {name: types[value].dims for name, value in self.shapes.items()}
+        targets.update((name, view.resized(known)) for name, view in self.views.items())
+        for name, dims in targets.items():
+            constants[name] = as_constant(np.asarray(dims, np.int64))
+            types[name] = TensorType.of(constants[name], known=True)
         for node in self.again:
             inputs = [types[name] if name else None for name in node.inputs]
             given = node.op.infer(*inputs, *(None,) * (sum(not p.variadic for p in node.op.inputs) - len(inputs)))
@@ -333,14 +359,53 @@ class _Template:
         return replace(self.part, graph=graph.replace(types=types, constants=constants))
 
 
-def _shape_of(name: str, graph: Graph) -> str:
-    """The value whose shape a constant is, if that is all that nodes read it for; else ""."""
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The shape of a value that a pass made, and sizes before with the value and axis that have them."""
+
+    dims: tuple[int, ...]
+    sizes: tuple[tuple[int, str, int], ...]
+
+    @staticmethod
+    def of(name: str, graph: Graph, types: Mapping[str, TensorType], origins: Mapping[str, list[Node]]) -> "_View | None":
+        """`types` are those of the analyzed graph. None for a constant that is read otherwise."""
+        if not _is_shape(name, graph):
+            return None
+        readers = graph.consumers[name]
+        stood_for = [node for one in readers for node in (*_stood_for(one, origins), one)]
+        values = dict.fromkeys(value for node in stood_for for value in (*node.reads, *node.writes) if value in types)
+        sizes = ((size, value, axis) for value in values for axis, size in enumerate(types[value].dims))
+        return _View(tuple(graph.constants[name].tolist()), tuple(sizes))
+
+    def resized(self, types: Mapping[str, TensorType]) -> Sequence[int]:
+        """The sizes now. Raises `ValueError` where one of before is now two, and two are not among those of the values."""
+        now: dict[int, int] = {}
+        for size, value, axis in self.sizes:
+            if now.setdefault(size, types[value].dims[axis]) != types[value].dims[axis]:
+                raise ValueError(f"{size} was the size of different things")
+        found = [now.get(size, -1) for size in self.dims]
+        if found.count(-1) > 1:
+            raise ValueError(f"the sizes {self.dims}")
+        return found
+
+
+def _is_shape(name: str, graph: Graph) -> bool:
+    """Whether a constant is the shape of values, and nodes read it for nothing else."""
     readers, found = graph.consumers.get(name, ()), graph.constants[name]
-    is_shape = found.dtype == np.int64 and all(
-        type(one.op) is Reshape and one.op.allowzero and one.inputs[1] == name and not one.post_ops for one in readers
+    dims = tuple(found.tolist()) if found.dtype == np.int64 and found.ndim == 1 else None
+    return bool(readers) and all(
+        type(one.op) is Reshape
+        and one.op.allowzero
+        and one.inputs[1] == name
+        and not one.post_ops
+        and graph.types[one.writes[0]].dims == dims
+        for one in readers
     )
-    values = [one.writes[0] for one in readers if is_shape and graph.types[one.writes[0]].dims == tuple(found.tolist())]
-    return values[0] if values and len(values) == len(readers) else ""
+
+
+def _shape_of(name: str, graph: Graph) -> str:
+    """A value whose shape a constant is, if that is all that nodes read it for; else ""."""
+    return graph.consumers[name][0].writes[0] if _is_shape(name, graph) else ""
 
 
 def _differ(one: TensorType, other: TensorType, limit: int | None) -> bool:
