@@ -31,8 +31,9 @@ _CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "ConvTranspose", "QLinearConv"
 _PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger", "MatMulIntegerToFloat"})
 _BY_AXIS = _CONVOLUTIONS.union(
     {"Add", "AveragePool", "BatchNormalization", "Cast", "Concat", "DequantizeLinear", "DynamicQuantizeLinear", "Convert"},
-    {"GlobalAveragePool", "GlobalMaxPool", "LayerNormalization", "MaxPool", "Mul", "Pad", "QuantizeLinear", "Reorder", "Resize"},
-    {"Reshape", "Slice", "Softmax", "Split", "Upsample"},
+    {"GlobalAveragePool", "GlobalMaxPool", "InstanceNormalization", "LayerNormalization", "MaxPool", "Mul", "Pad", "QuantizeLinear"},
+    {"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Reorder", "Reshape", "Resize", "Slice", "Softmax"},
+    {"Split", "Upsample"},
 )
 """Operators for which sizes of different axes mean nothing to each other, their quantized forms too. So it is for those that
 compute in place, and for products by constants.
@@ -371,8 +372,9 @@ class _View:
         """`types` are those of the analyzed graph. None for a constant that is read otherwise."""
         if not _is_shape(name, graph):
             return None
-        readers = graph.consumers[name]
-        stood_for = [node for one in readers for node in (*_stood_for(one, origins), one)]
+        views = graph.consumers[name]
+        nodes = dict.fromkeys([*views, *(node for one in views for node in graph.consumers.get(one.writes[0], ()))])
+        stood_for = [node for one in nodes for node in (*_stood_for(one, origins), one)]
         values = dict.fromkeys(value for node in stood_for for value in (*node.reads, *node.writes) if value in types)
         sizes = ((size, value, axis) for value in values for axis, size in enumerate(types[value].dims))
         return _View(tuple(graph.constants[name].tolist()), tuple(sizes))
