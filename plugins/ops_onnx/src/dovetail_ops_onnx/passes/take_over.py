@@ -19,12 +19,13 @@ from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph, Layout, Node, TensorType, as_constant
 from dovetail.op import PLAIN
 from dovetail.passes import PassContext
+from dovetail_ops_onnx.passes import WIDENED
 from dovetail_ops_onnx.passes._typed_again import Bodies, TypedAgain
 from dovetail_ops_onnx.reshape import Reshape
 
 __all__ = ["take_over"]
 
-_SMALL = 64
+_SMALL = 1024
 """Elements up to which constants that sizes may change are kept, to be compared."""
 
 _CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "ConvTranspose", "QLinearConv"})
@@ -104,6 +105,7 @@ class _Earlier:
 
     def __init__(self, graph: Graph, planned: Any, context: PassContext, bodies: Bodies) -> None:
         analyzed, parts, self._graph = planned.analyzed, planned.parts, graph
+        widened = _widened(graph, analyzed, parts)
         self.rules, self.stops = dict(context.notes.rules), dict(context.notes.stops)
         nothing = Graph((), planned.whole.inputs, planned.whole.outputs, name=graph.name)
         self._planned = replace(planned, whole=nothing, parts=(), analyzed=nothing)
@@ -118,9 +120,10 @@ class _Earlier:
             for name, array in analyzed.constants.items()
             if graph.constants.get(name) is array or array.size <= _SMALL
         }
-        self._again, self._free = TypedAgain.of(graph, analyzed, bodies), _free(analyzed, parts)
+        self._again, self._free = TypedAgain.of(graph, analyzed, bodies), _free(analyzed, parts, widened)
         origins = _origins(analyzed, bodies)
-        self._parts, self._groups = [_Template.of(part, analyzed, origins) for part in parts], _groups(analyzed, parts, origins)
+        self._parts = [_Template.of(part, analyzed, origins, widened) for part in parts]
+        self._groups = _groups(analyzed, parts, origins, widened)
         self._wholes = [_Group.of([group for group in self._groups if group.by_axis is kind], kind) for kind in (False, True)]
         new = [part.graph.constants[name] for part, one in zip(parts, self._parts, strict=True) for name in one.made]
         # A new constant of whole numbers may be made of sizes.
@@ -182,12 +185,20 @@ def _pairs_of(before: Sequence[int], now: Sequence[int]) -> Pairs:
     return frozenset((axis - len(now), one, other) for axis, (one, other) in enumerate(zip(before, now, strict=True)))
 
 
-def _free(analyzed: Graph, parts: Sequence[Any]) -> frozenset[str]:
+def _widened(graph: Graph, analyzed: Graph, parts: Sequence[Any]) -> Mapping[str, str]:
+    """The constants in float32 of those of halves that may depend on sizes, with the names of these: see `widen_halves`."""
+    new = (name for part in parts for name in part.graph.constants if name.endswith(WIDENED))
+    sources = {name: name.removesuffix(WIDENED) for name in new}
+    return {name: half for name, half in sources.items() if half in analyzed.constants.keys() - graph.constants.keys()}
+
+
+def _free(analyzed: Graph, parts: Sequence[Any], widened: Mapping[str, str]) -> frozenset[str]:
     """The constants that only views read, whose types have all there is to know, or that their readers, as nodes of their own or
-    in the chain of another, still read as they are: by name, or by that of the same array in another layout.
+    in the chain of another, still read as they are: by name, by that of the same array in another layout, or in float32.
     """
+    halves = {id(part.graph.constants[name]): half for part in parts for name, half in widened.items() if name in part.graph.constants}
     reads = {
-        (origin, id(array))
+        (origin, id(analyzed.constants[halves[id(array)]] if id(array) in halves else array))
         for graph in (part.graph for part in parts)
         for node in graph.nodes
         for array in (graph.constants[name] for name in node.reads if name in graph.constants)
@@ -238,13 +249,15 @@ def _origins(analyzed: Graph, bodies: Bodies) -> Mapping[str, list[Node]]:
     return found
 
 
-def _groups(analyzed: Graph, parts: Sequence[Any], origins: Mapping[str, list[Node]]) -> list[_Group]:
+def _groups(
+    analyzed: Graph, parts: Sequence[Any], origins: Mapping[str, list[Node]], widened: Container[str]
+) -> list[_Group]:
     """One for each node of the parts that a pass made or gave a layout, and for each node that none of the parts stands for."""
     own, arrays = {id(node.op) for node in analyzed.nodes}, {id(array) for array in analyzed.constants.values()}
     left = {node.name: node for node in analyzed.nodes}
     groups: dict[_Group, None] = {}
     for graph in (part.graph for part in parts):
-        made = {name: array.shape for name, array in graph.constants.items() if id(array) not in arrays}
+        made = {n: array.shape for n, array in graph.constants.items() if id(array) not in arrays and n not in widened}
         for node in graph.nodes:
             nodes = _stood_for(node, origins)
             for one in nodes:
@@ -306,10 +319,11 @@ class _Template:
     made: Mapping[str, "weakref.ref[NDArray[Any]]"]
     shapes: Mapping[str, str]
     views: "Mapping[str, _View]"
+    halves: Mapping[str, str]
     again: tuple[Node, ...]
 
     @staticmethod
-    def of(part: Any, analyzed: Graph, origins: Mapping[str, list[Node]]) -> "_Template":
+    def of(part: Any, analyzed: Graph, origins: Mapping[str, list[Node]], widened: Mapping[str, str]) -> "_Template":
         """That of a part of a plan."""
         graph, own = part.graph, {id(array): name for name, array in analyzed.constants.items()}
         values: dict[str, tuple[str, DType, Layout]] = {}
@@ -321,11 +335,13 @@ class _Template:
         new = [name for name in graph.constants if not values[name][0]]
         shapes = {name: value for name in new if (value := _shape_of(name, graph)) and values[value][0]}
         views = {n: view for n in new if n not in shapes and (view := _View.of(n, graph, analyzed.types, origins)) is not None}
-        made = {name: weakref.ref(graph.constants[name]) for name in new if name not in shapes and name not in views}
+        known = {*shapes, *views, *widened}
+        made = {name: weakref.ref(graph.constants[name]) for name in new if name not in known}
+        halves = {name: widened[name] for name in new if name in widened}
         ops = {id(node.op) for node in analyzed.nodes}
         again = [n for n in graph.nodes if id(n.op) not in ops or not all(values[name][0] for name in n.writes)]
         empty = graph.replace(types={}, constants=dict.fromkeys(graph.constants))
-        return _Template(replace(part, graph=empty), values, made, shapes, views, tuple(again))
+        return _Template(replace(part, graph=empty), values, made, shapes, views, halves, tuple(again))
 
     def resized(self, known: Mapping[str, TensorType], limit: int | None) -> Any:
         """The part with other types and constants; None where a new node would compute something else."""
@@ -348,9 +364,11 @@ class _Template:
             constants[name], types[name] = array, TensorType.of(array, known=True).with_layout(self.values[name][2])
         targets = {name: types[value].dims for name, value in self.shapes.items()}
         targets.update((name, view.resized(known)) for name, view in self.views.items())
-        for name, dims in targets.items():
-            constants[name] = as_constant(np.asarray(dims, np.int64))
-            types[name] = TensorType.of(constants[name], known=True)
+        new = {name: np.asarray(dims, np.int64) for name, dims in targets.items()}
+        new.update((name, known[half].value.astype(np.float32)) for name, half in self.halves.items())
+        for name, array in new.items():
+            constants[name] = as_constant(array)
+            types[name] = TensorType.of(constants[name], known=True).with_layout(self.values[name][2])
         for node in self.again:
             inputs = [types[name] if name else None for name in node.inputs]
             given = node.op.infer(*inputs, *(None,) * (sum(not p.variadic for p in node.op.inputs) - len(inputs)))
