@@ -192,7 +192,12 @@ def _choice(node: Node, branch: Graph, constants: Container[str], kinds: dict[Ha
 
 
 def _expansion(
-    node: Node, body: Graph, constants: Container[str], types: Types, kinds: dict[Hashable, int], alike: dict[Hashable, Any]
+    node: Node,
+    body: Graph,
+    constants: Container[str],
+    types: Mapping[str, TensorType],
+    kinds: dict[Hashable, int],
+    alike: dict[Hashable, Any],
 ) -> _Step:
     alone = _step(node, constants, types, True, kinds, alike)
     kind = (alone.kind, *[_operator(one.op) for one in body.nodes])
@@ -290,8 +295,8 @@ def _expanded(step: _Step, body: Graph, types: Types, outputs: Sequence[TensorTy
     return [found.types[name] for name in step.writes]
 
 
-def _described(body: Graph) -> Sequence[Hashable]:
-    return [(node.name, _operator(node.op), node.inputs, node.outputs) for node in body.nodes]
+def _described(body: Graph) -> Sequence[object]:
+    return [(n.name, type(n.op), [getattr(n.op, a) for a in n.op.attributes], n.inputs, n.outputs) for n in body.nodes]
 
 
 def _computed(step: _Step, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Sequence[TensorType]:

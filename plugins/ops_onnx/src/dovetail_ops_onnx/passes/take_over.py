@@ -25,16 +25,16 @@ from dovetail_ops_onnx.reshape import Reshape
 
 __all__ = ["take_over"]
 
-_SMALL = 1024
+_SMALL = 64
 """Elements up to which constants that sizes may change are kept, to be compared."""
 
 _CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "ConvTranspose", "QLinearConv"})
 _PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger", "MatMulIntegerToFloat"})
 _BY_AXIS = _CONVOLUTIONS.union(
     {"Add", "AveragePool", "BatchNormalization", "Cast", "Concat", "DequantizeLinear", "DynamicQuantizeLinear", "Convert"},
-    {"GlobalAveragePool", "GlobalMaxPool", "InstanceNormalization", "LayerNormalization", "MaxPool", "Mul", "Pad", "QuantizeLinear"},
-    {"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Reorder", "Reshape", "Resize", "Slice", "Softmax"},
-    {"Split", "Upsample"},
+    {"GlobalAveragePool", "GlobalMaxPool", "InstanceNormalization", "LayerNormalization", "MaxPool", "Mul", "Pad"},
+    {"QuantizeLinear", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Reorder", "Reshape", "Resize"},
+    {"Slice", "Softmax", "Split", "Upsample"},
 )
 """Operators for which sizes of different axes mean nothing to each other, their quantized forms too. So it is for those that
 compute in place, and for products by constants.
@@ -196,22 +196,21 @@ def _free(analyzed: Graph, parts: Sequence[Any], widened: Mapping[str, str]) -> 
     """The constants that only views read, whose types have all there is to know, or that their readers, as nodes of their own or
     in the chain of another, still read as they are: by name, by that of the same array in another layout, or in float32.
     """
-    halves = {id(part.graph.constants[name]): half for part in parts for name, half in widened.items() if name in part.graph.constants}
-    reads = {
-        (origin, id(analyzed.constants[halves[id(array)]] if id(array) in halves else array))
-        for graph in (part.graph for part in parts)
-        for node in graph.nodes
-        for array in (graph.constants[name] for name in node.reads if name in graph.constants)
-        for origin in (node.name, *node.origins)
-    }
+    own = analyzed.constants
+    reads: set[tuple[str, int]] = set()
+    for graph in (part.graph for part in parts):
+        arrays = {name: id(own[widened[name]] if name in widened else array) for name, array in graph.constants.items()}
+        for node in graph.nodes:
+            ids = [arrays[name] for name in node.reads if name in arrays]
+            reads.update((origin, one) for origin in (node.name, *node.origins) for one in ids)
     bound = {
         name
         for node in analyzed.nodes
         if not node.op.is_view
         for name in node.reads
-        if name in analyzed.constants and (node.name, id(analyzed.constants[name])) not in reads
+        if name in own and (node.name, id(own[name])) not in reads
     }
-    return frozenset(analyzed.constants.keys() - bound)
+    return frozenset(own.keys() - bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +248,7 @@ def _origins(analyzed: Graph, bodies: Bodies) -> Mapping[str, list[Node]]:
     return found
 
 
-def _groups(
-    analyzed: Graph, parts: Sequence[Any], origins: Mapping[str, list[Node]], widened: Container[str]
-) -> list[_Group]:
+def _groups(analyzed: Graph, parts: Sequence[Any], origins: Mapping[str, list[Node]], widened: Container[str]) -> list[_Group]:
     """One for each node of the parts that a pass made or gave a layout, and for each node that none of the parts stands for."""
     own, arrays = {id(node.op) for node in analyzed.nodes}, {id(array) for array in analyzed.constants.values()}
     left = {node.name: node for node in analyzed.nodes}
@@ -362,13 +359,12 @@ class _Template:
             if array is None:
                 return None
             constants[name], types[name] = array, TensorType.of(array, known=True).with_layout(self.values[name][2])
-        targets = {name: types[value].dims for name, value in self.shapes.items()}
-        targets.update((name, view.resized(known)) for name, view in self.views.items())
-        new = {name: np.asarray(dims, np.int64) for name, dims in targets.items()}
-        new.update((name, known[half].value.astype(np.float32)) for name, half in self.halves.items())
-        for name, array in new.items():
-            constants[name] = as_constant(array)
-            types[name] = TensorType.of(constants[name], known=True).with_layout(self.values[name][2])
+        new = {name: np.asarray(types[value].dims, np.int64) for name, value in self.shapes.items()}
+        new.update((name, np.asarray(view.resized(known), np.int64)) for name, view in self.views.items())
+        new.update((name, np.asarray(known[half].value, np.float32)) for name, half in self.halves.items())
+        for name, made in new.items():
+            constant = constants[name] = as_constant(made)
+            types[name] = TensorType.of(constant, known=True).with_layout(self.values[name][2])
         for node in self.again:
             inputs = [types[name] if name else None for name in node.inputs]
             given = node.op.infer(*inputs, *(None,) * (sum(not p.variadic for p in node.op.inputs) - len(inputs)))
