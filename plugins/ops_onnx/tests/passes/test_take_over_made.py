@@ -179,7 +179,7 @@ def test_a_value_whose_shape_its_content_decides(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_constant_of_sizes_in_another_layout(device: str) -> None:
-    """What is added to the convolution, which has its channels last on ONEDNN, has as many columns as that."""
+    """The convolution has its channels last on ONEDNN, and what is added has as many columns."""
     g = GraphBuilder()
     x = g.input("x", "float32", [1, 96, "L"])
     first = g.node(Conv(pads=(2, 2)), x, g.constant(numbers(192, 96, 5)))

@@ -199,7 +199,7 @@ def _expansion(
     kinds: dict[Hashable, int],
     alike: dict[Hashable, Any],
 ) -> _Step:
-    alone = _step(node, constants, types, True, kinds, alike)
+    alone = _step(node, constants, types, True, kinds, alike, body)
     kind = (alone.kind, *[_operator(one.op) for one in body.nodes])
     writes = dict.fromkeys([*node.writes, *body.constants, *(name for one in body.nodes for name in one.writes)])
     return replace(alone, kind=kinds.setdefault(kind, len(kinds)), writes=tuple(writes), body=body)
@@ -212,6 +212,7 @@ def _step(
     is_left: bool,
     kinds: dict[Hashable, int],
     alike: dict[Hashable, Any],
+    body: Graph | None = None,
 ) -> _Step:
     is_folded = all(types[name].value is not None for name in node.writes)
     missing = (None,) * (sum(not port.variadic for port in node.op.inputs) - len(node.inputs))
@@ -221,7 +222,7 @@ def _step(
     for name in node.inputs:
         fixed = types[name] if name in constants else None
         if fixed is not None:
-            is_any = fixed.dtype.is_float and not is_folded and _takes_any(node, fixed, is_identity)
+            is_any = fixed.dtype.is_float and not is_folded and _takes_any(node, fixed, is_identity, body)
             fixed = alike.setdefault((fixed.dtype, fixed.dims) if is_any else _content(fixed), fixed)
         inputs.append(bool(name) if fixed is None else (id(fixed),))
     kind = (_operator(node.op), *inputs, None, *map(bool, node.outputs), is_folded, is_identity)
@@ -229,8 +230,10 @@ def _step(
     return _Step(node, node.op.infer, missing, is_folded, is_identity, kinds.setdefault(kind, len(kinds)), reads, node.writes)
 
 
-def _takes_any(node: Node, constant: TensorType, is_identity: bool) -> bool:
-    """Whether the types of the results are the same for any floating-point content."""
+def _takes_any(node: Node, constant: TensorType, is_identity: bool, body: Graph | None) -> bool:
+    """Whether the types of the results are the same for any floating-point content, and nothing in the body is computed of it."""
+    if body is not None:
+        return constant.size >= LARGE and not body.constants
     if type(node.op).infer is Arithmetic.infer:
         return not is_identity
     return constant.size >= LARGE and node.op.package == PACKAGE
