@@ -5,7 +5,7 @@ same decisions hold: the passes behind stage `bind` do not run.
 """
 
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -203,13 +203,15 @@ def _free(analyzed: Graph, parts: Sequence[Any], widened: Mapping[str, str]) -> 
         for node in graph.nodes:
             ids = [arrays[name] for name in node.reads if name in arrays]
             reads.update((origin, one) for origin in (node.name, *node.origins) for one in ids)
-    bound = {
-        name
-        for node in analyzed.nodes
-        if not node.op.is_view
-        for name in node.reads
-        if name in own and (node.name, id(own[name])) not in reads
-    }
+    nodes = [node for node in analyzed.nodes if not node.op.is_view]
+    # Nodes of a body have one origin: where another one reads the constant too, it is not known which of them still does.
+    constants = {n.name: {id(own[name]) for name in n.reads if name in own} for n in nodes}
+    readers = Counter((origin, one) for n in nodes for one in constants[n.name] for origin in {n.name, *n.origins})
+
+    def is_read(node: Node, constant: int) -> bool:
+        return any((o, constant) in reads and readers[o, constant] == 1 for o in (node.name, *node.origins))
+
+    bound = {name for node in nodes for name in node.reads if name in own and not is_read(node, id(own[name]))}
     return frozenset(own.keys() - bound)
 
 
