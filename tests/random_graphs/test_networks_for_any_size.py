@@ -160,8 +160,35 @@ def turned(g: Drawn) -> str:
     return g.node("Transpose", g.node("Softmax", g.node("Transpose", g.value, perm=[0, 2, 1]), axis=-1), perm=[0, 2, 1])
 
 
-ON_IMAGES = (convolution, padded, normalized, divided_by_width, activated, gated, residual, shuffled, joined, enlarged, expanded)
-ON_TEXTS = (product, gelu, layer_norm, positions, attention, turned, residual)
+def of_unit_length(g: Drawn) -> str:
+    """An operator that devices expand."""
+    return g.node("Div", g.value, g.node("Add", g.node("ReduceL2", g.value, axes=[-1]), g.constant(0.5)))
+
+
+def averaged(g: Drawn) -> str:
+    return g.node("Mul", g.value, g.node("ReduceMean", g.value, axes=[2]))
+
+
+def flat(g: Drawn) -> str:
+    line = g.node("Softmax", g.node("Reshape", g.value, g.constant(np.array([0, 6, -1]))), axis=1)
+    return g.node("Reshape", line, g.node("Shape", g.value))
+
+
+def summed_products(g: Drawn) -> str:
+    """Its product has other axes than it."""
+    return g.node("Einsum", g.value, g.weights(6, 6), equation="nchw,kc->nkhw")
+
+
+def products_by_head(g: Drawn) -> str:
+    heads = g.node("Reshape", g.value, g.node("Concat", g.size(0), g.size(1), g.constant(np.array([2, 4])), axis=0))
+    return g.node("Reshape", g.node("Einsum", heads, g.weights(2, 4, 4), equation="nlhd,hdk->nlhk"), g.node("Shape", g.value))
+
+
+ON_IMAGES = (
+    *(convolution, padded, normalized, divided_by_width, activated, gated, residual, shuffled, joined, enlarged, expanded),
+    *(of_unit_length, averaged, flat, summed_products),
+)
+ON_TEXTS = (product, gelu, layer_norm, positions, attention, turned, residual, of_unit_length, products_by_head)
 
 
 def drawn(seed: int, steps: Sequence[Callable[[Drawn], str]], shape: Sequence[str | int]) -> bytes:

@@ -14,6 +14,7 @@ A pass is a pure function with a name and a stage; plugins give theirs by the ho
 from dovetail.graph.rewriting import drop_dead_nodes, rename_reads
 from dovetail.graph.schedule import schedule, stages
 from dovetail.passes.constant_folding import fold_constants
+from dovetail.passes.decompose import composition
 from dovetail.passes.graph_pass import STAGES, GraphPass, PassContext
 from dovetail.passes.inline import chosen_branch, inlined
 
@@ -22,6 +23,7 @@ __all__ = [
     "GraphPass",
     "PassContext",
     "chosen_branch",
+    "composition",
     "drop_dead_nodes",
     "fold_constants",
     "inlined",

@@ -43,7 +43,8 @@ class Notes:
     """Entries of passes in the report of a plan.
 
     `rules` has, by node name, the number of the rule that chose a node's definition among several, `stops` for a node whose
-    post-op chain the device ended the node that stayed outside and the refusal, `deferred` what `type_and_fold` left for later.
+    post-op chain the device ended the node that stayed outside and the refusal, `deferred` what `type_and_fold` left for later,
+    `bodies` what compositions replaced (see `decompose`).
     A pass that sets `planned` ends the passes: `when_refused` is called if a device refuses that. `when_planned` is called with
     what was planned, if its passes have `any_sizes` or changed nothing. With `afresh` no pass takes over what others decided.
     """
@@ -51,6 +52,7 @@ class Notes:
     rules: dict[str, int] = field(default_factory=dict)
     stops: dict[str, tuple[str, Refusal]] = field(default_factory=dict)
     deferred: Any = None
+    bodies: dict[str, tuple[Node, Graph | None]] = field(default_factory=dict)
     planned: "Planned | None" = None
     when_planned: "Callable[[Planned], object]" = id
     when_refused: Callable[[], object] = dict

@@ -71,12 +71,12 @@ def _choose_definitions(graph: Graph, context: PassContext) -> Graph:
 
 def _decompose_quantized(graph: Graph, context: PassContext) -> Graph:
     """Expand operators on 8-bit values with a composition, so that the passes on quantized forms see what they consist of."""
-    return decompose_quantized(graph, context.keeps)
+    return decompose_quantized(graph, context.keeps, context.notes.bodies)
 
 
 def _decompose(graph: Graph, context: PassContext) -> Graph:
     """Expand operators with a composition if the device has no kernel for them."""
-    return decompose(graph, context.keeps)
+    return decompose(graph, context.keeps, context.notes.bodies)
 
 
 def _check_sizes(graph: Graph, context: PassContext) -> Graph:
@@ -117,9 +117,9 @@ PASSES: tuple[GraphPass, ...] = (
     GraphPass("drop_identities", "type", _plain(drop_identities), any_sizes=True),
     GraphPass("drop_dead_nodes", "type", _plain(drop_dead_nodes), any_sizes=True),
     GraphPass("choose_definitions", "quantize", _choose_definitions, essential=True),
-    GraphPass("decompose_quantized", "quantize", _decompose_quantized),
-    GraphPass("decompose", "expand", _decompose, essential=True),
-    GraphPass("drop_expanded_identities", "expand", _plain(drop_identities)),
+    GraphPass("decompose_quantized", "quantize", _decompose_quantized, any_sizes=True),
+    GraphPass("decompose", "expand", _decompose, essential=True, any_sizes=True),
+    GraphPass("drop_expanded_identities", "expand", _plain(drop_identities), any_sizes=True),
     GraphPass("pin_expanded", "expand", _pin, essential=True),
     GraphPass("drop_replaced_nodes", "place", _plain(drop_dead_nodes), any_sizes=True),
     GraphPass("check_sizes", "place", _check_sizes, essential=True),

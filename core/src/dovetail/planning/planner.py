@@ -171,6 +171,7 @@ class Planner:
             one.origin or one.changed for name, one in notes.passes.items() if name in by_sizes
         ):
             notes.when_planned(planned)
+        notes.bodies.clear()  # the report keeps the notes
         return plan
 
     def _compiled(self, planned: Planned, notes: Notes, started: float) -> Plan:

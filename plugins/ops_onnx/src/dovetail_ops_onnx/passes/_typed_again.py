@@ -1,16 +1,17 @@
 """Types and folds a graph for other input sizes in the order of an earlier time, without the questions answered then."""
 
 from collections.abc import Callable, Container, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dovetail.dataclass import dataclass
-from dovetail.graph import Graph, Node, TensorType, as_constant
-from dovetail.passes import chosen_branch, drop_dead_nodes, inlined, schedule
+from dovetail.graph import AbstractOperator, Graph, Node, TensorType, as_constant
+from dovetail.passes import chosen_branch, composition, drop_dead_nodes, inlined, schedule
 from dovetail_ops_onnx._pairs import Arithmetic
 
-__all__ = ["TypedAgain"]
+__all__ = ["Bodies", "TypedAgain"]
 
 LARGE = 64
 """Elements from which on the content of a constant is not compared; one of floating-point numbers says nothing about types. For
@@ -21,11 +22,15 @@ PACKAGE = __name__.partition(".")[0]
 
 Types = dict[str, TensorType]
 
+Bodies = Mapping[str, tuple[Node, Graph]]
+"""By name the nodes that were expanded, each with its body."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Step:
     """A node with what is asked of its operator; `missing` inputs at the end were left out. It was folded, or left out because
-    its result was equal to its input, or neither. With a `branch` it is an `If` that chose this one, whose nodes follow.
+    its result was equal to its input, or neither. With a `branch` it is an `If` that chose this one, whose nodes follow. With a
+    `body` it was expanded, and also writes all values of that.
 
     Steps of the same `kind` do the same with the same types of the values that they read besides constants.
     """
@@ -39,6 +44,7 @@ class _Step:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     branch: Graph | None = None
+    body: Graph | None = None
 
 
 class _Found:
@@ -84,12 +90,20 @@ class TypedAgain:
     last: list[_Found]
 
     @staticmethod
-    def of(graph: Graph, analyzed: Graph) -> "TypedAgain | None":
-        """`analyzed` is what became of `graph`. None where there is more to do than to infer, fold and leave out."""
-        found, inner = _flattened(graph, analyzed)
+    def of(graph: Graph, analyzed: Graph, bodies: Bodies) -> "TypedAgain | None":
+        """`analyzed` is what became of `graph`, with `bodies` in place of nodes that were expanded.
+
+        None where there is more to do than to infer, fold, leave out and expand.
+        """
+        found, inner = _flattened(graph, analyzed, bodies)
         nodes = [node for node, branch in found if branch is None]
         before, types, left = {node.name: node for node in nodes}, analyzed.types, {node.name for node in analyzed.nodes}
-        own = all(n.name in before and before[n.name].op is n.op and not n.post_ops for n in analyzed.nodes)
+        made = {node.name for _, body in bodies.values() for node in body.nodes}
+        own = all(
+            n.name in made or (n.name in before and before[n.name].op is n.op)
+            for n in (*analyzed.nodes, *(node for node, _ in bodies.values()))
+        )
+        own = own and not any(n.post_ops for n in analyzed.nodes)
         if not own or any(node.op.has_control() or node.op.subgraphs or node.post_ops for node in nodes):
             return None
         if not all(name in types and types[name].is_static for node in nodes for name in node.writes):
@@ -98,7 +112,11 @@ class TypedAgain:
         alike: dict[Hashable, TensorType] = {}
         known = {**graph.constants, **inner}
         steps = [
-            _step(node, known, types, node.name in left, kinds, alike) if branch is None else _choice(node, branch, known, kinds)
+            _choice(node, branch, known, kinds)
+            if branch is not None
+            else _expansion(node, bodies[node.name][1], known, types, kinds, alike)
+            if node.name in bodies
+            else _step(node, known, types, node.name in left, kinds, alike)
             for node, branch in found
         ]
         return TypedAgain(tuple(steps), [*alike.values()], inner, [_Found()])
@@ -145,8 +163,11 @@ class _Misfit(Exception):
     """Raised for a node that is typed in another way than before."""
 
 
-def _flattened(graph: Graph, analyzed: Graph) -> tuple[list[tuple[Node, Graph | None]], Types]:
-    """The nodes in order, those of chosen branches behind the node that chose, with the branch; and the constants of branches."""
+def _flattened(graph: Graph, analyzed: Graph, bodies: Bodies) -> tuple[list[tuple[Node, Graph | None]], Types]:
+    """The nodes in order, those of chosen branches behind the node that chose, with the branch; and the constants of branches.
+
+    Of the nodes of bodies only those that were expanded, too.
+    """
     waiting = [*reversed(drop_dead_nodes(schedule(graph)).nodes)]
     taken = {*graph.types, *graph.producers, *(node.name for node in graph.nodes)}
     found: list[tuple[Node, Graph | None]] = []
@@ -160,12 +181,28 @@ def _flattened(graph: Graph, analyzed: Graph) -> tuple[list[tuple[Node, Graph | 
             body = inlined(node, branch, taken)
             inner.update((name, TensorType.of(array, known=True)) for name, array in body.constants.items())
             waiting += reversed(schedule(body).nodes)
+        elif node.name in bodies:
+            waiting += [one for one in reversed(bodies[node.name][1].nodes) if one.name in bodies]
     return found, inner
 
 
 def _choice(node: Node, branch: Graph, constants: Container[str], kinds: dict[Hashable, int]) -> _Step:
     reads = tuple([name for name in node.inputs if name and name not in constants])
     return _Step(node, id, (), False, False, kinds.setdefault((id(node.op), id(branch)), len(kinds)), reads, (), branch)
+
+
+def _expansion(
+    node: Node,
+    body: Graph,
+    constants: Container[str],
+    types: Mapping[str, TensorType],
+    kinds: dict[Hashable, int],
+    alike: dict[Hashable, Any],
+) -> _Step:
+    alone = _step(node, constants, types, True, kinds, alike, body)
+    kind = (alone.kind, *[_operator(one.op) for one in body.nodes])
+    writes = dict.fromkeys([*node.writes, *body.constants, *(name for one in body.nodes for name in one.writes)])
+    return replace(alone, kind=kinds.setdefault(kind, len(kinds)), writes=tuple(writes), body=body)
 
 
 def _step(
@@ -175,6 +212,7 @@ def _step(
     is_left: bool,
     kinds: dict[Hashable, int],
     alike: dict[Hashable, Any],
+    body: Graph | None = None,
 ) -> _Step:
     is_folded = all(types[name].value is not None for name in node.writes)
     missing = (None,) * (sum(not port.variadic for port in node.op.inputs) - len(node.inputs))
@@ -184,24 +222,25 @@ def _step(
     for name in node.inputs:
         fixed = types[name] if name in constants else None
         if fixed is not None:
-            is_any = fixed.dtype.is_float and not is_folded and _takes_any(node, fixed, is_identity)
+            is_any = fixed.dtype.is_float and not is_folded and _takes_any(node, fixed, is_identity, body)
             fixed = alike.setdefault((fixed.dtype, fixed.dims) if is_any else _content(fixed), fixed)
         inputs.append(bool(name) if fixed is None else (id(fixed),))
-    kind = (_operator(node), *inputs, None, *map(bool, node.outputs), is_folded, is_identity)
+    kind = (_operator(node.op), *inputs, None, *map(bool, node.outputs), is_folded, is_identity)
     reads = tuple([name for name in node.inputs if name and name not in constants])
     return _Step(node, node.op.infer, missing, is_folded, is_identity, kinds.setdefault(kind, len(kinds)), reads, node.writes)
 
 
-def _takes_any(node: Node, constant: TensorType, is_identity: bool) -> bool:
-    """Whether the types of the results are the same for any floating-point content."""
+def _takes_any(node: Node, constant: TensorType, is_identity: bool, body: Graph | None) -> bool:
+    """Whether the types of the results are the same for any floating-point content, and nothing in the body is computed of it."""
+    if body is not None:
+        return constant.size >= LARGE and not body.constants
     if type(node.op).infer is Arithmetic.infer:
         return not is_identity
     return constant.size >= LARGE and node.op.package == PACKAGE
 
 
-def _operator(node: Node) -> Hashable:
+def _operator(op: AbstractOperator) -> Hashable:
     """Equal for operators that give equal types for equal inputs."""
-    op = node.op
     key = (type(op), *(getattr(op, name) for name in op.attributes))
     try:
         return key if op.package == PACKAGE and hash(key) is not None else id(op)
@@ -223,6 +262,8 @@ def _typed(step: _Step, types: Types, limit: int | None) -> tuple[Sequence[Tenso
             raise _Misfit
         return (), 0
     given = step.infer(*inputs, *step.missing)
+    if step.body is not None:
+        return _expanded(step, step.body, types, given if isinstance(given, tuple) else (given,)), 0
     if not (step.is_folded or step.is_identity) and type(given) is TensorType and given.value is None and node.outputs[0]:
         if len(node.outputs) > 1 or (limit is not None and given.nbytes > limit):
             raise _Misfit
@@ -245,6 +286,22 @@ def _typed(step: _Step, types: Types, limit: int | None) -> tuple[Sequence[Tenso
     return found, 0
 
 
+def _expanded(step: _Step, body: Graph, types: Types, outputs: Sequence[TensorType]) -> Sequence[TensorType]:
+    """The types of the node's outputs, and of the values of its body."""
+    node = step.node
+    given = {name: types[name] for name in node.inputs if name}
+    known = {name: tensor.value for name, tensor in given.items() if tensor.value is not None}
+    given.update((name, tensor) for name, tensor in zip(node.outputs, outputs, strict=False) if name)
+    found = composition(node, given, known, body.name)
+    if _described(found) != _described(body) or found.constants.keys() - known.keys() != body.constants.keys():
+        raise _Misfit
+    return [found.types[name] for name in step.writes]
+
+
+def _described(body: Graph) -> Sequence[object]:
+    return [(n.name, type(n.op), [getattr(n.op, a) for a in n.op.attributes], n.inputs, n.outputs) for n in body.nodes]
+
+
 def _computed(step: _Step, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Sequence[TensorType]:
     """The outputs with their content, by the operator's reference."""
     values = [None if t is None else t.value for t in inputs]
@@ -253,6 +310,6 @@ def _computed(step: _Step, inputs: Sequence[TensorType | None], outputs: Sequenc
     given = step.node.op.reference(*values, *step.missing)
     arrays = [np.asarray(array) for array in (given if isinstance(given, tuple) else (given,))]
     found = [TensorType.of(array, known=True) for array in arrays]
-    if any(a.dtype is not b.dtype or a.shape != b.shape for a, b in zip(found, outputs, strict=False)):
+    if any(a.dtype is not b.dtype or (b.is_static and a.shape != b.shape) for a, b in zip(found, outputs, strict=False)):
         raise _Misfit
     return found

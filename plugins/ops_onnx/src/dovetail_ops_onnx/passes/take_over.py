@@ -5,7 +5,7 @@ same decisions hold: the passes behind stage `bind` do not run.
 """
 
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +19,8 @@ from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph, Layout, Node, TensorType, as_constant
 from dovetail.op import PLAIN
 from dovetail.passes import PassContext
-from dovetail_ops_onnx.passes._typed_again import TypedAgain
+from dovetail_ops_onnx.passes import WIDENED
+from dovetail_ops_onnx.passes._typed_again import Bodies, TypedAgain
 from dovetail_ops_onnx.reshape import Reshape
 
 __all__ = ["take_over"]
@@ -31,7 +32,8 @@ _CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "ConvTranspose", "QLinearConv"
 _PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger", "MatMulIntegerToFloat"})
 _BY_AXIS = _CONVOLUTIONS.union(
     {"Add", "AveragePool", "BatchNormalization", "Cast", "Concat", "DequantizeLinear", "DynamicQuantizeLinear", "Convert"},
-    {"GlobalAveragePool", "GlobalMaxPool", "LayerNormalization", "MaxPool", "Mul", "Pad", "QuantizeLinear", "Reorder", "Resize"},
+    {"GlobalAveragePool", "GlobalMaxPool", "InstanceNormalization", "LayerNormalization", "MaxPool", "Mul", "Pad"},
+    {"QuantizeLinear", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Reorder", "Reshape", "Resize"},
     {"Slice", "Softmax", "Split", "Upsample"},
 )
 """Operators for which sizes of different axes mean nothing to each other, their quantized forms too. So it is for those that
@@ -70,8 +72,27 @@ def take_over(graph: Graph, context: PassContext) -> Graph:
 
 
 def _remember(known: "deque[_Earlier]", graph: Graph, context: PassContext, planned: Any) -> None:
-    if not graph.states and all(tensor.is_static for tensor in planned.analyzed.types.values()):
-        known.appendleft(_Earlier(graph, planned, context))
+    bodies = {name: (node, body) for name, (node, body) in context.notes.bodies.items() if body is not None}
+    analyzed = _expanded(planned.analyzed, bodies) if len(bodies) == len(context.notes.bodies) else None
+    if analyzed is not None and not graph.states and all(tensor.is_static for tensor in analyzed.types.values()):
+        known.appendleft(_Earlier(graph, replace(planned, analyzed=analyzed), context, bodies))
+
+
+def _expanded(graph: Graph, bodies: Bodies) -> Graph | None:
+    """The graph with the bodies in place of the nodes that were expanded; None where one of these is not as it was here."""
+    nodes, constants, types, waiting, left = [], dict(graph.constants), dict(graph.types), [*reversed(graph.nodes)], dict(bodies)
+    while waiting:
+        node = waiting.pop()
+        origin, body = left.pop(node.name, (None, None))
+        if origin is None or body is None:
+            nodes.append(node)
+            continue
+        if origin.op is not node.op or origin.inputs != node.inputs:
+            return None
+        waiting += reversed(body.nodes)
+        constants.update(body.constants)
+        types.update(body.types)
+    return None if left else graph.replace(nodes=tuple(nodes), constants=constants, types=types)
 
 
 def _forget(known: "deque[_Earlier]", one: "_Earlier") -> None:
@@ -82,8 +103,9 @@ def _forget(known: "deque[_Earlier]", one: "_Earlier") -> None:
 class _Earlier:
     """The decisions of a plan. Keeps alive no array that a pass or folding made, but for small ones."""
 
-    def __init__(self, graph: Graph, planned: Any, context: PassContext) -> None:
+    def __init__(self, graph: Graph, planned: Any, context: PassContext, bodies: Bodies) -> None:
         analyzed, parts, self._graph = planned.analyzed, planned.parts, graph
+        widened = _widened(graph, analyzed, parts)
         self.rules, self.stops = dict(context.notes.rules), dict(context.notes.stops)
         nothing = Graph((), planned.whole.inputs, planned.whole.outputs, name=graph.name)
         self._planned = replace(planned, whole=nothing, parts=(), analyzed=nothing)
@@ -98,8 +120,10 @@ class _Earlier:
             for name, array in analyzed.constants.items()
             if graph.constants.get(name) is array or array.size <= _SMALL
         }
-        self._again, self._free = TypedAgain.of(graph, analyzed), _free(analyzed, parts)
-        self._parts, self._groups = [_Template.of(part, analyzed) for part in parts], _groups(analyzed, parts)
+        self._again, self._free = TypedAgain.of(graph, analyzed, bodies), _free(analyzed, parts, widened)
+        origins = _origins(analyzed, bodies)
+        self._parts = [_Template.of(part, analyzed, origins, widened) for part in parts]
+        self._groups = _groups(analyzed, parts, origins, widened)
         self._wholes = [_Group.of([group for group in self._groups if group.by_axis is kind], kind) for kind in (False, True)]
         new = [part.graph.constants[name] for part, one in zip(parts, self._parts, strict=True) for name in one.made]
         # A new constant of whole numbers may be made of sizes.
@@ -161,14 +185,34 @@ def _pairs_of(before: Sequence[int], now: Sequence[int]) -> Pairs:
     return frozenset((axis - len(now), one, other) for axis, (one, other) in enumerate(zip(before, now, strict=True)))
 
 
-def _free(analyzed: Graph, parts: Sequence[Any]) -> frozenset[str]:
+def _widened(graph: Graph, analyzed: Graph, parts: Sequence[Any]) -> Mapping[str, str]:
+    """The constants in float32 of those of halves that may depend on sizes, with the names of these: see `widen_halves`."""
+    new = (name for part in parts for name in part.graph.constants if name.endswith(WIDENED))
+    sources = {name: name.removesuffix(WIDENED) for name in new}
+    return {name: half for name, half in sources.items() if half in analyzed.constants.keys() - graph.constants.keys()}
+
+
+def _free(analyzed: Graph, parts: Sequence[Any], widened: Mapping[str, str]) -> frozenset[str]:
     """The constants that only views read, whose types have all there is to know, or that their readers, as nodes of their own or
-    in the chain of another, still read by name.
+    in the chain of another, still read as they are: by name, by that of the same array in another layout, or in float32.
     """
-    finals = [node for part in parts for node in part.graph.nodes]
-    reads = {(origin, name) for node in finals for origin in (node.name, *node.origins) for name in node.reads}
-    bound = {name for node in analyzed.nodes if not node.op.is_view for name in node.reads if (node.name, name) not in reads}
-    return frozenset(analyzed.constants.keys() - bound)
+    own = analyzed.constants
+    reads: set[tuple[str, int]] = set()
+    for graph in (part.graph for part in parts):
+        arrays = {name: id(own[widened[name]] if name in widened else array) for name, array in graph.constants.items()}
+        for node in graph.nodes:
+            ids = [arrays[name] for name in node.reads if name in arrays]
+            reads.update((origin, one) for origin in (node.name, *node.origins) for one in ids)
+    nodes = [node for node in analyzed.nodes if not node.op.is_view]
+    # Nodes of a body have one origin: where another one reads the constant too, it is not known which of them still does.
+    constants = {n.name: {id(own[name]) for name in n.reads if name in own} for n in nodes}
+    readers = Counter((origin, one) for n in nodes for one in constants[n.name] for origin in {n.name, *n.origins})
+
+    def is_read(node: Node, constant: int) -> bool:
+        return any((o, constant) in reads and readers[o, constant] == 1 for o in (node.name, *node.origins))
+
+    bound = {name for node in nodes for name in node.reads if name in own and not is_read(node, id(own[name]))}
+    return frozenset(own.keys() - bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +241,24 @@ class _Group:
         return len(before) == len(found) and not any(one in self.numbers and one != now for _, one, now in found)
 
 
-def _groups(analyzed: Graph, parts: Sequence[Any]) -> list[_Group]:
+def _origins(analyzed: Graph, bodies: Bodies) -> Mapping[str, list[Node]]:
+    """The analyzed nodes by the names that nodes of the parts have, as their own or for origins."""
+    found = {node.name: [node] for node in analyzed.nodes}
+    for node in (node for _, body in bodies.values() for node in body.nodes if node.name in found):
+        for name in node.origins:  # those of the node that was expanded
+            found.setdefault(name, []).append(found[node.name][0])
+    return found
+
+
+def _groups(analyzed: Graph, parts: Sequence[Any], origins: Mapping[str, list[Node]], widened: Container[str]) -> list[_Group]:
     """One for each node of the parts that a pass made or gave a layout, and for each node that none of the parts stands for."""
-    before, own = {node.name: node for node in analyzed.nodes}, {id(node.op) for node in analyzed.nodes}
-    left, arrays = dict(before), {id(array) for array in analyzed.constants.values()}
+    own, arrays = {id(node.op) for node in analyzed.nodes}, {id(array) for array in analyzed.constants.values()}
+    left = {node.name: node for node in analyzed.nodes}
     groups: dict[_Group, None] = {}
     for graph in (part.graph for part in parts):
-        made = {name: array.shape for name, array in graph.constants.items() if id(array) not in arrays}
+        made = {n: array.shape for n, array in graph.constants.items() if id(array) not in arrays and n not in widened}
         for node in graph.nodes:
-            nodes = [before[name] for name in dict.fromkeys((node.name, *node.origins)) if name in before]
+            nodes = _stood_for(node, origins)
             for one in nodes:
                 left.pop(one.name, None)
             if [node] == nodes and all(graph.types[name].layout == PLAIN for name in (*node.reads, *node.writes)):
@@ -218,6 +271,11 @@ def _groups(analyzed: Graph, parts: Sequence[Any]) -> list[_Group]:
     known = (analyzed.constants,)
     others = (_Group(tuple(_values(n, known)), frozenset(), frozenset(), _is_by_axis(n, known)) for n in left.values())
     return [*groups, *others]
+
+
+def _stood_for(node: Node, origins: Mapping[str, list[Node]]) -> list[Node]:
+    """The analyzed nodes that a node of a part stands for."""
+    return [*dict.fromkeys(one for name in (node.name, *node.origins) for one in origins.get(name, ()))]
 
 
 def _is_by_axis(node: Node, constants: Sequence[Container[str]]) -> bool:
@@ -251,18 +309,20 @@ def _numbers(node: Node) -> Iterable[int]:
 class _Template:
     """A part without types and constants: for each value the one of the analyzed graph ("" for none), data type and layout.
 
-    `made` are constants that passes made, `shapes` those of them that are the shape of a value, with that value, `again` the
-    nodes whose types are inferred, because passes made them or what they write.
+    `made` are constants that passes made, `shapes` those of them that are the shape of a value, with that value, `views` those
+    that are the shape of another one, `again` the nodes whose types are inferred, because passes made them or what they write.
     """
 
     part: Any
     values: Mapping[str, tuple[str, DType, Layout]]
     made: Mapping[str, "weakref.ref[NDArray[Any]]"]
     shapes: Mapping[str, str]
+    views: "Mapping[str, _View]"
+    halves: Mapping[str, str]
     again: tuple[Node, ...]
 
     @staticmethod
-    def of(part: Any, analyzed: Graph) -> "_Template":
+    def of(part: Any, analyzed: Graph, origins: Mapping[str, list[Node]], widened: Mapping[str, str]) -> "_Template":
         """That of a part of a plan."""
         graph, own = part.graph, {id(array): name for name, array in analyzed.constants.items()}
         values: dict[str, tuple[str, DType, Layout]] = {}
@@ -273,11 +333,14 @@ class _Template:
             values[name] = source if source in analyzed.types else "", tensor.dtype, tensor.layout
         new = [name for name in graph.constants if not values[name][0]]
         shapes = {name: value for name in new if (value := _shape_of(name, graph)) and values[value][0]}
-        made = {name: weakref.ref(graph.constants[name]) for name in new if name not in shapes}
+        views = {n: view for n in new if n not in shapes and (view := _View.of(n, graph, analyzed.types, origins)) is not None}
+        known = {*shapes, *views, *widened}
+        made = {name: weakref.ref(graph.constants[name]) for name in new if name not in known}
+        halves = {name: widened[name] for name in new if name in widened}
         ops = {id(node.op) for node in analyzed.nodes}
         again = [n for n in graph.nodes if id(n.op) not in ops or not all(values[name][0] for name in n.writes)]
         empty = graph.replace(types={}, constants=dict.fromkeys(graph.constants))
-        return _Template(replace(part, graph=empty), values, made, shapes, tuple(again))
+        return _Template(replace(part, graph=empty), values, made, shapes, views, halves, tuple(again))
 
     def resized(self, known: Mapping[str, TensorType], limit: int | None) -> Any:
         """The part with other types and constants; None where a new node would compute something else."""
@@ -288,7 +351,8 @@ class _Template:
                 found = known[source]
                 if found.layout is not layout or found.dtype is not dtype:
                     key = id(found), dtype, layout
-                    found = moved.get(key) or moved.setdefault(key, found.with_dtype(dtype).with_layout(layout))
+                    typed = found if found.dtype is dtype else found.with_dtype(dtype)  # which has no value
+                    found = moved.get(key) or moved.setdefault(key, typed.with_layout(layout))
                 types[name] = found
                 if name in graph.constants:
                     constants[name] = found.value
@@ -297,9 +361,12 @@ class _Template:
             if array is None:
                 return None
             constants[name], types[name] = array, TensorType.of(array, known=True).with_layout(self.values[name][2])
-        for name, value in self.shapes.items():
-            dims = constants[name] = as_constant(np.asarray(types[value].dims, np.int64))
-            types[name] = TensorType.of(dims, known=True)
+        new = {name: np.asarray(types[value].dims, np.int64) for name, value in self.shapes.items()}
+        new.update((name, np.asarray(view.resized(known), np.int64)) for name, view in self.views.items())
+        new.update((name, np.asarray(known[half].value, np.float32)) for name, half in self.halves.items())
+        for name, made in new.items():
+            constant = constants[name] = as_constant(made)
+            types[name] = TensorType.of(constant, known=True).with_layout(self.values[name][2])
         for node in self.again:
             inputs = [types[name] if name else None for name in node.inputs]
             given = node.op.infer(*inputs, *(None,) * (sum(not p.variadic for p in node.op.inputs) - len(inputs)))
@@ -309,14 +376,54 @@ class _Template:
         return replace(self.part, graph=graph.replace(types=types, constants=constants))
 
 
-def _shape_of(name: str, graph: Graph) -> str:
-    """The value whose shape a constant is, if that is all that nodes read it for; else ""."""
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The shape of a value that a pass made, and sizes before with the value and axis that have them."""
+
+    dims: tuple[int, ...]
+    sizes: tuple[tuple[int, str, int], ...]
+
+    @staticmethod
+    def of(name: str, graph: Graph, types: Mapping[str, TensorType], origins: Mapping[str, list[Node]]) -> "_View | None":
+        """`types` are those of the analyzed graph. None for a constant that is read otherwise."""
+        if not _is_shape(name, graph):
+            return None
+        views = graph.consumers[name]
+        nodes = dict.fromkeys([*views, *(node for one in views for node in graph.consumers.get(one.writes[0], ()))])
+        stood_for = [node for one in nodes for node in (*_stood_for(one, origins), one)]
+        values = dict.fromkeys(value for node in stood_for for value in (*node.reads, *node.writes) if value in types)
+        sizes = ((size, value, axis) for value in values for axis, size in enumerate(types[value].dims))
+        return _View(tuple(graph.constants[name].tolist()), tuple(sizes))
+
+    def resized(self, types: Mapping[str, TensorType]) -> Sequence[int]:
+        """The sizes now. Raises `ValueError` where one of before is now two, and two are not among those of the values."""
+        now: dict[int, int] = {}
+        for size, value, axis in self.sizes:
+            if now.setdefault(size, types[value].dims[axis]) != types[value].dims[axis]:
+                raise ValueError(f"{size} was the size of different things")
+        found = [now.get(size, -1) for size in self.dims]
+        if found.count(-1) > 1:
+            raise ValueError(f"the sizes {self.dims}")
+        return found
+
+
+def _is_shape(name: str, graph: Graph) -> bool:
+    """Whether a constant is the shape of values, and nodes read it for nothing else."""
     readers, found = graph.consumers.get(name, ()), graph.constants[name]
-    is_shape = found.dtype == np.int64 and all(
-        type(one.op) is Reshape and one.op.allowzero and one.inputs[1] == name and not one.post_ops for one in readers
+    dims = tuple(found.tolist()) if found.dtype == np.int64 and found.ndim == 1 else None
+    return bool(readers) and all(
+        type(one.op) is Reshape
+        and one.op.allowzero
+        and one.inputs[1] == name
+        and not one.post_ops
+        and graph.types[one.writes[0]].dims == dims
+        for one in readers
     )
-    values = [one.writes[0] for one in readers if is_shape and graph.types[one.writes[0]].dims == tuple(found.tolist())]
-    return values[0] if values and len(values) == len(readers) else ""
+
+
+def _shape_of(name: str, graph: Graph) -> str:
+    """A value whose shape a constant is, if that is all that nodes read it for; else ""."""
+    return graph.consumers[name][0].writes[0] if _is_shape(name, graph) else ""
 
 
 def _differ(one: TensorType, other: TensorType, limit: int | None) -> bool:
