@@ -1,5 +1,6 @@
 """Convolution and pooling on random geometries, each kernel forced, against direct computation in float64."""
 
+import itertools
 import subprocess
 import sys
 
@@ -76,13 +77,18 @@ def check_conv(bench, rng, rank, kernel_name, group, constant):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("seed", range(40))
-@pytest.mark.parametrize("kernel", ["pointwise", "depthwise", "shifted_rows"])
-def test_conv(bench, kernel, seed):
-    rng = np.random.default_rng(seed)
-    check_conv(
-        bench, rng, rank=1 + seed % 2, kernel_name=kernel, group=1 + seed % 3, constant=kernel == "depthwise" or seed % 4 > 0
-    )
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    ("kernel", "rank"),
+    [
+        *itertools.product(("pointwise", "depthwise", "shifted_rows"), (1, 2)),
+        ("pointwise", 3),
+        ("shifted_rows", 3),
+    ],
+)
+def test_conv(bench, kernel, rank, seed):
+    constant = kernel == "depthwise" or seed % 4 > 0
+    check_conv(bench, np.random.default_rng(seed), rank, kernel, group=1 + seed % 3, constant=constant)
 
 
 @pytest.mark.parametrize("size", [16, 17, 32, 45])
@@ -141,11 +147,26 @@ def test_pointwise_on_one_pixel(bench, images, group):
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("depth", [0, 1000])
-def test_conv_in_blocks_of_rows(bench, monkeypatch, seed, depth):
+@pytest.mark.parametrize("rank", [2, 3])
+def test_conv_in_blocks_of_rows(bench, monkeypatch, seed, depth, rank):
     """The output a row or a few at a time; products of kernel rows added up, or one product of all."""
     monkeypatch.setattr(_rows, "BUDGET", 4000)
     monkeypatch.setattr(_rows, "MIN_DEPTH", depth)
-    check_conv(bench, np.random.default_rng(100 + seed), 2, "shifted_rows", group=1 + seed % 2, constant=seed % 3 > 0)
+    check_conv(bench, np.random.default_rng(100 + seed), rank, "shifted_rows", group=1 + seed % 2, constant=seed % 3 > 0)
+
+
+@pytest.mark.parametrize("pads", [(2, 0, 3, 0, 4, 0), (0, 3, 0, 5, 0, 2)])
+@pytest.mark.parametrize("group", [1, 2])
+def test_windows_beyond_a_volume(bench, pads, group):
+    """Windows that are entirely in the padding along each of three axes."""
+    rng = np.random.default_rng(28)
+    x, w = (
+        rng.standard_normal((2, 4, 1, 2, 3)).astype(np.float32),
+        rng.standard_normal((6, 4 // group, 2, 3, 2)).astype(np.float32),
+    )
+    got = bench.run_one(Conv(group=group, pads=pads), (x, w), bench.kernel("conv", "shifted_rows"), constants=(1,))
+    want = conv64(x, w, None, conv_geometry((1, 2, 3), (2, 3, 2), pads=pads), group)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -186,10 +207,10 @@ def test_conv_infinities_stay_where_they_are(bench):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
-def test_conv_with_three_axes_is_left_to_the_reference(bench):
+def test_conv_with_four_axes_is_left_to_the_reference(bench):
     rng = np.random.default_rng(4)
-    x = rng.standard_normal((1, 2, 4, 5, 6)).astype(np.float32)
-    w = rng.standard_normal((3, 2, 3, 2, 3)).astype(np.float32)
+    x = rng.standard_normal((1, 2, 4, 5, 6, 2)).astype(np.float32)
+    w = rng.standard_normal((3, 2, 3, 2, 3, 1)).astype(np.float32)
     executable = bench.executable(bench.single(Conv(), (x, w), constants=(1,))[0])
     assert executable.reports[0].kernel == "ref"
     assert [name for name, _ in executable.reports[0].refusals] == [
@@ -202,7 +223,8 @@ def test_conv_with_three_axes_is_left_to_the_reference(bench):
         "post_ops",
     ]
     (got,) = bench.run_twice(executable, [x])
-    np.testing.assert_allclose(got, conv64(x, w, None, conv_geometry((4, 5, 6), (3, 2, 3)), 1), rtol=1e-4, atol=1e-5)
+    two = [conv64(x[..., k], w[..., 0], None, conv_geometry((4, 5, 6), (3, 2, 3)), 1) for k in range(2)]
+    np.testing.assert_allclose(got, np.stack(two, axis=-1), rtol=1e-4, atol=1e-5)
 
 
 def test_conv_takes_the_cheapest_kernel(bench):

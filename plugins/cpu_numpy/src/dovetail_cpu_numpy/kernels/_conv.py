@@ -1,4 +1,4 @@
-"""Shared by the convolution kernels: sizes, the two-dimensional geometry, the epilogue, and copies of shifted rows."""
+"""Shared by the convolution kernels: sizes, the geometry of images, the epilogue, and copies of shifted rows."""
 
 import dataclasses
 import math
@@ -16,7 +16,7 @@ from dovetail_cpu_numpy.reference import ReferenceKernel
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.spatial import ConvGeometry
 
-__all__ = ["ConvKernel", "Sizes", "Taps", "place", "planar", "unless_nan"]
+__all__ = ["ConvKernel", "Sizes", "Taps", "place", "place_volume", "planar", "unless_nan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ def unless_nan(found: Array, launches: Sequence[Launch], call: Call) -> Launch:
 
 
 def planar(g: ConvGeometry) -> ConvGeometry:
-    """The geometry of one or two spatial axes as that of two; a single one becomes the width."""
-    if g.rank == 2:
+    """The geometry, of at least two spatial axes; a single one becomes the width."""
+    if g.rank > 1:
         return g
     fields = {f.name: getattr(g, f.name) for f in dataclasses.fields(g)}
     ones = {"input", "output", "kernel", "strides", "dilations"}
@@ -93,6 +93,16 @@ def place(dst: Array, src: Array, rows: Reach, columns: Reach) -> Iterator[Launc
         if part.size:
             yield fill(part, 0)
     for part in (inside[..., : columns.first], inside[..., columns.end :]):
+        if part.size:
+            yield fill(part, 0)
+
+
+def place_volume(dst: Array, src: Array, depths: Reach, rows: Reach, columns: Reach) -> Iterator[Launch]:
+    """The same for dst [..., depths, rows, columns] and src [..., D, H, W]."""
+    inside = dst[..., depths.positions, :, :]
+    if inside.size:
+        yield from place(inside, src[..., depths.elements, :, :], rows, columns)
+    for part in (dst[..., : depths.first, :, :], dst[..., depths.end :, :, :]):
         if part.size:
             yield fill(part, 0)
 

@@ -1,5 +1,9 @@
-"""Convolution as matrix products over rows that are shifted for each kernel column (a third of im2col for a 3x3 kernel)."""
+"""Convolution as matrix products over rows that are shifted for each kernel column (a third of im2col for a 3x3 kernel).
 
+Over three axes the slices are the rows, and the images in them the columns: the names below are those of two axes.
+"""
+
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -10,7 +14,7 @@ import numpy as np
 from dovetail.dataclass import dataclass
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import Call
-from dovetail_cpu_numpy.kernels._conv import ConvKernel, Sizes, Taps, place, planar
+from dovetail_cpu_numpy.kernels._conv import ConvKernel, Sizes, Taps, place, place_volume, planar
 from dovetail_cpu_numpy.kernels._reach import Reach
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy, into
 
@@ -45,7 +49,12 @@ class _Plan:
     @property
     def depth(self) -> int:
         """The depth of the product of one kernel row."""
-        return self.sizes.channels * planar(self.sizes.geometry).kernel[1]
+        return self.sizes.channels * math.prod(planar(self.sizes.geometry).kernel[1:])
+
+    @property
+    def columns(self) -> int:
+        """Output elements of a row."""
+        return math.prod(planar(self.sizes.geometry).output[1:])
 
     @property
     def kernel_rows(self) -> int:
@@ -61,13 +70,13 @@ class _Plan:
 
     @property
     def block(self) -> int:
-        rows, columns = planar(self.sizes.geometry).output
-        per_row = sum(math.prod(s) for s in self.shapes(1)) * self.sizes.dtype.itemsize if columns else 1
+        rows = planar(self.sizes.geometry).output[0]
+        per_row = sum(math.prod(s) for s in self.shapes(1)) * self.sizes.dtype.itemsize
         return max(1, min(rows, BUDGET // max(1, per_row)))
 
     def shapes(self, rows: int) -> Sequence[tuple[int, ...]]:
         """The scratch for so many output rows: the stage, and the term of a sum or the copied runs."""
-        s, columns = self.sizes, planar(self.sizes.geometry).output[1]
+        s, columns = self.sizes, self.columns
         stage = (s.groups, self.depth, len(self.taps.phases), (rows + self.taps.extra) * columns)
         if self.direct:
             return (stage,)
@@ -85,19 +94,19 @@ class _Plan:
     def wei_order(self, wei: Array) -> Array:
         """The weights [maps, channels, *kernel] as a view in the order of `wei_shape`, not reshaped to it."""
         s = self.sizes
-        by_group = wei.reshape(s.groups, s.maps, s.channels, *planar(s.geometry).kernel)
+        by_group = wei.reshape(s.groups, s.maps, s.channels, self.kernel_rows, -1)
         if self.direct:
             return by_group.transpose(0, 1, 4, 2, 3)
         return by_group.transpose((3, 0, 1, 4, 2) if self.add else (0, 1, 3, 4, 2))
 
 
 class ShiftedRows(ConvKernel):
-    """Any convolution over one or two axes."""
+    """Any convolution over one to three axes."""
 
     name = "shifted_rows"
 
     def refuse_sizes(self, node: TypedNode, sizes: Sizes) -> Refusal | None:
-        return Refusal(Reason.SHAPE, f"{sizes.geometry.rank} spatial axes") if sizes.geometry.rank > 2 else None
+        return Refusal(Reason.SHAPE, f"{sizes.geometry.rank} spatial axes") if sizes.geometry.rank > 3 else None
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
         plan = _Plan.of(node)
@@ -129,7 +138,7 @@ class ShiftedRows(ConvKernel):
                 rows = min(plan.block, g.output[0] - first)
                 used = [_part(a, shape) for a, shape in zip(scratch, plan.shapes(rows), strict=True)]
                 yield from _fill_stage(plan, src, used[0], first)
-                block = dst[..., first * g.output[1] : (first + rows) * g.output[1]]
+                block = dst[..., first * plan.columns : (first + rows) * plan.columns]
                 yield from _multiply(plan, wei, used, block)
 
 
@@ -143,13 +152,14 @@ def _part(array: Array, shape: tuple[int, ...]) -> Array:
 
 def _fill_stage(plan: _Plan, src: Array, stage: Array, first: int) -> Iterator[Launch]:
     g, channels = planar(plan.sizes.geometry), plan.sizes.channels
-    width = g.output[1]
-    by_row = stage.reshape(*stage.shape[:-1], stage.shape[-1] // width, width)
-    for column in range(g.kernel[1]):
-        columns = Reach(width, g.strides[1], column * g.dilations[1] - g.pads_begin[1], g.input[1])
+    by_row = stage.reshape(*stage.shape[:-1], stage.shape[-1] // plan.columns, *g.output[1:])
+    put = place if g.rank == 2 else place_volume
+    for column, at in enumerate(itertools.product(*map(range, g.kernel[1:]))):
+        starts = (k * d - begin for k, d, begin in zip(at, g.dilations[1:], g.pads_begin[1:], strict=True))
+        columns = tuple(map(Reach, g.output[1:], g.strides[1:], starts, g.input[1:]))
         for plane, phase in enumerate(plan.taps.phases):
-            rows = Reach(by_row.shape[-2], g.strides[0], first * g.strides[0] + phase - g.pads_begin[0], g.input[0])
-            yield from place(by_row[:, column * channels : (column + 1) * channels, plane], src, rows, columns)
+            rows = Reach(by_row.shape[3], g.strides[0], first * g.strides[0] + phase - g.pads_begin[0], g.input[0])
+            yield from put(by_row[:, column * channels : (column + 1) * channels, plane], src, rows, *columns)
 
 
 def _multiply(plan: _Plan, wei: Array, scratch: Sequence[Array], dst: Array) -> Iterator[Launch]:
@@ -157,7 +167,7 @@ def _multiply(plan: _Plan, wei: Array, scratch: Sequence[Array], dst: Array) -> 
     if plan.direct:
         yield partial(np.matmul, wei[0], stage.reshape(stage.shape[0], -1, pixels), dst)
         return
-    width = planar(plan.sizes.geometry).output[1]
+    width = plan.columns
     runs = [stage[:, :, p, s * width : s * width + pixels] for p, s in zip(plan.taps.plane, plan.taps.shift, strict=True)]
     if plan.add:
         yield partial(np.matmul, wei[0], runs[0], dst)
