@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dovetail.device import DType, PostOps
+from dovetail.device import PostOps
 from dovetail.evaluate.inference import infer_node
 from dovetail.evaluate.reference import run_reference
 from dovetail.graph import GraphBuilder
@@ -14,6 +14,7 @@ from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.passes.expand_quantized import expand_quantized
 from dovetail_ops_onnx.passes.fuse_integer_product import fuse_integer_products
 from dovetail_ops_onnx.passes.fuse_quantized import HeldDequantizeLinear, fuse_quantized, hold_quantized, release_quantized
+from dovetail_ops_onnx.passes.move_quantized import move_quantized
 from dovetail_ops_onnx.quantized import Quantized, Scaling
 
 OPSET = 17
@@ -25,7 +26,7 @@ def op(name, **attributes):
 
 def quantize(graph, keeps):
     """The passes of the stage `quantize`, in order."""
-    for one in (fuse_integer_products, expand_quantized, fuse_quantized):
+    for one in (fuse_integer_products, expand_quantized, move_quantized, fuse_quantized):
         graph = one(graph, keeps)
     return release_quantized(graph)
 
@@ -167,29 +168,7 @@ def test_a_value_that_others_read_ends_a_chain():
     assert kinds(after) == ["dovetail::QuantizedConv", "QuantizeLinear"]
 
 
-def test_views_and_maxima_work_on_stored_numbers():
-    g = Builder()
-    x = g.stored("x", (2, 3, 6, 4))
-    scale = g.parameters[x]
-    pooled = g.node(op("QuantizeLinear"), g.node(op("MaxPool", kernel_shape=(2, 2)), g.real(x)), *scale)
-    g.parameters[pooled] = scale
-    flat = g.node(op("QuantizeLinear"), g.node(op("Flatten"), g.real(pooled)), *scale)
-    assert kinds(fused(g, [flat])) == ["MaxPool", "Flatten"]
-
-
 UNUSUAL = pytest.mark.parametrize("scale", [-0.02, 0.0, 1e-40, 3e38, float("nan")])
-
-
-@UNUSUAL
-@pytest.mark.parametrize("moved", [op("MaxPool", kernel_shape=(2, 2)), op("Flatten")], ids=["MaxPool", "Flatten"])
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning")
-def test_views_and_maxima_of_unusual_scales_do_not(moved, scale):
-    """A maximum of real numbers is the minimum of those stored with a negative scale."""
-    g = Builder()
-    x = g.stored("x", (2, 3, 6, 4))
-    g.parameters[x] = (g.constant(np.float32(scale)), g.constant(np.uint8(117)))
-    y = g.node(op("QuantizeLinear"), g.node(moved, g.real(x), outputs=1), *g.parameters[x])
-    assert kinds(fused(g, [y])) == ["DequantizeLinear", moved.op_type, "QuantizeLinear"]
 
 
 @UNUSUAL
@@ -212,24 +191,6 @@ def test_operators_beside_unusual_scales_end_there(place, scale):
     wanted = {"source": "DequantizeLinear", "weights": "dovetail::QuantizedConv", "result": "dovetail::QuantizedConv"}
     assert kinds(after)[0] == wanted[place]
     assert ("QuantizeLinear" in kinds(after)) == (place == "result")
-
-
-def test_an_operator_that_is_for_floats_only_does_not():
-    class Older(find("MaxPool", OPSET)):
-        types = {"T": frozenset({DType.FLOAT32}), "I": frozenset({DType.INT64})}
-
-    g = Builder()
-    x = g.stored("x", (2, 3, 6, 4))
-    pooled = g.node(op("QuantizeLinear"), g.node(Older(kernel_shape=(2, 2)), g.real(x)), *g.parameters[x])
-    keeps_floats = fused(g, [pooled], lambda node, _: not isinstance(node.op, Quantized))
-    assert kinds(keeps_floats)[0] == "DequantizeLinear"
-
-
-def test_views_to_another_quantization_do_not():
-    g = Builder()
-    x = g.stored("x", (2, 3, 6, 4))
-    flat = g.store(g.node(op("Flatten"), g.real(x)))
-    assert kinds(fused(g, [flat], lambda node, _: False)) == ["DequantizeLinear", "Flatten", "QuantizeLinear"]
 
 
 def test_without_a_kernel_everything_is_as_it_was_and_folded():
