@@ -323,6 +323,18 @@ def test_maximum_and_mean():
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_nearest_elements_of_bytes(dtype):
+    net = Net(17)
+    x, x_name = net.source((2, 5, 7, 6), dtype)
+    scales = net.g.constant(np.float32([1, 1, 2, 3]))
+    resized = net.g.node(op("Resize", coordinate_transformation_mode="asymmetric", nearest_mode="floor"), x_name, "", scales)
+    (got,), kernels = net.run(net.quantized(resized, x.scale, x.zero))
+    np.testing.assert_array_equal(got, x.stored.repeat(2, 2).repeat(3, 3))
+    assert [one for one, _ in kernels] == ["Resize"]
+    assert kernels[0][1] != "ref"
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_edges_of_the_quantized_part(dtype):
     """QuantizeLinear and DequantizeLinear alone: halves to even, saturation, infinities."""
     g = GraphBuilder()
