@@ -234,6 +234,20 @@ def test_qlinear_mat_mul_counts():
     assert kinds(fused(g, [y], atol=1)) == ["dovetail::QuantizedMatMul"]
 
 
+@pytest.mark.parametrize("shapes", [((2, 3, 4, 9), (2, 3, 9, 5)), ((7, 9), (9, 1)), ((9,), (3, 9, 2)), ((4, 9), (9,))], ids=str)
+def test_a_product_without_a_kernel_counts_in_whole_numbers(shapes):
+    """Two values that are computed, as in attention: sums are exact."""
+    g = Builder()
+    a, b = (g.stored(name, shape) for name, shape in zip("ab", shapes, strict=True))
+    result = (g.constant(np.float32(0.3)), g.constant(np.uint8(88)))
+    y = g.node(op("QLinearMatMul"), a, *g.parameters[a], b, *g.parameters[b], *result)
+    after = fused(g, [y], lambda node, _: False)
+    assert kinds(after) == ["DequantizeLinear", "DequantizeLinear", "MatMul", "QuantizeLinear"]
+    assert [after.types[node.inputs[1]].value.item() for node in after.nodes[:2]] == [1, 1]
+    kept = expand_quantized(fold_constants(g.graph([y])), lambda node, _: node.op.op_type == "QLinearMatMul")
+    assert kinds(kept) == ["QLinearMatMul"]
+
+
 def test_nodes_with_post_ops_stay():
     g = Builder()
     x = g.stored("x", (4, 3))

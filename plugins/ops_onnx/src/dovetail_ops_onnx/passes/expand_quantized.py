@@ -1,5 +1,6 @@
 """Expand quantized: QLinearConv and QLinearMatMul as DequantizeLinear, Conv or MatMul, QuantizeLinear, for `fuse_quantized`."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -24,7 +25,9 @@ Keeps = Callable[[Node, Graph], bool]
 def expand_quantized(graph: Graph, keeps: Keeps) -> Graph:
     """The graph with the operators of the older format taken apart, where a device keeps them put together as one operator.
 
-    Elsewhere they stay: their integer sums are exact, those of the real numbers are not. Needs types and schedule order.
+    Elsewhere they stay: their integer sums are exact, those of the real numbers are not. A product for which no device has a
+    kernel at all is one of whole numbers in float32, exact up to 2^24, between quantizations of scale 1 and that of the result
+    in units of the sums. Needs types and schedule order.
     """
     if not any(isinstance(node.op, QLinearConv | QLinearMatMul) for node in graph.nodes):
         return graph
@@ -32,7 +35,9 @@ def expand_quantized(graph: Graph, keeps: Keeps) -> Graph:
     nodes: list[Node] = []
     for node in graph.nodes:
         parts = _Parts.of(node, graph) if isinstance(node.op, QLinearConv | QLinearMatMul) and not node.post_ops else None
-        if parts is None or not parts.is_kept(graph, keeps):
+        if parts is not None and not parts.is_kept(graph, keeps):
+            parts = None if keeps(node, graph) else parts.of_whole_numbers()
+        if parts is None:
             nodes.append(node)
             continue
         nodes += parts.nodes(graph)
@@ -43,14 +48,14 @@ def expand_quantized(graph: Graph, keeps: Keeps) -> Graph:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A node as a float operator, the quantizations around it, and a bias of real numbers."""
+    """A node as a float operator, the quantizations around it, and new constants: `bias`, or in whole numbers `one` and `unit`."""
 
     node: Node
     op: Operator
     source: Scaling
     weights: Scaling
     result: Scaling
-    bias: NDArray[np.float32] | None
+    made: Mapping[str, NDArray[np.float32]]
 
     @staticmethod
     def of(node: Node, graph: Graph) -> "_Parts | None":
@@ -63,29 +68,36 @@ class _Parts:
         x_scale, x_zero, w_scale, w_zero, y_scale, y_zero = (array for array in known if array is not None)
         op = node.op.conv() if isinstance(node.op, QLinearConv) else MatMul()
         axis = 0 if isinstance(node.op, QLinearConv) else graph.types[node.inputs[3]].rank - 1
-        real = None if bias is None else (bias * (x_scale.reshape(()).astype(np.float64) * w_scale)).astype(np.float32)
+        unit = x_scale.reshape(()).astype(np.float64) * w_scale
         scalings = Scaling(x_scale, x_zero), Scaling(w_scale, w_zero, axis), Scaling(y_scale, y_zero)
         if not (scalings[0].is_single and scalings[2].is_single) or not all(scaling.is_usual for scaling in scalings):
             return None
-        return _Parts(node, op, *scalings, real)
+        return _Parts(node, op, *scalings, {} if bias is None else {"bias": (bias * unit).astype(np.float32)})
 
     def _name(self, part: str) -> str:
         return f"{self.node.name}/{self.node.outputs[0]}/{part}"
 
+    def of_whole_numbers(self) -> "_Parts | None":
+        """A product that counts in units of its sums; None for convolutions, several scales, and units beyond float32."""
+        if not (isinstance(self.op, MatMul) and self.weights.is_single):
+            return None
+        x, w, y = (one.scale.astype(np.float64).reshape(()) for one in (self.source, self.weights, self.result))
+        unit = np.asarray(y / (x * w), np.float32)
+        made = {"one": np.asarray(1, np.float32), "unit": unit}
+        is_usual = Scaling(unit, self.result.zero_point).is_usual
+        return dataclasses.replace(self, made=made) if is_usual else None
+
     @property
     def constants(self) -> Mapping[str, NDArray[np.float32]]:
-        """The bias."""
-        return {} if self.bias is None else {self._name("bias"): as_constant(self.bias)}
+        """The new ones, by name."""
+        return {self._name(part): as_constant(array) for part, array in self.made.items()}
 
     def types(self, graph: Graph) -> Mapping[str, TensorType]:
         """The types of all new values."""
-        x, w, _, y = self._values(graph)
+        names = (*self.node.inputs[:4:3], self.node.outputs[0])
+        x, w, y = (graph.types[name].with_dtype(DType.FLOAT32) for name in names)
         real = {self._name("x"): x, self._name("w"): w, self._name("y"): y}
         return real | {name: TensorType.of(array, known=True) for name, array in self.constants.items()}
-
-    def _values(self, graph: Graph) -> tuple[TensorType, TensorType, TensorType | None, TensorType]:
-        x, w, y = (graph.types[n].with_dtype(DType.FLOAT32) for n in (*self.node.inputs[:4:3], self.node.outputs[0]))
-        return x, w, None if self.bias is None else TensorType.of(self.bias, known=True), y
 
     def is_kept(self, graph: Graph, keeps: Keeps) -> bool:
         """Whether a device has a kernel for the whole."""
@@ -100,10 +112,12 @@ class _Parts:
         """The operators in its place."""
         given, origins = self.node.inputs, self.node.origins or (self.node.name,)
         x, w, y = self._name("x"), self._name("w"), self._name("y")
+        one, unit = (self._name(part) if part in self.made else "" for part in ("one", "unit"))
+        bias = [self._name("bias")] if "bias" in self.made else []
         weights = HeldDequantizeLinear if given[3] in graph.constants else DequantizeLinear
         return [
-            Node(x, DequantizeLinear(), (given[0], given[1], given[2]), (x,), (), origins),
-            Node(w, weights(axis=self.weights.axis), (given[3], given[4], given[5]), (w,), (), origins),
-            Node(self.node.name, self.op, (x, w, *self.constants), (y,), (), origins),
-            Node(y, QuantizeLinear(), (y, given[6], given[7]), self.node.outputs, (), origins),
+            Node(x, DequantizeLinear(), (given[0], one or given[1], given[2]), (x,), (), origins),
+            Node(w, weights(axis=self.weights.axis), (given[3], one or given[4], given[5]), (w,), (), origins),
+            Node(self.node.name, self.op, (x, w, *bias), (y,), (), origins),
+            Node(y, QuantizeLinear(), (y, unit or given[6], given[7]), self.node.outputs, (), origins),
         ]
