@@ -48,7 +48,7 @@ def expand_quantized(graph: Graph, keeps: Keeps) -> Graph:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A node as a float operator, the quantizations around it, and new constants: `bias`, or in whole numbers `one` and `unit`."""
+    """A node as a float operator, the quantizations around it, and new constants: `bias`; in whole numbers `one` and `unit`."""
 
     node: Node
     op: Operator
