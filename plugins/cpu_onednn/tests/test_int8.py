@@ -306,30 +306,6 @@ def test_sum():
     assert IN_FLOAT32 or kernels[0][0] == "dovetail::QuantizedAdd"
 
 
-@pytest.mark.parametrize(
-    "shapes", [((1, 19, 6, 5), (1, 19, 1, 1)), ((1, 19, 6, 5), (19, 1, 1)), ((3, 16, 5, 7), (3, 16, 1, 1))], ids=str
-)
-@pytest.mark.parametrize("zeros", [(0, 0, 0), (31, 0, 9), (0, 200, 128), (255, 7, 64)], ids=str)
-def test_a_map_times_a_gate(shapes, zeros):
-    """Squeeze and excitation: one number for each channel, on either side."""
-    net = Net(22)
-    (a, a_name), (b, b_name) = (net.source(shape, zero=zero) for shape, zero in zip(shapes, zeros[:2], strict=True))
-    products = [net.g.node(op("Mul"), *names) for names in ((a_name, b_name), (b_name, a_name))]
-    found, kernels = net.run(*(net.quantized(one, 0.043, np.uint8(zeros[2])) for one in products))
-    for got in found:
-        agrees(got, stored(a.real * b.real, 0.043, np.uint8(zeros[2])))
-    one_item = shapes[0][0] == 1 or not zeros[0]
-    assert IN_FLOAT32 or ({one for one, _ in kernels} == {"dovetail::QuantizedMul"}) == one_item
-    assert IN_FLOAT32 or not any("ref" in kernel for _, kernel in kernels)
-
-
-def test_exact_halves_of_products_go_to_even_before_the_zero_point():
-    net = Net(23)
-    (a, a_name), (b, b_name) = net.source((1, 8, 9, 9), zero=3, scale=0.5), net.source((1, 8, 1, 1), zero=2, scale=0.25)
-    (got,), _ = net.run(net.quantized(net.g.node(op("Mul"), a_name, b_name), 1, np.uint8(101)))
-    np.testing.assert_array_equal(got, stored(a.real * b.real, 1, np.uint8(101)))
-
-
 def test_maximum_and_mean():
     net = Net(12)
     x, x_name = net.source((2, 19, 9, 7))

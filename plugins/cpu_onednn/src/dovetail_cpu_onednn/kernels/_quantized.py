@@ -359,8 +359,10 @@ def _scaled(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     if shift % 2 and gives_halves(np.array(factor)):
         raise Refused(Reason.ATTRIBUTE, "scales that give exact halves before an odd zero point")
     other = _by_channel(given(node, 1 - at), node.outputs[0], bool(zero))
-    read, real = describe(other), describe(other.with_dtype(DType.FLOAT32))
     lib, (src, dst) = library(), (describe(t) for t in (given(node, at), node.outputs[0]))
+    if other.dims == dims:  # element by element: with channels last, oneDNN takes float32 for numbers of src's size
+        src, dst = (plain(other.memory_dims, desc.dtype) for desc in (src, dst))
+    read, real = (plain(other.memory_dims, number_of(dtype)) for dtype in (other.dtype, DType.FLOAT32))
     numbers = [value_argument(Arg.SCALES | Arg.SRC, np.array([factor], np.float32))]
     masks = [("scales", int(Arg.SRC), 0)]
     if other_zero:
