@@ -334,6 +334,16 @@ def test_nearest_elements_of_bytes(dtype):
     assert kernels[0][1] != "ref"
 
 
+def test_numbers_between_bytes_are_cut_off():
+    """oneDNN rounds them."""
+    net = Net(18)
+    x, _ = net.source((1, 3, 4, 5))
+    scales = net.g.constant(np.float32([1, 1, 2, 2]))
+    node = op("Resize", mode="linear")
+    (got,), _ = net.run(net.g.node(node, "x0", "", scales))
+    np.testing.assert_array_equal(got, node.reference(x.stored, None, np.float32([1, 1, 2, 2]), None))
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_edges_of_the_quantized_part(dtype):
     """QuantizeLinear and DequantizeLinear alone: halves to even, saturation, infinities."""

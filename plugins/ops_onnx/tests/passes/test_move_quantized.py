@@ -161,6 +161,14 @@ def test_concat_of_several_quantizations():
     assert kinds(without) == ["DequantizeLinear"] * 3 + ["Concat", "QuantizeLinear"]
 
 
+def test_concat_of_a_real_value_that_others_read():
+    g = Builder()
+    y = g.input("y", "float32", (2, 3))
+    joined = g.node(op("Concat", axis=1), g.real(g.bytes(2, 3)), y)
+    after = moved(g, [g.stored(joined), g.node(op("Relu"), y)])
+    assert sorted(kinds(after)) == ["Concat", "DequantizeLinear", "QuantizeLinear", "Relu"]
+
+
 def test_concat_that_others_read_too():
     g = Builder()
     joined = g.node(op("Concat", axis=1), g.real(g.bytes(2, 3)), g.real(g.input("y", "uint8", (2, 3)), 1))

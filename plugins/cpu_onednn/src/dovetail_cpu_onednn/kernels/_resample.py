@@ -34,6 +34,8 @@ class ResamplingKernel(AnyLayoutKernel):
             raise Refused(Reason.ATTRIBUTE, "tf_crop_and_resize")
         if sampling.mode not in _ALGORITHMS or sampling.antialias or sampling.exclude_outside:
             raise Refused(Reason.ATTRIBUTE, f"{sampling}; accepted: nearest and linear without antialias or exclude_outside")
+        if sampling.mode != "nearest" and x.dtype is not DType.FLOAT32:
+            raise Refused(Reason.DTYPE, f"{x.dtype}, between whose numbers oneDNN rounds otherwise")
         axes = op.plan(x, *_parameters(node))
         if not 3 <= x.rank <= 5 or any(axis.axis < 2 for axis in axes):
             raise Refused(Reason.SHAPE, f"{x} to {y}; accepted: one to three spatial axes, resampled alone")

@@ -221,6 +221,8 @@ class _Moving:
         wanted = None if target is None else scaling_of(target, self._graph)
         if target is None or wanted is None:
             return []
+        if any(one is None and self._target(name) is None for name, one in zip(node.inputs, known, strict=True)):
+            return []  # it is real for others too
         others = [one for one in known if one is not None and not one.scaling.equals(wanted)]
         if not all(self._is_translated(one, wanted) for one in others):
             return []
