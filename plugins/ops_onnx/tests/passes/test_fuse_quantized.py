@@ -219,7 +219,8 @@ def test_qlinear_conv_counts_where_a_device_keeps_it(kept, bias):
     inputs += [g.constant(g.rng.integers(-900, 900, 5, np.int32))] if bias else []
     y = g.node(op("QLinearConv"), *inputs)
     g.parameters[y] = result
-    after = fused(g, [g.store(g.node(op("Relu"), g.real(y)))], lambda node, _: kept and isinstance(node.op, Quantized), 1)
+    known = "QuantizedConv" if kept else "QLinearConv"
+    after = fused(g, [g.store(g.node(op("Relu"), g.real(y)))], lambda node, _: node.op.op_type == known, 1)
     wanted = ["dovetail::QuantizedConv"] if kept else ["QLinearConv", "DequantizeLinear", "Relu", "QuantizeLinear"]
     assert kinds(after) == wanted
 
@@ -246,6 +247,22 @@ def test_a_product_without_a_kernel_counts_in_whole_numbers(shapes):
     assert [after.types[node.inputs[1]].value.item() for node in after.nodes[:2]] == [1, 1]
     kept = expand_quantized(fold_constants(g.graph([y])), lambda node, _: node.op.op_type == "QLinearMatMul")
     assert kinds(kept) == ["QLinearMatMul"]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_convolution_without_a_kernel_counts_in_whole_numbers(count, bias):
+    """Weights of uint8 with zero points."""
+    g = Builder()
+    x = g.stored("x", (2, 3, 5, 4))
+    shape = () if count == 1 else (count,)
+    w, w_zero = (g.constant(g.rng.integers(0, 256, dims).astype(np.uint8)) for dims in ((5, 3, 2, 2), shape))
+    w_scale = g.constant(g.rng.uniform(0.01, 0.02, shape).astype(np.float32))
+    inputs = [x, *g.parameters[x], w, w_scale, w_zero, g.constant(np.float32(0.3)), g.constant(np.uint8(88))]
+    inputs += [g.constant(g.rng.integers(-9000, 9000, 5).astype(np.int32))] if bias else []
+    after = fused(g, [g.node(op("QLinearConv", pads=(1, 0, 1, 1)), *inputs)], lambda node, _: False)
+    assert kinds(after) == ["DequantizeLinear", "Conv", "QuantizeLinear"]
+    assert (after.types[after.nodes[1].inputs[1]].value % 1 == 0).all()
 
 
 def test_nodes_with_post_ops_stay():

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail.op import Operator
+from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.passes.fuse_quantized import HeldDequantizeLinear
@@ -25,9 +27,9 @@ Keeps = Callable[[Node, Graph], bool]
 def expand_quantized(graph: Graph, keeps: Keeps) -> Graph:
     """The graph with the operators of the older format taken apart, where a device keeps them put together as one operator.
 
-    Elsewhere they stay: their integer sums are exact, those of the real numbers are not. A product for which no device has a
-    kernel at all is one of whole numbers in float32, exact up to 2^24, between quantizations of scale 1 and that of the result
-    in units of the sums. Needs types and schedule order.
+    Elsewhere they stay: their integer sums are exact, those of the real numbers are not. Where the device has no kernel at all,
+    whole numbers are multiplied in float32, which holds sums up to 2^24 exactly, between quantizations of scale 1 and that of
+    the result in units of the sums. Needs types and schedule order.
     """
     if not any(isinstance(node.op, QLinearConv | QLinearMatMul) for node in graph.nodes):
         return graph
@@ -36,7 +38,7 @@ def expand_quantized(graph: Graph, keeps: Keeps) -> Graph:
     for node in graph.nodes:
         parts = _Parts.of(node, graph) if isinstance(node.op, QLinearConv | QLinearMatMul) and not node.post_ops else None
         if parts is not None and not parts.is_kept(graph, keeps):
-            parts = None if keeps(node, graph) else parts.of_whole_numbers()
+            parts = None if keeps(node, graph) else parts.in_whole_numbers(graph)
         if parts is None:
             nodes.append(node)
             continue
@@ -48,14 +50,14 @@ def expand_quantized(graph: Graph, keeps: Keeps) -> Graph:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A node as a float operator, the quantizations around it, and new constants: `bias`; in whole numbers `one` and `unit`."""
+    """A node as a float operator, the quantizations around it, and new constants: `bias`, and scales of whole numbers."""
 
     node: Node
     op: Operator
     source: Scaling
     weights: Scaling
     result: Scaling
-    made: Mapping[str, NDArray[np.float32]]
+    made: Mapping[str, NDArray[Any]]
 
     @staticmethod
     def of(node: Node, graph: Graph) -> "_Parts | None":
@@ -77,18 +79,18 @@ class _Parts:
     def _name(self, part: str) -> str:
         return f"{self.node.name}/{self.node.outputs[0]}/{part}"
 
-    def of_whole_numbers(self) -> "_Parts | None":
-        """A product that counts in units of its sums; None for convolutions, several scales, and units beyond float32."""
-        if not (isinstance(self.op, MatMul) and self.weights.is_single):
-            return None
-        x, w, y = (one.scale.astype(np.float64).reshape(()) for one in (self.source, self.weights, self.result))
-        unit = np.asarray(y / (x * w), np.float32)
-        made = {"one": np.asarray(1, np.float32), "unit": unit}
-        is_usual = Scaling(unit, self.result.zero_point).is_usual
-        return dataclasses.replace(self, made=made) if is_usual else None
+    def in_whole_numbers(self, graph: Graph) -> "_Parts | None":
+        """The same in units of the sums; None where these are beyond float32."""
+        x, w, y = (one.scale.astype(np.float64) for one in (self.source, self.weights, self.result))
+        unit = np.asarray(y.reshape(()) / (x.reshape(()) * w), np.float32)
+        zero = np.broadcast_to(self.result.zero_point.reshape(()), unit.shape)
+        made = {"one": np.ones((), np.float32), "ones": np.ones_like(unit), "unit": unit, "zero": zero}
+        if "bias" in self.made:
+            made["bias"] = graph.constants[self.node.inputs[8]].astype(np.float32)
+        return dataclasses.replace(self, made=made) if Scaling(unit, zero).is_usual else None
 
     @property
-    def constants(self) -> Mapping[str, NDArray[np.float32]]:
+    def constants(self) -> Mapping[str, NDArray[Any]]:
         """The new ones, by name."""
         return {self._name(part): as_constant(array) for part, array in self.made.items()}
 
@@ -112,12 +114,14 @@ class _Parts:
         """The operators in its place."""
         given, origins = self.node.inputs, self.node.origins or (self.node.name,)
         x, w, y = self._name("x"), self._name("w"), self._name("y")
-        one, unit = (self._name(part) if part in self.made else "" for part in ("one", "unit"))
-        bias = [self._name("bias")] if "bias" in self.made else []
+        one, ones, unit, zero, bias = (
+            self._name(part) if part in self.made else "" for part in ("one", "ones", "unit", "zero", "bias")
+        )
         weights = HeldDequantizeLinear if given[3] in graph.constants else DequantizeLinear
+        stored = QuantizeLinear(axis=1 if isinstance(self.op, Conv) else self.weights.axis)
         return [
             Node(x, DequantizeLinear(), (given[0], one or given[1], given[2]), (x,), (), origins),
-            Node(w, weights(axis=self.weights.axis), (given[3], one or given[4], given[5]), (w,), (), origins),
-            Node(self.node.name, self.op, (x, w, *bias), (y,), (), origins),
-            Node(y, QuantizeLinear(), (y, unit or given[6], given[7]), self.node.outputs, (), origins),
+            Node(w, weights(axis=self.weights.axis), (given[3], ones or given[4], given[5]), (w,), (), origins),
+            Node(self.node.name, self.op, (x, w, *([bias] if bias else [])), (y,), (), origins),
+            Node(y, stored, (y, unit or given[6], zero or given[7]), self.node.outputs, (), origins),
         ]
