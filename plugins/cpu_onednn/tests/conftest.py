@@ -19,7 +19,7 @@ class Bench(KernelBench):
 
     stems = sorted(m.name for m in pkgutil.iter_modules(dovetail_cpu_onednn.kernels.__path__) if not m.name.startswith("_"))
     internal = frozenset({"convert", "mat_mul_integer_to_float", "quantized", "reorder"})
-    """Stems of operators that only passes insert: no cases; see test_int8.py, test_precision.py, test_layouts.py."""
+    """Stems of operators that only passes insert: no cases; see test_int8, test_integer_products, test_precision, _layouts."""
 
     def executable(self, graph: Graph, *, fuse: bool = False) -> OnednnExecutable:
         """The graph compiled, with layouts assigned and, if asked for, post-ops fused."""

@@ -3,15 +3,17 @@
 import contextlib
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from dovetail.device import PLAIN, DType, KernelTable, Layout, Reorder, TensorType, TypedNode
+from dovetail.device import BYXF, PLAIN, DType, KernelTable, Layout, Reorder, TensorType, TypedNode
 from dovetail.graph import Graph, GraphBuilder, Node
 from dovetail_cpu_onednn import reorder
 from dovetail_cpu_onednn.binding import MemoryDesc, Unimplemented
 from dovetail_cpu_onednn.descriptors import describe, padded_type, plain, token_of, tokens
+from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.kernels.reorder import ReorderKernel
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.add import Add
@@ -23,6 +25,8 @@ from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
 from dovetail_ops_onnx.global_max_pool import GlobalMaxPool
 from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.slice import Slice
+from dovetail_ops_onnx.split import Split
 from dovetail_ops_onnx.transpose import Transpose
 
 SPATIAL = {3: (5,), 4: (5, 6), 5: (3, 4, 5)}
@@ -282,3 +286,54 @@ def test_unknown_layouts_have_no_token():
     desc = library().strided((2, 3, 4, 5), (1, 2, 6, 24))
     assert token_of(desc) is None
     assert Layout("nChw16c") in tokens(4)
+
+
+COPIES = {
+    "Split": (Split(axis=1), [(2, 7)], [np.array([3, 4])], 2),
+    "Split along the last": (Split(axis=-1), [(2, 7)], [np.array([2, 4])], 2),
+    "Slice": (Slice(), [(2, 7)], [np.array([5, 1]), np.array([0, 9]), np.array([1, -1]), np.array([-2, 3])], 1),
+    "Concat": (Concat(axis=1), [(2, 3), (2, 4)], [], 1),
+    "Concat of rows": (Concat(axis=-2), [(2, 3), (2, 3)], [], 1),
+}
+
+
+@pytest.mark.parametrize("rank", SPATIAL)
+@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_copies_in_every_configuration(name: str, rank: int, dtype: type) -> None:
+    """Channels last too, which values of 8 bits have between convolutions."""
+    op, shapes, parameters, count = COPIES[name]
+    rng = np.random.default_rng(rank)
+    arrays = [rng.integers(0, 256, (*shape, *(6,) * (rank - 2))).astype(dtype) for shape in shapes]
+    wanted = op.reference(*arrays, *parameters)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    given = [*arrays, *parameters]
+    names = [f"i{i}" for i in range(len(given))]
+    node = TypedNode(
+        Node("n", op, tuple(names), tuple(f"o{i}" for i in range(count))),
+        tuple(_typed(a, i >= len(arrays)) for i, a in enumerate(given)),
+        tuple(_typed(a, False) for a in wanted),
+    )
+    kernel = next(k for k in KernelTable("dovetail_cpu_onednn.kernels", ("dovetail_ops_onnx",))[op] if isinstance(k, StridedCopy))
+    found = kernel.configurations(node)
+    assert [config.outputs[0] for config in found] == [PLAIN, BYXF]
+    for config in found:
+        relaid = [
+            None if i >= len(arrays) else t.with_layout(layout)
+            for i, (t, layout) in enumerate(zip(node.inputs, config.inputs, strict=True))
+        ]
+        results = [t.with_layout(layout) for t, layout in zip(node.outputs, config.outputs, strict=True)]
+        held = {
+            n: a if t is None else np.ascontiguousarray(a.transpose(t.layout.order(rank)))
+            for n, a, t in zip(names, given, relaid, strict=True)
+        }
+        held |= {f"o{i}": np.empty(t.memory_dims, dtype) for i, t in enumerate(results)}
+        placed = replace(node, inputs=tuple(t or one for t, one in zip(relaid, node.inputs, strict=True)), outputs=tuple(results))
+        for call in kernel.bind(placed, held.__getitem__):
+            call()
+        for i, (array, t) in enumerate(zip(wanted, results, strict=True)):
+            np.testing.assert_array_equal(held[f"o{i}"], array.transpose(t.layout.order(rank)))
+
+
+def _typed(array: np.ndarray, known: bool) -> TensorType:
+    return TensorType(DType.of(array.dtype), array.shape, array if known else None)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dovetail.device import DType, PostOps
+from dovetail.device import PostOps
 from dovetail.evaluate.inference import infer_node
 from dovetail.evaluate.reference import run_reference
 from dovetail.graph import GraphBuilder
@@ -14,6 +14,7 @@ from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.passes.expand_quantized import expand_quantized
 from dovetail_ops_onnx.passes.fuse_integer_product import fuse_integer_products
 from dovetail_ops_onnx.passes.fuse_quantized import HeldDequantizeLinear, fuse_quantized, hold_quantized, release_quantized
+from dovetail_ops_onnx.passes.move_quantized import move_quantized
 from dovetail_ops_onnx.quantized import Quantized, Scaling
 
 OPSET = 17
@@ -25,7 +26,7 @@ def op(name, **attributes):
 
 def quantize(graph, keeps):
     """The passes of the stage `quantize`, in order."""
-    for one in (fuse_integer_products, expand_quantized, fuse_quantized):
+    for one in (fuse_integer_products, expand_quantized, move_quantized, fuse_quantized):
         graph = one(graph, keeps)
     return release_quantized(graph)
 
@@ -167,29 +168,7 @@ def test_a_value_that_others_read_ends_a_chain():
     assert kinds(after) == ["dovetail::QuantizedConv", "QuantizeLinear"]
 
 
-def test_views_and_maxima_work_on_stored_numbers():
-    g = Builder()
-    x = g.stored("x", (2, 3, 6, 4))
-    scale = g.parameters[x]
-    pooled = g.node(op("QuantizeLinear"), g.node(op("MaxPool", kernel_shape=(2, 2)), g.real(x)), *scale)
-    g.parameters[pooled] = scale
-    flat = g.node(op("QuantizeLinear"), g.node(op("Flatten"), g.real(pooled)), *scale)
-    assert kinds(fused(g, [flat])) == ["MaxPool", "Flatten"]
-
-
 UNUSUAL = pytest.mark.parametrize("scale", [-0.02, 0.0, 1e-40, 3e38, float("nan")])
-
-
-@UNUSUAL
-@pytest.mark.parametrize("moved", [op("MaxPool", kernel_shape=(2, 2)), op("Flatten")], ids=["MaxPool", "Flatten"])
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning")
-def test_views_and_maxima_of_unusual_scales_do_not(moved, scale):
-    """A maximum of real numbers is the minimum of those stored with a negative scale."""
-    g = Builder()
-    x = g.stored("x", (2, 3, 6, 4))
-    g.parameters[x] = (g.constant(np.float32(scale)), g.constant(np.uint8(117)))
-    y = g.node(op("QuantizeLinear"), g.node(moved, g.real(x), outputs=1), *g.parameters[x])
-    assert kinds(fused(g, [y])) == ["DequantizeLinear", moved.op_type, "QuantizeLinear"]
 
 
 @UNUSUAL
@@ -212,24 +191,6 @@ def test_operators_beside_unusual_scales_end_there(place, scale):
     wanted = {"source": "DequantizeLinear", "weights": "dovetail::QuantizedConv", "result": "dovetail::QuantizedConv"}
     assert kinds(after)[0] == wanted[place]
     assert ("QuantizeLinear" in kinds(after)) == (place == "result")
-
-
-def test_an_operator_that_is_for_floats_only_does_not():
-    class Older(find("MaxPool", OPSET)):
-        types = {"T": frozenset({DType.FLOAT32}), "I": frozenset({DType.INT64})}
-
-    g = Builder()
-    x = g.stored("x", (2, 3, 6, 4))
-    pooled = g.node(op("QuantizeLinear"), g.node(Older(kernel_shape=(2, 2)), g.real(x)), *g.parameters[x])
-    keeps_floats = fused(g, [pooled], lambda node, _: not isinstance(node.op, Quantized))
-    assert kinds(keeps_floats)[0] == "DequantizeLinear"
-
-
-def test_views_to_another_quantization_do_not():
-    g = Builder()
-    x = g.stored("x", (2, 3, 6, 4))
-    flat = g.store(g.node(op("Flatten"), g.real(x)))
-    assert kinds(fused(g, [flat], lambda node, _: False)) == ["DequantizeLinear", "Flatten", "QuantizeLinear"]
 
 
 def test_without_a_kernel_everything_is_as_it_was_and_folded():
@@ -258,7 +219,8 @@ def test_qlinear_conv_counts_where_a_device_keeps_it(kept, bias):
     inputs += [g.constant(g.rng.integers(-900, 900, 5, np.int32))] if bias else []
     y = g.node(op("QLinearConv"), *inputs)
     g.parameters[y] = result
-    after = fused(g, [g.store(g.node(op("Relu"), g.real(y)))], lambda node, _: kept and isinstance(node.op, Quantized), 1)
+    known = "QuantizedConv" if kept else "QLinearConv"
+    after = fused(g, [g.store(g.node(op("Relu"), g.real(y)))], lambda node, _: node.op.op_type == known, 1)
     wanted = ["dovetail::QuantizedConv"] if kept else ["QLinearConv", "DequantizeLinear", "Relu", "QuantizeLinear"]
     assert kinds(after) == wanted
 
@@ -271,6 +233,36 @@ def test_qlinear_mat_mul_counts():
     result = (g.constant(np.float32(0.3)), g.constant(np.uint8(88)))
     y = g.node(op("QLinearMatMul"), x, *g.parameters[x], w, w_scale, g.constant(np.zeros(5, np.int8)), *result)
     assert kinds(fused(g, [y], atol=1)) == ["dovetail::QuantizedMatMul"]
+
+
+@pytest.mark.parametrize("shapes", [((2, 3, 4, 9), (2, 3, 9, 5)), ((7, 9), (9, 1)), ((9,), (3, 9, 2)), ((4, 9), (9,))], ids=str)
+def test_a_product_without_a_kernel_counts_in_whole_numbers(shapes):
+    """Two values that are computed, as in attention: sums are exact."""
+    g = Builder()
+    a, b = (g.stored(name, shape) for name, shape in zip("ab", shapes, strict=True))
+    result = (g.constant(np.float32(0.3)), g.constant(np.uint8(88)))
+    y = g.node(op("QLinearMatMul"), a, *g.parameters[a], b, *g.parameters[b], *result)
+    after = fused(g, [y], lambda node, _: False)
+    assert kinds(after) == ["DequantizeLinear", "DequantizeLinear", "MatMul", "QuantizeLinear"]
+    assert [after.types[node.inputs[1]].value.item() for node in after.nodes[:2]] == [1, 1]
+    kept = expand_quantized(fold_constants(g.graph([y])), lambda node, _: node.op.op_type == "QLinearMatMul")
+    assert kinds(kept) == ["QLinearMatMul"]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_convolution_without_a_kernel_counts_in_whole_numbers(count, bias):
+    """Weights of uint8 with zero points."""
+    g = Builder()
+    x = g.stored("x", (2, 3, 5, 4))
+    shape = () if count == 1 else (count,)
+    w, w_zero = (g.constant(g.rng.integers(0, 256, dims).astype(np.uint8)) for dims in ((5, 3, 2, 2), shape))
+    w_scale = g.constant(g.rng.uniform(0.01, 0.02, shape).astype(np.float32))
+    inputs = [x, *g.parameters[x], w, w_scale, w_zero, g.constant(np.float32(0.3)), g.constant(np.uint8(88))]
+    inputs += [g.constant(g.rng.integers(-9000, 9000, 5).astype(np.int32))] if bias else []
+    after = fused(g, [g.node(op("QLinearConv", pads=(1, 0, 1, 1)), *inputs)], lambda node, _: False)
+    assert kinds(after) == ["DequantizeLinear", "Conv", "QuantizeLinear"]
+    assert (after.types[after.nodes[1].inputs[1]].value % 1 == 0).all()
 
 
 def test_nodes_with_post_ops_stay():

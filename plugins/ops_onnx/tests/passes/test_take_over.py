@@ -207,6 +207,25 @@ def test_quantized_nodes(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_tables_of_bytes(device: str) -> None:
+    """They are whole numbers that passes made, but not of sizes."""
+    g = dovetail.GraphBuilder()
+    parameters = g.constant(np.float32(0.02)), g.constant(np.uint8(100))
+    x = g.node(DequantizeLinear(), g.input("x", "uint8", ["N", 3, "W"]), *parameters)
+    inner = g.node(QuantizeLinear(), g.node(Relu(), x), *parameters)
+    y = g.node(QuantizeLinear(), g.node(Mul(), x, g.node(DequantizeLinear(), inner, *parameters)), *parameters)
+    core = dovetail.Core(config=False)
+    compiled, fresh = (
+        core.compile_model(g.model([y]), device, {"PASSES": passes}) for passes in ("", "-tabulate_bytes,-tabulate_chains")
+    )
+    for shape in ((2, 3, 7), (4, 3, 9)):
+        feeds = {"x": RNG.integers(0, 256, shape).astype(np.uint8)}
+        assert np.array_equal(compiled(feeds)[0], fresh(feeds)[0])
+        assert [node.op for node in compiled.report().nodes] == ["dovetail::ByteTable"]
+    assert was_taken_over(compiled)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_sizes_that_were_equal_by_chance_in_nodes_apart(device: str) -> None:
     """Nothing was decided by them."""
     g = dovetail.GraphBuilder()

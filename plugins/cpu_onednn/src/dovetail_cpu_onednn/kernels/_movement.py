@@ -1,12 +1,13 @@
 """Operators that copy between an array and strided views of others, in any data type, which oneDNN's reorder does not support."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
-from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
+from dovetail.device import BYXF, PLAIN, Accepted, DType, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel
 
 __all__ = ["StridedCopy"]
@@ -16,6 +17,16 @@ class StridedCopy(PythonKernel):
     """Pairs of (destination, source), both views, copied one after the other."""
 
     name = "copy"
+    data: ClassVar[int | None] = 0
+    """How many of the first inputs may have channels last, as the outputs then have; the rest are parameters. None: all."""
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        found = [LayerConfig.uniform(node, PLAIN)]
+        count = len(node.inputs) if self.data is None else self.data
+        if count and all(BYXF.fits(t.rank) for t in (*node.inputs[:count], *node.outputs) if t is not None):
+            inputs = tuple(BYXF if index < count else PLAIN for index in range(len(node.inputs)))
+            found.append(LayerConfig(inputs, (BYXF,) * len(node.outputs)))
+        return found
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         if node.post_ops:
@@ -31,7 +42,12 @@ class StridedCopy(PythonKernel):
 
     @abstractmethod
     def pairs(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[tuple[Array, Array]]:
-        """The views to copy between: each element of the outputs once."""
+        """The views to copy between: each element of the outputs once. `array` gives values with their axes in order."""
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        return [partial(np.copyto, dst, src) for dst, src in self.pairs(node, array) if dst.size]
+        is_last = node.outputs[0].layout == BYXF
+
+        def ordered(name: str) -> Array:
+            return np.moveaxis(array(name), -1, 1) if is_last else array(name)
+
+        return [partial(np.copyto, dst, src) for dst, src in self.pairs(node, ordered) if dst.size]

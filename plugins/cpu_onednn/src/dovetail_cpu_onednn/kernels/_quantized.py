@@ -32,7 +32,7 @@ from dovetail_cpu_onednn.kernel import (
 from dovetail_cpu_onednn.kernels._conv import in_faster_layout, padding, preferred, weights_of
 from dovetail_cpu_onednn.kernels._matmul import collapse
 from dovetail_cpu_onednn.kernels._pool import whole
-from dovetail_cpu_onednn.kernels._quantized_chain import Epilogue, single_scale
+from dovetail_cpu_onednn.kernels._quantized_chain import Epilogue, gives_halves, single_scale
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended, is_one_element_a_channel
 from dovetail_ops_onnx.add import Add
@@ -40,6 +40,7 @@ from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.gemm import Gemm
 from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
 from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep
 
 __all__ = ["INT8", "SHIFT", "AnyLayoutQuantizedKernel", "QuantizedKernel", "require_int8", "value_argument", "weights_argument"]
@@ -100,12 +101,12 @@ class QuantizedKernel(PrimitiveKernel):
 
 
 class AnyLayoutQuantizedKernel(QuantizedKernel, AnyLayoutKernel):
-    """Sums and means, in the layout that the data has."""
+    """Sums, products of elements and means, in the layout that the data has."""
 
     @property
     def builders(self) -> Mapping[type[AbstractOperator], Builder]:
         """Main operator -> the function that makes the plan."""
-        return {Add: _sum, GlobalAveragePool: _mean}
+        return {Add: _sum, GlobalAveragePool: _mean, Mul: _scaled}
 
     def _config(self, node: TypedNode, layout: Layout) -> LayerConfig:
         rank = node.outputs[0].rank
@@ -337,6 +338,62 @@ def _sum(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     arguments = [Argument(*place, desc, flexible=True) for place, desc in zip(places, descs, strict=True)]
     scales = [value_argument(Arg.SCALES | arg, np.array([s * factor], np.float32)) for arg, s in ((Arg.SRC, s0), (Arg.SRC_1, s1))]
     return NodePlan((Stage(pd, (*arguments, *scales, *chain.arguments(pd, len(before)))),))
+
+
+def _scaled(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
+    """A quantized value times another one, of its shape or one number for each channel: stored * factor + offset.
+
+    The factor is the other one in float32 with all scales, the offset zero point - factor * zero point. oneDNN's kernel is
+    called for each pixel, and an eltwise step would double its time.
+    """
+    result = op.result
+    if result is None or len(op.steps) > 1 or _own_inputs(op) != 2 or node.outputs[0].layout.block:
+        raise Refused(Reason.SHAPE, "one factor twice, a chain, a float32 result, or channels in blocks")
+    sources = [_source(node, op, index) for index in (0, 1)]
+    dims = node.outputs[0].dims
+    at = min((index for index in (0, 1) if given(node, index).dims == dims), key=lambda index: sources[index][1] != 0, default=-1)
+    if at < 0:
+        raise Refused(Reason.SHAPE, "two factors that broadcast")
+    (scale, zero), (other_scale, other_zero), (unit, shift) = sources[at], sources[1 - at], single_scale(result)
+    factor = scale * other_scale / unit
+    if shift % 2 and gives_halves(np.array(factor)):
+        raise Refused(Reason.ATTRIBUTE, "scales that give exact halves before an odd zero point")
+    other = _by_channel(given(node, 1 - at), node.outputs[0], bool(zero))
+    lib, (src, dst) = library(), (describe(t) for t in (given(node, at), node.outputs[0]))
+    if other.dims == dims:  # element by element: with channels last, oneDNN takes float32 for numbers of src's size
+        src, dst = (plain(other.memory_dims, desc.dtype) for desc in (src, dst))
+    read, real = (plain(other.memory_dims, number_of(dtype)) for dtype in (other.dtype, DType.FLOAT32))
+    numbers = [value_argument(Arg.SCALES | Arg.SRC, np.array([factor], np.float32))]
+    masks = [("scales", int(Arg.SRC), 0)]
+    if other_zero:
+        numbers.append(value_argument(Arg.ZERO_POINTS | Arg.SRC, np.array([other_zero], np.int32)))
+        masks.append(("zero_points", int(Arg.SRC), 0))
+    factors, offsets = (Argument(Arg.DST, "scratch", index, real) for index in (0, 1))
+    stages = [
+        Stage(
+            lib.describe_reorder(read, real, lib.attr((), masks)), (Argument(Arg.SRC, "input", 1 - at, read), factors, *numbers)
+        )
+    ]
+    added = value_argument(Arg.DST, np.full((1,) * len(dims), shift, np.float32))
+    if zero:
+        pd = lib.describe("eltwise_forward", INFERENCE, ELTWISE["linear"], real, real, -zero, shift)
+        stages.append(Stage(pd, (replace(factors, arg=Arg.SRC), offsets)))
+        added = offsets
+    steps: list[Appended] = [("binary", (BINARY["add"], added.desc))] if zero or shift else []
+    pd = lib.describe("binary", BINARY["mul"], src, real, dst, attr=lib.attr(steps))
+    arguments = [Argument(Arg.SRC, "input", at, src), replace(factors, arg=Arg.SRC_1), Argument(Arg.DST, "output", 0, dst)]
+    arguments += [replace(added, arg=Arg.post_op(0, Arg.SRC_1))] if steps else []
+    return NodePlan((*stages, Stage(pd, tuple(arguments))), scratch=(4 * other.size,) * (2 if zero else 1))
+
+
+def _by_channel(other: TensorType, result: TensorType, shifted: bool) -> TensorType:
+    """The second factor in the rank of the result. Raises `Refused` for others than `_scaled` takes."""
+    if other.dims == result.dims and not shifted:
+        return other
+    own = (1,) * (result.rank - other.rank) + other.dims
+    if any(size > 1 for size in own[2:]):
+        raise Refused(Reason.SHAPE, f"{other} for a result {result}; accepted: one number for each channel")
+    return TensorType(other.dtype, own)
 
 
 def _mean(node: TypedNode, op: Quantized, free: bool) -> NodePlan:

@@ -16,7 +16,7 @@ from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended, eltwise_kind
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 from dovetail_ops_onnx.relu import Relu
 
-__all__ = ["Epilogue", "single_scale"]
+__all__ = ["Epilogue", "gives_halves", "single_scale"]
 
 Array = NDArray[Any]
 
@@ -65,7 +65,7 @@ class Epilogue:
     def _store(self, scaling: Scaling, units: Array, *, scaled: bool) -> None:
         """To the numbers that are stored; oneDNN rounds last, halves to even. Before an odd zero point that is another half."""
         scale, zero = single_scale(scaling)
-        if zero and (scaled or (zero % 2 and _gives_halves(units / scale))):
+        if zero and (scaled or (zero % 2 and gives_halves(units / scale))):
             self._affine(1.0 if scaled else 1 / scale, 0.0)
             self._flush()
             self.appended.append(("eltwise", (ELTWISE["round"], 0.0, 0.0)))
@@ -168,7 +168,7 @@ def _is_relu(step: QuantizedStep | Scaling) -> bool:
     return isinstance(step, QuantizedStep) and isinstance(step.op, Relu)
 
 
-def _gives_halves(factors: Array) -> bool:
+def gives_halves(factors: Array) -> bool:
     """Whether products of these and whole numbers can be exact halves: only factors of few bits give such systematically."""
     mantissas, _ = np.frexp(np.asarray(factors, np.float64))
     return bool((mantissas * 4096 % 1 == 0).any())

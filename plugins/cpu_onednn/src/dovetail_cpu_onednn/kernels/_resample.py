@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import Reason, TensorType, TypedNode
+from dovetail.device import DType, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg
 from dovetail_cpu_onednn.descriptors import describe
 from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, NodePlan, Refused, given
@@ -24,6 +24,7 @@ class ResamplingKernel(AnyLayoutKernel):
     """By the nearest or the two next elements along spatial axes, at the places that half_pixel has for the sizes' quotient."""
 
     name = "resampling"
+    dtypes = frozenset({DType.FLOAT32, DType.INT8, DType.UINT8})
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         x, y, op = given(node, 0), node.outputs[0], node.op
@@ -33,6 +34,8 @@ class ResamplingKernel(AnyLayoutKernel):
             raise Refused(Reason.ATTRIBUTE, "tf_crop_and_resize")
         if sampling.mode not in _ALGORITHMS or sampling.antialias or sampling.exclude_outside:
             raise Refused(Reason.ATTRIBUTE, f"{sampling}; accepted: nearest and linear without antialias or exclude_outside")
+        if sampling.mode != "nearest" and x.dtype is not DType.FLOAT32:
+            raise Refused(Reason.DTYPE, f"{x.dtype}, between whose numbers oneDNN rounds otherwise")
         axes = op.plan(x, *_parameters(node))
         if not 3 <= x.rank <= 5 or any(axis.axis < 2 for axis in axes):
             raise Refused(Reason.SHAPE, f"{x} to {y}; accepted: one to three spatial axes, resampled alone")

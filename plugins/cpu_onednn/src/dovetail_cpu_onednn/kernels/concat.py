@@ -33,6 +33,8 @@ class Concatenation(AnyLayoutKernel):
 class ConcatCopy(StridedCopy):
     """A copy of each input into its slice of the result, for other data types than the primitive's."""
 
+    data = None
+
     def pairs(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[tuple[Array, Array]]:
         assert isinstance(node.op, Concat)
         axis, start = node.op.axis, 0

@@ -1,4 +1,4 @@
-"""DequantizeLinear from 8 bits by constant parameters: a reorder with scales, in whichever layout is wanted."""
+"""DequantizeLinear from 8 bits by constant parameters: a reorder with scales, in whichever layout is wanted; from 16 by NumPy."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,7 @@ from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Refused, given
 from dovetail_cpu_onednn.kernels._quantized import INT8
 from dovetail_cpu_onednn.kernels._scaling import between_layouts, scaled_reorder
+from dovetail_cpu_onednn.kernels._wide_scaling import WideDequantize
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 
 
@@ -27,4 +28,4 @@ class Dequantize(PrimitiveKernel):
         return between_layouts(node)
 
 
-KERNELS = (Dequantize(),)
+KERNELS = (Dequantize(), WideDequantize())

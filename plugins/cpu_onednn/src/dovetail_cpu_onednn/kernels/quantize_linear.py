@@ -1,4 +1,4 @@
-"""QuantizeLinear to 8 bits by constant parameters: a reorder with scales, in whichever layout is wanted."""
+"""QuantizeLinear to 8 bits by constant parameters: a reorder with scales, in whichever layout is wanted; to 16 by NumPy."""
 
 from collections.abc import Sequence
 
@@ -10,6 +10,7 @@ from dovetail_cpu_onednn.descriptors import tokens
 from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Refused, given
 from dovetail_cpu_onednn.kernels._quantized import INT8
 from dovetail_cpu_onednn.kernels._scaling import between_layouts, quotient, scaled_reorder
+from dovetail_cpu_onednn.kernels._wide_scaling import WideQuantize
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 
 
@@ -41,4 +42,4 @@ def _is_odd(node: TypedNode) -> bool:
     return zero is not None and zero.value is not None and bool((zero.value % 2).any())
 
 
-KERNELS = (Quantize(),)
+KERNELS = (Quantize(), WideQuantize())

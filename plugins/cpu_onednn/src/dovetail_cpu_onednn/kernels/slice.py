@@ -12,6 +12,8 @@ from dovetail_cpu_onednn.python_kernel import Array
 class SliceCopy(StridedCopy):
     """Bounds, axes and steps are constants."""
 
+    data = 1
+
     def refuse(self, node: TypedNode) -> Refusal | None:
         if any(given is not None and given.value is None for given in node.inputs[1:]):
             return Refusal(Reason.DYNAMIC, "bounds that are not constant")

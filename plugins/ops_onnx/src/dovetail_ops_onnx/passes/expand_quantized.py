@@ -1,6 +1,8 @@
 """Expand quantized: QLinearConv and QLinearMatMul as DequantizeLinear, Conv or MatMul, QuantizeLinear, for `fuse_quantized`."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +10,7 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail.op import Operator
+from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.passes.fuse_quantized import HeldDequantizeLinear
@@ -24,7 +27,9 @@ Keeps = Callable[[Node, Graph], bool]
 def expand_quantized(graph: Graph, keeps: Keeps) -> Graph:
     """The graph with the operators of the older format taken apart, where a device keeps them put together as one operator.
 
-    Elsewhere they stay: their integer sums are exact, those of the real numbers are not. Needs types and schedule order.
+    Elsewhere they stay: their integer sums are exact, those of the real numbers are not. Where the device has no kernel at all,
+    whole numbers are multiplied in float32, which holds sums up to 2^24 exactly, between quantizations of scale 1 and that of
+    the result in units of the sums. Needs types and schedule order.
     """
     if not any(isinstance(node.op, QLinearConv | QLinearMatMul) for node in graph.nodes):
         return graph
@@ -32,7 +37,9 @@ def expand_quantized(graph: Graph, keeps: Keeps) -> Graph:
     nodes: list[Node] = []
     for node in graph.nodes:
         parts = _Parts.of(node, graph) if isinstance(node.op, QLinearConv | QLinearMatMul) and not node.post_ops else None
-        if parts is None or not parts.is_kept(graph, keeps):
+        if parts is not None and not parts.is_kept(graph, keeps):
+            parts = None if keeps(node, graph) else parts.in_whole_numbers(graph)
+        if parts is None:
             nodes.append(node)
             continue
         nodes += parts.nodes(graph)
@@ -43,14 +50,14 @@ def expand_quantized(graph: Graph, keeps: Keeps) -> Graph:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A node as a float operator, the quantizations around it, and a bias of real numbers."""
+    """A node as a float operator, the quantizations around it, and new constants: `bias`, and scales of whole numbers."""
 
     node: Node
     op: Operator
     source: Scaling
     weights: Scaling
     result: Scaling
-    bias: NDArray[np.float32] | None
+    made: Mapping[str, NDArray[Any]]
 
     @staticmethod
     def of(node: Node, graph: Graph) -> "_Parts | None":
@@ -63,29 +70,36 @@ class _Parts:
         x_scale, x_zero, w_scale, w_zero, y_scale, y_zero = (array for array in known if array is not None)
         op = node.op.conv() if isinstance(node.op, QLinearConv) else MatMul()
         axis = 0 if isinstance(node.op, QLinearConv) else graph.types[node.inputs[3]].rank - 1
-        real = None if bias is None else (bias * (x_scale.reshape(()).astype(np.float64) * w_scale)).astype(np.float32)
+        unit = x_scale.reshape(()).astype(np.float64) * w_scale
         scalings = Scaling(x_scale, x_zero), Scaling(w_scale, w_zero, axis), Scaling(y_scale, y_zero)
         if not (scalings[0].is_single and scalings[2].is_single) or not all(scaling.is_usual for scaling in scalings):
             return None
-        return _Parts(node, op, *scalings, real)
+        return _Parts(node, op, *scalings, {} if bias is None else {"bias": (bias * unit).astype(np.float32)})
 
     def _name(self, part: str) -> str:
         return f"{self.node.name}/{self.node.outputs[0]}/{part}"
 
+    def in_whole_numbers(self, graph: Graph) -> "_Parts | None":
+        """The same in units of the sums; None where these are beyond float32."""
+        x, w, y = (one.scale.astype(np.float64) for one in (self.source, self.weights, self.result))
+        unit = np.asarray(y.reshape(()) / (x.reshape(()) * w), np.float32)
+        zero = np.broadcast_to(self.result.zero_point.reshape(()), unit.shape)
+        made = {"one": np.ones((), np.float32), "ones": np.ones_like(unit), "unit": unit, "zero": zero}
+        if "bias" in self.made:
+            made["bias"] = graph.constants[self.node.inputs[8]].astype(np.float32)
+        return dataclasses.replace(self, made=made) if Scaling(unit, zero).is_usual else None
+
     @property
-    def constants(self) -> Mapping[str, NDArray[np.float32]]:
-        """The bias."""
-        return {} if self.bias is None else {self._name("bias"): as_constant(self.bias)}
+    def constants(self) -> Mapping[str, NDArray[Any]]:
+        """The new ones, by name."""
+        return {self._name(part): as_constant(array) for part, array in self.made.items()}
 
     def types(self, graph: Graph) -> Mapping[str, TensorType]:
         """The types of all new values."""
-        x, w, _, y = self._values(graph)
+        names = (*self.node.inputs[:4:3], self.node.outputs[0])
+        x, w, y = (graph.types[name].with_dtype(DType.FLOAT32) for name in names)
         real = {self._name("x"): x, self._name("w"): w, self._name("y"): y}
         return real | {name: TensorType.of(array, known=True) for name, array in self.constants.items()}
-
-    def _values(self, graph: Graph) -> tuple[TensorType, TensorType, TensorType | None, TensorType]:
-        x, w, y = (graph.types[n].with_dtype(DType.FLOAT32) for n in (*self.node.inputs[:4:3], self.node.outputs[0]))
-        return x, w, None if self.bias is None else TensorType.of(self.bias, known=True), y
 
     def is_kept(self, graph: Graph, keeps: Keeps) -> bool:
         """Whether a device has a kernel for the whole."""
@@ -100,10 +114,14 @@ class _Parts:
         """The operators in its place."""
         given, origins = self.node.inputs, self.node.origins or (self.node.name,)
         x, w, y = self._name("x"), self._name("w"), self._name("y")
+        one, ones, unit, zero, bias = (
+            self._name(part) if part in self.made else "" for part in ("one", "ones", "unit", "zero", "bias")
+        )
         weights = HeldDequantizeLinear if given[3] in graph.constants else DequantizeLinear
+        stored = QuantizeLinear(axis=1 if isinstance(self.op, Conv) else self.weights.axis)
         return [
-            Node(x, DequantizeLinear(), (given[0], given[1], given[2]), (x,), (), origins),
-            Node(w, weights(axis=self.weights.axis), (given[3], given[4], given[5]), (w,), (), origins),
-            Node(self.node.name, self.op, (x, w, *self.constants), (y,), (), origins),
-            Node(y, QuantizeLinear(), (y, given[6], given[7]), self.node.outputs, (), origins),
+            Node(x, DequantizeLinear(), (given[0], one or given[1], given[2]), (x,), (), origins),
+            Node(w, weights(axis=self.weights.axis), (given[3], ones or given[4], given[5]), (w,), (), origins),
+            Node(self.node.name, self.op, (x, w, *([bias] if bias else [])), (y,), (), origins),
+            Node(y, stored, (y, unit or given[6], zero or given[7]), self.node.outputs, (), origins),
         ]

@@ -7,12 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.errors import OperatorError
 from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType, as_constant
 from dovetail.passes import drop_dead_nodes, fold_constants
 from dovetail_ops_onnx.constant import Constant
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
-from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.passes._scalings import STORED, scaling_of
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.quantized import PREVIOUS, Quantized, QuantizedStep, Scaling
 
@@ -20,9 +19,6 @@ __all__ = ["HeldDequantizeLinear", "fuse_quantized", "hold_quantized", "release_
 
 Keeps = Callable[[Node, Graph], bool]
 """Whether a device runs the node, whose types are in the graph, with a kernel of its own."""
-
-STORED = frozenset({DType.INT8, DType.UINT8})
-"""The stored types that are fused."""
 
 
 class HeldDequantizeLinear(DequantizeLinear):
@@ -53,7 +49,7 @@ def fuse_quantized(graph: Graph, keeps: Keeps) -> Graph:
 
     An operator that reads dequantized values takes over the elementwise operators behind it, quantizations between them
     included, up to the last QuantizeLinear for which `keeps` holds, or to the DequantizeLinear behind it if no node reads that.
-    What only moves or selects elements works on the stored numbers themselves. Needs types and schedule order.
+    Needs types and schedule order.
     """
     if not any(isinstance(node.op, DequantizeLinear) for node in graph.nodes):
         return graph
@@ -106,8 +102,6 @@ class _Fusion:
     def _best(self, node: Node) -> _Candidate | None:
         if len(node.writes) != 1 or not any(self._scaled(name) for name in node.inputs):
             return None
-        if (moved := self._on_stored(node)) is not None:
-            return moved
         scope = self._graph.replace(constants=self._constants, types=self._types)
         if scope.types[node.writes[0]].dtype is not DType.FLOAT32:
             return None
@@ -115,27 +109,6 @@ class _Fusion:
             if self._keeps(candidate.node, self._graph.replace(constants=self._constants, types=self._types)):
                 return candidate
         return None
-
-    # --- what only moves elements ----------------------------------------------------------------------------------
-
-    def _on_stored(self, node: Node) -> _Candidate | None:
-        """The node on the stored numbers: a view or a maximum, whose result is quantized as its input is."""
-        follower = self._follower(node)
-        source = self._scaled(node.inputs[0])
-        result = self._scaling_of(follower) if follower is not None and isinstance(follower.op, QuantizeLinear) else None
-        if follower is None or source is None or result is None or not (node.op.is_view or isinstance(node.op, MaxPool)):
-            return None
-        stored, scaling = source
-        if not scaling.is_single or not scaling.equals(result) or any(self._scaled(name) for name in node.inputs[1:]):
-            return None
-        moved = dataclasses.replace(
-            node, inputs=(stored, *node.inputs[1:]), outputs=follower.outputs, origins=(*node.origins, *follower.origins)
-        )
-        if not _takes(node.op, [self._graph.type_of(name) for name in moved.inputs]):
-            return None
-        if not node.op.is_view and not self._keeps(moved, self._graph):
-            return None
-        return _Candidate((node, follower), moved)
 
     # --- chains ----------------------------------------------------------------------------------------------------
 
@@ -226,17 +199,7 @@ class _Fusion:
         return node.inputs[0], scaling
 
     def _scaling_of(self, node: Node) -> Scaling | None:
-        """The constant parameters of a node that quantizes or dequantizes; None for blocks, unusual scales and other kinds."""
-        assert isinstance(node.op, DequantizeLinear | QuantizeLinear)
-        if node.op.block_size or node.post_ops or any(n not in self._constants for n in node.inputs[1:] if n):
-            return None
-        scale = self._constants[node.inputs[1]]
-        given = node.inputs[2] if len(node.inputs) > 2 else ""
-        stored = node.inputs[0] if isinstance(node.op, DequantizeLinear) else node.writes[0]
-        dtype = self._graph.types[stored].dtype
-        zero = self._constants[given] if given else np.zeros(scale.shape, dtype.numpy)
-        found = Scaling(scale, zero, node.op.axis)
-        return found if scale.dtype == np.float32 and dtype.is_integer and found.is_usual else None
+        return scaling_of(node, self._graph.replace(constants=self._constants, types=self._types))
 
     def _real(self, name: str) -> str:
         """The value itself, or where a constant of more bits (a bias) is held back, a new constant of its real numbers."""
@@ -249,15 +212,6 @@ class _Fusion:
             self._constants[real] = as_constant(_evaluated(node.op, given))
             self._types[real] = TensorType.of(self._constants[real], known=True)
         return real
-
-
-def _takes(op: AbstractOperator, inputs: Sequence[TensorType | None]) -> bool:
-    """Whether the operator is defined for these types: older versions of some are for floats only."""
-    try:
-        op.check(inputs, 1)
-    except OperatorError:
-        return False
-    return True
 
 
 def _evaluated(op: AbstractOperator, inputs: Sequence[NDArray[np.generic] | None]) -> NDArray[np.generic]:

@@ -1,7 +1,7 @@
 """Tabulate bytes: what is computed element by element from one 8-bit number, and rounded to one, is a table of 256 numbers."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,32 +14,45 @@ from dovetail_ops_onnx.byte_table import ByteTable
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 
-__all__ = ["tabulate_bytes"]
+__all__ = ["tabulate_bytes", "tabulate_chains"]
 
 _BYTES = frozenset({DType.INT8, DType.UINT8})
 
 
-def tabulate_bytes(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Graph:
+Keeps = Callable[[Node, Graph], bool]
+
+
+def tabulate_bytes(graph: Graph, keeps: Keeps) -> Graph:
     """The graph with a ByteTable in place of activations between DequantizeLinear and QuantizeLinear, as far as `keeps` holds.
 
     A SiLU of static quantization is x * Sigmoid(x) with both and the result quantized: six nodes, each over all elements, become
     one. Nothing else may read what is in between. A chain, in which no value is read twice, is left to `fuse_quantized`, which
     puts it behind a product. Needs types and schedule order.
     """
-    found = _functions(graph)
+    return _tabulated(graph, keeps, chains=False)
+
+
+def tabulate_chains(graph: Graph, keeps: Keeps) -> Graph:
+    """As `tabulate_bytes`, chains and changes of the quantization too: those that `fuse_quantized` found no product for."""
+    return _tabulated(graph, keeps, chains=True)
+
+
+def _tabulated(graph: Graph, keeps: Keeps, *, chains: bool) -> Graph:
+    numbers = _numbers(graph)
+    found = _functions(graph, numbers)
     order = {one.node.name: place for place, one in enumerate(found.values())}
     changed: dict[str, Node] = {}
     constants, types = dict(graph.constants), dict(graph.types)
     for one in found.values():
-        if not (isinstance(one.node.op, QuantizeLinear) and one.computes and _is_read(one, found, graph)):
+        if not (isinstance(one.node.op, QuantizeLinear) and (one.computes or chains) and _is_read(one, found, graph)):
             continue
         cone = _cone(one, found, order)
-        if not (_forks(cone) and _is_alone(one, cone, found, graph)):
+        if not ((chains or _forks(cone)) and _is_alone(one, cone, found, graph)):
             continue
         node, table = one.node, f"{one.node.name}.table"
         origins = tuple(dict.fromkeys(name for inner in cone for name in (inner.origins or (inner.name,))))
         made = Node(node.name, ByteTable(), (one.source, table), node.outputs, (), origins)
-        constants[table] = as_constant(_table(one, cone, graph))
+        constants[table] = as_constant(_table(one, cone, graph, numbers))
         types[table] = TensorType.of(constants[table], known=True)
         if keeps(made, graph.replace(constants=constants, types=types)):
             changed[node.name] = made
@@ -58,17 +71,26 @@ class _Function:
     computes: bool
 
 
-def _functions(graph: Graph) -> dict[str, _Function]:
+def _numbers(graph: Graph) -> Mapping[str, NDArray[Any]]:
+    """The values that are one known number, quantized ones too."""
+    known = {name: array for name, array in graph.constants.items() if array.size == 1}
+    for node in graph.nodes:
+        if isinstance(node.op, DequantizeLinear) and not node.post_ops and all(n in known for n in node.inputs if n):
+            known[node.writes[0]] = node.op.reference(*(known[name] for name in node.inputs if name))
+    return known
+
+
+def _functions(graph: Graph, numbers: Container[str]) -> dict[str, _Function]:
     """By the names of values."""
     found: dict[str, _Function] = {}
     for node in graph.nodes:
-        one = _function(node, found, graph)
+        one = _function(node, found, graph, numbers)
         if one is not None:
             found[node.outputs[0]] = one
     return found
 
 
-def _function(node: Node, found: Mapping[str, _Function], graph: Graph) -> _Function | None:
+def _function(node: Node, found: Mapping[str, _Function], graph: Graph, numbers: Container[str]) -> _Function | None:
     if len(node.writes) != 1 or node.post_ops or not node.inputs:
         return None
     first, types = node.inputs[0], graph.types
@@ -84,29 +106,25 @@ def _function(node: Node, found: Mapping[str, _Function], graph: Graph) -> _Func
         known = found.get(first)
         return _Function(node, first, False) if known is None else _Function(node, known.source, known.computes)
     sources = {found[name].source for name in node.inputs if name in found}
-    if len(sources) != 1 or not _is_elementwise(node, found, graph):
+    if len(sources) != 1 or not _is_elementwise(node, found, graph, numbers):
         return None
     return _Function(node, sources.pop(), True)
 
 
-def _is_elementwise(node: Node, found: Mapping[str, _Function], graph: Graph) -> bool:
+def _is_elementwise(node: Node, found: Mapping[str, _Function], graph: Graph, numbers: Container[str]) -> bool:
     """Whether the operator computes each element of the inputs that are functions, with single constant numbers."""
     given = [graph.types[name] if name else None for name in node.inputs]
     result = graph.types[node.outputs[0]]
-    if result.dtype is not DType.FLOAT32 or not all(name in found or _is_number(name, graph) for name in node.inputs):
+    if result.dtype is not DType.FLOAT32 or not all(not name or name in found or name in numbers for name in node.inputs):
         return False
     if any(t is not None and name in found and t.dims != result.dims for name, t in zip(node.inputs, given, strict=True)):
         return False
-    return any(
+    return node.op.in_place or any(
         (chain := node.op.post_ops(given, node.inputs, index)) is not None
         and all(p.operand in node.inputs for p in chain if isinstance(p, Binary))
         for index, name in enumerate(node.inputs)
         if name in found
     )
-
-
-def _is_number(name: str, graph: Graph) -> bool:
-    return not name or (name in graph.constants and graph.types[name].size == 1)
 
 
 def _cone(one: _Function, found: Mapping[str, _Function], order: Mapping[str, int]) -> list[Node]:
@@ -150,12 +168,12 @@ def _is_alone(one: _Function, cone: Sequence[Node], found: Mapping[str, _Functio
     )
 
 
-def _table(one: _Function, cone: Sequence[Node], graph: Graph) -> NDArray[Any]:
+def _table(one: _Function, cone: Sequence[Node], graph: Graph, numbers: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
     """The results for all bytes."""
     values = {one.source: np.arange(256, dtype=np.uint8).view(graph.types[one.source].dtype.numpy)}
 
     def given(name: str) -> Any:
-        return values.get(name) if name in values or not name else graph.constants[name].reshape(())
+        return values.get(name) if name in values or not name else numbers[name].reshape(())
 
     for node in cone:
         values[node.outputs[0]] = np.asarray(node.op.reference(*map(given, node.inputs)))

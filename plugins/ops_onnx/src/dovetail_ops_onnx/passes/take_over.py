@@ -126,8 +126,11 @@ class _Earlier:
         self._groups = _groups(analyzed, parts, origins, widened)
         self._wholes = [_Group.of([group for group in self._groups if group.by_axis is kind], kind) for kind in (False, True)]
         new = [part.graph.constants[name] for part, one in zip(parts, self._parts, strict=True) for name in one.made]
-        # A new constant of whole numbers may be made of sizes.
-        self._holds = all(a.dtype.kind not in "iuOSU" for a in new) and names.keys() >= {*nothing.inputs, *nothing.outputs}
+        # A new constant of whole numbers may be made of sizes, which bytes are not.
+        self._holds = all(a.dtype.kind not in "iuOSU" or a.dtype.itemsize == 1 for a in new) and names.keys() >= {
+            *nothing.inputs,
+            *nothing.outputs,
+        }
 
     def resized(self, graph: Graph, context: PassContext) -> Any:
         """The parts with other sizes; None where the decisions do not hold."""
