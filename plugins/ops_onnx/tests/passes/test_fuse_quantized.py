@@ -265,6 +265,21 @@ def test_a_convolution_without_a_kernel_counts_in_whole_numbers(count, bias):
     assert (after.types[after.nodes[1].inputs[1]].value % 1 == 0).all()
 
 
+@pytest.mark.parametrize(
+    ("depth", "bytes_of_w", "exact"), [(257, None, True), (258, None, False), (600, 100, True), (600, 255, False)]
+)
+def test_sums_beyond_the_whole_numbers_of_float32_stay(depth, bytes_of_w, exact):
+    """65,025 * 259 is the first product above 2^24; of constants the numbers themselves count."""
+    g = Builder()
+    zero, scale = g.constant(np.uint8(0)), g.constant(np.float32(0.01))
+    a, b = g.input("a", "uint8", (4, depth)), g.input("b", "uint8", (depth, 5))
+    if bytes_of_w is not None:
+        b = g.constant(np.full((depth, 5), bytes_of_w, np.uint8))
+    y = g.node(op("QLinearMatMul"), a, scale, zero, b, scale, zero, g.constant(np.float32(9)), zero)
+    after = expand_quantized(fold_constants(g.graph([y])), lambda node, _: False)
+    assert ("QLinearMatMul" not in kinds(after)) == exact
+
+
 def test_nodes_with_post_ops_stay():
     g = Builder()
     x = g.stored("x", (4, 3))

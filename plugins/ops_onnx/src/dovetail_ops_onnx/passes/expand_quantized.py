@@ -1,6 +1,7 @@
 """Expand quantized: QLinearConv and QLinearMatMul as DequantizeLinear, Conv or MatMul, QuantizeLinear, for `fuse_quantized`."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,12 +25,16 @@ __all__ = ["expand_quantized"]
 Keeps = Callable[[Node, Graph], bool]
 
 
+_EXACT = 1 << 24
+"""The largest sum up to which float32 has all whole numbers."""
+
+
 def expand_quantized(graph: Graph, keeps: Keeps) -> Graph:
     """The graph with the operators of the older format taken apart, where a device keeps them put together as one operator.
 
     Elsewhere they stay: their integer sums are exact, those of the real numbers are not. Where the device has no kernel at all,
-    whole numbers are multiplied in float32, which holds sums up to 2^24 exactly, between quantizations of scale 1 and that of
-    the result in units of the sums. Needs types and schedule order.
+    whole numbers are multiplied in float32 if that holds all sums exactly, between quantizations of scale 1 and that of the
+    result in units of the sums. Needs types and schedule order.
     """
     if not any(isinstance(node.op, QLinearConv | QLinearMatMul) for node in graph.nodes):
         return graph
@@ -80,7 +85,9 @@ class _Parts:
         return f"{self.node.name}/{self.node.outputs[0]}/{part}"
 
     def in_whole_numbers(self, graph: Graph) -> "_Parts | None":
-        """The same in units of the sums; None where these are beyond float32."""
+        """The same in units of the sums; None where float32 may not hold these exactly."""
+        if self._largest_sum(graph) > _EXACT:
+            return None
         x, w, y = (one.scale.astype(np.float64) for one in (self.source, self.weights, self.result))
         unit = np.asarray(y.reshape(()) / (x.reshape(()) * w), np.float32)
         zero = np.broadcast_to(self.result.zero_point.reshape(()), unit.shape)
@@ -88,6 +95,20 @@ class _Parts:
         if "bias" in self.made:
             made["bias"] = graph.constants[self.node.inputs[8]].astype(np.float32)
         return dataclasses.replace(self, made=made) if Scaling(unit, zero).is_usual else None
+
+    def _largest_sum(self, graph: Graph) -> float:
+        """A bound of all sums of products, with the bias."""
+        weights, zero, rank = graph.types[self.node.inputs[3]], self.weights.zero_point, graph.types[self.node.inputs[3]].rank
+        summed = tuple(range(1, rank)) if isinstance(self.op, Conv) else (max(0, rank - 2),)
+        known = graph.constants.get(self.node.inputs[3])
+        if known is None:
+            products = math.prod(weights.dims[axis] for axis in summed) * _reach(weights.dtype, zero)
+        else:
+            zeros = zero.reshape([-1 if axis == self.weights.axis else 1 for axis in range(rank)])
+            products = float(np.abs(known.astype(np.float64) - zeros).sum(axis=summed).max(initial=0))
+        bias = graph.constants[self.node.inputs[8]] if "bias" in self.made else np.zeros(1)
+        source = _reach(graph.types[self.node.inputs[0]].dtype, self.source.zero_point)
+        return products * source + float(np.abs(bias.astype(np.float64)).max(initial=0))
 
     @property
     def constants(self) -> Mapping[str, NDArray[Any]]:
@@ -125,3 +146,9 @@ class _Parts:
             Node(self.node.name, self.op, (x, w, *([bias] if bias else [])), (y,), (), origins),
             Node(y, stored, (y, unit or given[6], zero or given[7]), self.node.outputs, (), origins),
         ]
+
+
+def _reach(dtype: DType, zero_point: NDArray[Any]) -> float:
+    """The largest distance of a number of 8 bits from the zero points."""
+    limits = np.iinfo(dtype.numpy)
+    return float(max(limits.max - int(zero_point.min()), int(zero_point.max()) - limits.min))
