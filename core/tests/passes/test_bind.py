@@ -67,6 +67,14 @@ def test_an_input_skipped_on_the_way_is_left_out() -> None:
     assert node.inputs[1] == ""
 
 
+@pytest.mark.parametrize(("names", "kept"), [(["", "", ""], 3), (["", "x", ""], 4)], ids=str)
+def test_inputs_of_newer_versions_may_be_left_out_by_name(names: list[str], kept: int) -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [4])
+    graph = g.graph([g.node(UnboundOperator("test", "Take", 1, {"axis": 0}), x, "", *names)])
+    assert len(bind(graph, find).nodes[0].inputs) == kept
+
+
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
