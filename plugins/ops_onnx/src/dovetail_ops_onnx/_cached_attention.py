@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.op import HostConfig, HostKernel, TensorType
+from dovetail_ops_onnx._elementwise import wide
 
 if TYPE_CHECKING:
     from dovetail_ops_onnx.cached_attention import CachedAttention
@@ -112,7 +113,7 @@ def _attend(
 ) -> None:
     """One sample: q and dst [heads, sequence, size], keys and values [kv heads, used, size]; extras are bias and sink."""
     bias, sink = extras
-    k, v = (np.asarray(x, np.float32) for x in (keys, values))
+    k, v = wide(keys), wide(values)
     kv, _, size = k.shape
     factor = np.float32(op.scale or 1 / math.sqrt(size))
     for first in range(0, q.shape[1], _QUERIES):
