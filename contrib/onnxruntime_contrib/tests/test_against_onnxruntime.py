@@ -412,3 +412,12 @@ _REFUSED: list[dict[str, Any]] = [
 def test_tokenizer_refuses(attributes: dict[str, Any]) -> None:
     with pytest.raises(OperatorError, match=r"accepted|RE2"):
         Tokenizer(**{"mark": 0, "mincharnum": 1, "pad_value": "", **attributes}).reference(np.array(["a"], object))
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+@pytest.mark.parametrize(("k", "n", "block"), [(64, 5, 32), (96, 7, 64), (40, 6, 16)])
+def test_mat_mul_bnb4(agree: Any, rng: np.random.Generator, kind: int, k: int, n: int, block: int) -> None:
+    absmax = rng.uniform(0.1, 2, -(-n * k // block)).astype(np.float32)
+    packed = rng.integers(0, 256, -(-n * k // 2)).astype(np.uint8)
+    arrays = [rng.standard_normal((2, 3, k)).astype(np.float32), packed, absmax]
+    agree("MatMulBnb4", arrays, constants=(1, 2), K=k, N=n, block_size=block, quant_type=kind)

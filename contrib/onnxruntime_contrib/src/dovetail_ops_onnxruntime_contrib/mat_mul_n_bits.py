@@ -9,9 +9,9 @@ from dovetail.op import DType, GraphBuilder, OperatorError, ShapeError, TensorTy
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.mat_mul import MatMul
-from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix
+from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, once
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import cast, given, ints, node
+from dovetail_ops_onnxruntime_contrib._nodes import cast, given, ints, node, unpacked
 
 __all__ = ["MatMulNBits"]
 
@@ -77,14 +77,15 @@ class MatMulNBits(MicrosoftOperator):
         assert factors is not None
         dtype = given(g, a).dtype
         order = self._order(groups)
+        sources = [x for x in (packed, factors, points, groups) if x is not None]
+        key = (self.bits, self.block_size, self.K, self.N, points is None)
         wide = cast(g, a, dtype, DType.FLOAT32)
         if order is None:
-            y = node(g, MatMul(), wide, g.constant(self._floats(packed, factors, points, groups), name="weights"))
+            _, (weights,) = once(sources, ("floats", *key), lambda: (None, [self._floats(packed, factors, points, groups)]))
+            y = node(g, MatMul(), wide, g.constant(weights, name="weights"))
         else:
             if groups is not None:
                 wide = node(g, Gather(axis=-1), wide, ints(g, order.tolist()))
-            sources = [x for x in (packed, factors, points, groups) if x is not None]
-            key = (self.bits, self.block_size, self.K, self.N, points is None)
             matrix = BlockMatrix.once(sources, key, lambda: self._blocks(packed, factors, points, order))
             y = matrix.times(g, wide)
         y = cast(g, y, DType.FLOAT32, dtype)
@@ -104,7 +105,7 @@ class MatMulNBits(MicrosoftOperator):
     def _blocks(self, b: Array, scales: Array, zeros: Array | None, order: Array) -> BlockMatrix:
         """The weights block by block, numbers of 2 bits as those of 4."""
         q = np.zeros((self.blocks * self.block_size, self.N), np.uint8)
-        q[: self.K] = self._unpacked(b.reshape(self.N, -1))[:, order].T
+        q[: self.K] = unpacked(b.reshape(self.N, -1), self.bits)[:, order].T
         factor, zero = (np.ascontiguousarray(x.T) for x in self._factors(scales, zeros))
         offsets = -zero * factor
         if self.bits == 8:
@@ -117,7 +118,7 @@ class MatMulNBits(MicrosoftOperator):
         if zeros is None:
             return factor, np.full_like(factor, 2.0 ** (self.bits - 1))
         if zeros.dtype == np.uint8:
-            return factor, self._unpacked(zeros.reshape(self.N, -1))[:, : self.blocks].astype(np.float32)
+            return factor, unpacked(zeros.reshape(self.N, -1), self.bits)[:, : self.blocks].astype(np.float32)
         return factor, zeros.reshape(self.N, self.blocks).astype(np.float32)
 
     def _floats(self, b: Array, scales: Array, zeros: Array | None, groups: Array | None) -> Array:
@@ -125,10 +126,5 @@ class MatMulNBits(MicrosoftOperator):
         assert groups is not None
         factor, zero = self._factors(scales, zeros)
         block = groups.reshape(-1)[: self.K]
-        q = self._unpacked(b.reshape(self.N, -1))[:, : self.K].astype(np.float32)
+        q = unpacked(b.reshape(self.N, -1), self.bits)[:, : self.K].astype(np.float32)
         return np.ascontiguousarray(((q - zero[:, block]) * factor[:, block]).T)
-
-    def _unpacked(self, rows: Array) -> Array:
-        shifts = np.arange(0, 8, self.bits, dtype=np.uint8)
-        parts = (rows[..., None] >> shifts) & np.uint8(2**self.bits - 1)
-        return parts.reshape(len(rows), -1)

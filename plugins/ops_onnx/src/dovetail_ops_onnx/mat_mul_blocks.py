@@ -2,7 +2,6 @@
 
 import math
 import threading
-import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -22,9 +21,9 @@ from dovetail.op import (
     ShapeError,
     TensorType,
 )
-from dovetail_ops_onnx._one_block import Kinds, block_of, parts_of, root_of, size_of
+from dovetail_ops_onnx._one_block import block_of, once
 
-__all__ = ["BlockMatrix", "MatMulBlocks", "block_of"]
+__all__ = ["BlockMatrix", "MatMulBlocks", "block_of", "once"]
 
 Array = NDArray[Any]
 Types = Sequence[TensorType | None]
@@ -212,36 +211,15 @@ class BlockMatrix:
 
         So all plans of a model, for whatever shapes, share one matrix. Its arrays are in one block: see `block_of`.
         """
-        roots = [root_of(source) for source in sources]
-        entry = key, *((id(root), a.ctypes.data, a.nbytes) for root, a in zip(roots, sources, strict=True))
-        found = _made.get(entry)
-        if found is not None and all(ref() is root for ref, root in zip(found.sources, roots, strict=True)):
-            block = found.block()  # constants are views, which keep it alive
-            if block is not None:
-                return BlockMatrix(found.bits, found.block_size, *parts_of(block, found.kinds))
-        made = make()
-        kinds = tuple((array.shape, array.dtype) for array in made.arrays)
-        block = np.empty(size_of(made.arrays), np.uint8)
-        parts = parts_of(block, kinds)
-        for part, array in zip(parts, made.arrays, strict=True):
-            part[...] = array
-        watched = tuple(weakref.ref(root, lambda _: _made.pop(entry, None)) for root in roots)
-        _made[entry] = _Made(watched, made.bits, made.block_size, kinds, weakref.ref(block))
-        return BlockMatrix(made.bits, made.block_size, *parts)
+
+        def made() -> tuple[tuple[int, int], list[Array]]:
+            matrix = make()
+            return (matrix.bits, matrix.block_size), matrix.arrays
+
+        (bits, size), arrays = once(sources, key, made)
+        return BlockMatrix(bits, size, *arrays)
 
     def times(self, g: GraphBuilder, a: str) -> str:
         """Add the node of A times this matrix; A is float32."""
         names = [g.constant(array, name=name) for array, name in zip(self.arrays, ("q", "scales", "offsets"), strict=False)]
         return g.node(MatMulBlocks(self.bits, self.block_size), a, *names)
-
-
-@dataclass(frozen=True)
-class _Made:
-    sources: "tuple[weakref.ref[Array], ...]"
-    bits: int
-    block_size: int
-    kinds: Kinds
-    block: "weakref.ref[Array]"
-
-
-_made: dict[Hashable, _Made] = {}
