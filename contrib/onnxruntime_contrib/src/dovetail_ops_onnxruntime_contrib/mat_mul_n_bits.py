@@ -79,16 +79,15 @@ class MatMulNBits(MicrosoftOperator):
         order = self._order(groups)
         sources = [x for x in (packed, factors, points, groups) if x is not None]
         key = (self.bits, self.block_size, self.K, self.N, points is None)
-        wide = cast(g, a, dtype, DType.FLOAT32)
         if order is None:
+            wide = cast(g, a, dtype, DType.FLOAT32)
             _, (weights,) = once(sources, ("floats", *key), lambda: (None, [self._floats(packed, factors, points, groups)]))
-            y = node(g, MatMul(), wide, g.constant(weights, name="weights"))
+            y = cast(g, node(g, MatMul(), wide, g.constant(weights, name="weights")), DType.FLOAT32, dtype)
         else:
             if groups is not None:
-                wide = node(g, Gather(axis=-1), wide, ints(g, order.tolist()))
+                a = node(g, Gather(axis=-1), a, ints(g, order.tolist()))
             matrix = BlockMatrix.once(sources, key, lambda: self._blocks(packed, factors, points, order))
-            y = matrix.times(g, wide)
-        y = cast(g, y, DType.FLOAT32, dtype)
+            y = matrix.times(g, a)
         return node(g, Add(), y, bias) if bias else y
 
     def _order(self, groups: Array | None) -> Array | None:

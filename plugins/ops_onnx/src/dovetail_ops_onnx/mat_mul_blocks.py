@@ -41,12 +41,15 @@ _FEW = 16
 _KINDS = {4: (DType.UINT8,), 8: (DType.UINT8, DType.INT8), 16: (DType.FLOAT16, DType.BFLOAT16)}
 """The types of the packed numbers."""
 
+_FLOATS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+
 
 class Unpacked(HostKernel):
     """Unpacks a part of the matrix that fits the cache into float32, multiplies, and goes on to the next part."""
 
     def configurations(self, op: Any, inputs: Types, outputs: Types) -> Sequence[HostConfig]:
-        return (HostConfig.uniform(inputs, outputs),)
+        # Halves are left to the pass `widen_halves`, which spares the conversions between such products.
+        return (HostConfig.uniform(inputs, outputs),) if outputs[0] and outputs[0].dtype is DType.FLOAT32 else ()
 
     def execute(self, op: "MatMulBlocks", config: HostConfig, inputs: Sequence[Array | None], outputs: Sequence[Any]) -> None:
         a, q, scales, offsets = inputs
@@ -131,7 +134,7 @@ class MatMulBlocks(AbstractOperator):
 
     A block is `block_size` rows, the last one filled up. `q` has numbers of `bits` bits [blocks * block_size, N], of 8 int8 or
     uint8, of 16 float16 or bfloat16; of 4 bits those from 0 to 15, two to a byte [blocks * block_size / 2, N], the first half of
-    a block's rows in the low bits. `scales` and `offsets` are [blocks, N]. Sums are in float32.
+    a block's rows in the low bits. `scales` and `offsets` are float32[blocks, N]. Sums are in float32; Y has the type of A.
     """
 
     domain: ClassVar[str] = "dovetail"
@@ -155,8 +158,8 @@ class MatMulBlocks(AbstractOperator):
 
     def infer(self, a: TensorType, q: TensorType, scales: TensorType, offsets: TensorType | None = None) -> TensorType:
         """A with N as its last dimension."""
-        if not a.rank or scales.rank != 2 or a.dtype is not DType.FLOAT32:
-            raise ShapeError(f"A is {a}, scales are {scales}; accepted: float32[..., K], float32[blocks, N]")
+        if not a.rank or scales.rank != 2 or a.dtype not in _FLOATS:
+            raise ShapeError(f"A is {a}, scales are {scales}; accepted: float32[..., K] or of halves, float32[blocks, N]")
         blocks, n = scales.dims
         height, kinds = blocks * self.packed_rows, _KINDS[self.bits]
         if -(-a.dims[-1] // self.block_size) != blocks or q.dims != (height, n) or q.dtype not in kinds:
@@ -167,7 +170,7 @@ class MatMulBlocks(AbstractOperator):
 
     def reference(self, a: Array, q: Array, scales: Array, offsets: Array | None = None) -> Array:
         """Block by block in float32."""
-        size, height = self.block_size, self.packed_rows
+        size, height, dtype, a = self.block_size, self.packed_rows, a.dtype, a.astype(np.float32)
         y = np.zeros((*a.shape[:-1], scales.shape[1]), np.float32)
         for block, scale in enumerate(scales):
             rows = q[block * height : (block + 1) * height]
@@ -175,7 +178,7 @@ class MatMulBlocks(AbstractOperator):
             weights = numbers.astype(np.float32) * scale + (0 if offsets is None else offsets[block])
             part = a[..., block * size : (block + 1) * size]
             y += part @ weights[: part.shape[-1]]
-        return y
+        return y.astype(dtype)
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         """Two for each number of the matrix and row of A."""
@@ -220,6 +223,6 @@ class BlockMatrix:
         return BlockMatrix(bits, size, *arrays)
 
     def times(self, g: GraphBuilder, a: str) -> str:
-        """Add the node of A times this matrix; A is float32."""
+        """Add the node of A times this matrix."""
         names = [g.constant(array, name=name) for array, name in zip(self.arrays, ("q", "scales", "offsets"), strict=False)]
         return g.node(MatMulBlocks(self.bits, self.block_size), a, *names)
