@@ -29,6 +29,20 @@ def test_attention(agree: Any, rng: np.random.Generator, mask: str, causal: int)
     agree("Attention", arrays, constants=(1, 2), num_heads=3, unidirectional=causal)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("value", [-3.4028234663852886e38, float("-inf")])
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+def test_the_least_value_for_what_is_left_out(
+    agree: Any, rng: np.random.Generator, dtype: Any, value: float, device: str
+) -> None:
+    near = {"tolerance": 2e-2 if dtype == np.float16 else 1e-4, "device": device}
+    arrays = [_floats(rng, 2, 5, 8), _floats(rng, 8, 36), _floats(rng, 36)]
+    arrays = [*(x.astype(dtype) for x in arrays), MASKS["keys"]]
+    agree("Attention", arrays, constants=(1, 2), num_heads=3, mask_filter_value=value, **near)
+    sides = [_floats(rng, 2, length, 6).astype(dtype) for length in (3, 5, 5)]
+    agree("MultiHeadAttention", [*sides, None, MASKS["lengths"]], num_heads=2, mask_filter_value=value, **near)
+
+
 def test_attention_with_other_sizes_of_v_and_a_scale(agree: Any, rng: np.random.Generator) -> None:
     arrays = [_floats(rng, 2, 5, 8), _floats(rng, 8, 30), _floats(rng, 30)]
     agree("Attention", arrays, constants=(1, 2), num_heads=2, qkv_hidden_sizes=[8, 8, 14], scale=0.3)
