@@ -63,7 +63,7 @@ ABSENT_MODULES = {
     "quantization": _TRAINING,
     "tools": _TRAINING,
     "training": _TRAINING,
-    "transformers": _TRAINING,
+    "transformers": f"but for `io_binding_helper.TypeHelper`: {_TRAINING}",
 }
 """Modules of the package `onnxruntime` that are not there."""
 
