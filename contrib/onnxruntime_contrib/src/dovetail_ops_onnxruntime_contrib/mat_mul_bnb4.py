@@ -19,7 +19,7 @@ _NF4 = (
     *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
 )
 _NUMBERS = np.array([[*_FP4, *(-number for number in _FP4)], _NF4], np.float32)
-"""What 4 bits stand for, by `quant_type`. https://arxiv.org/abs/2305.14314, and bitsandbytes for FP4."""
+"""The numbers that 4 bits name, by `quant_type`. https://arxiv.org/abs/2305.14314, and bitsandbytes for FP4."""
 
 
 class MatMulBnb4(MicrosoftOperator):
