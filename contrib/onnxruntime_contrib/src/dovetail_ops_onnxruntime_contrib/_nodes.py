@@ -54,6 +54,8 @@ def node(g: GraphBuilder, op: Operator, *inputs: str) -> str:
 
 def unpacked(rows: NDArray[Any], bits: int) -> NDArray[Any]:
     """Rows of bytes as numbers of `bits` bits, the first of a byte in its lowest bits."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    parts = (rows[..., None] >> shifts) & np.uint8(2**bits - 1)
-    return parts.reshape(len(rows), -1)
+    parts = 8 // bits
+    y = np.empty((rows.shape[0], rows.shape[1] * parts), np.uint8)
+    for part in range(parts):
+        np.right_shift(rows, np.uint8(part * bits), y[:, part::parts])
+    return np.bitwise_and(y, np.uint8(2**bits - 1), y)
