@@ -26,6 +26,11 @@ class Take(Operator):
     to: DType | None = None
 
 
+class Nothing(Operator):
+    domain = "test"
+    inputs = ()
+
+
 class Body(Operator):
     domain = "test"
     body: Graph
@@ -73,6 +78,12 @@ def test_inputs_of_newer_versions_may_be_left_out_by_name(names: list[str], kept
     x = g.input("x", "float32", [4])
     graph = g.graph([g.node(UnboundOperator("test", "Take", 1, {"axis": 0}), x, "", *names)])
     assert len(bind(graph, find).nodes[0].inputs) == kept
+
+
+def test_an_operator_without_inputs_may_have_empty_names() -> None:
+    g = GraphBuilder()
+    graph = g.graph([g.node(UnboundOperator("test", "Nothing", 1, {}), "", "")])
+    assert bind(graph, lambda *_: Nothing).nodes[0].inputs == ()
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def _bind_node(node: Node, op: UnboundOperator, find: Find, depth: int) -> tuple
         name = f"{node.name}.{attribute}"
         added[name] = as_constant(_as_array(value))
         _place(inputs, [port.name for port in cls.inputs].index(cls.legacy_attributes[attribute]), name)
-    while port_of(cls.inputs, len(inputs) - 1) is None and not inputs[-1]:
+    while inputs and not inputs[-1] and port_of(cls.inputs, len(inputs) - 1) is None:
         inputs.pop()  # an exporter that knows a newer version of the operator leaves its further inputs out by name
     bound = cls.from_attributes(attributes)
     bound.check_outputs(len(node.outputs))
