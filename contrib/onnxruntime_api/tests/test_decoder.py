@@ -240,8 +240,11 @@ def test_caches_of_other_names(peer: Any) -> None:
     assert len(session._compiled.plans) == 1
 
 
-def grouped_model() -> bytes:
-    """The decoder with ONNX Runtime's own attention, which takes the number of tokens from the mask."""
+def grouped_model(size: int | str = SIZE, **attributes: Any) -> bytes:
+    """The decoder with ONNX Runtime's own attention, which takes the number of tokens from the mask.
+
+    `size` is the declared size of a head; generators of models write a name.
+    """
     import onnx
 
     model = onnx.load_from_string(decoder_model())
@@ -268,21 +271,24 @@ def grouped_model() -> bytes:
         names = [f".{layer}.{kind}" for kind in ("key", "value")]
         inputs = [*(product(x, WIDTH) for _ in "qkv"), *(f"past_key_values{name}" for name in names), *lengths]
         outputs = ["", *(f"present{name}" for name in names)]
-        heads = {"num_heads": HEADS, "kv_num_heads": HEADS}
+        heads = {"num_heads": HEADS, "kv_num_heads": HEADS, **attributes}
         y = node("GroupQueryAttention", *inputs, outputs=outputs, domain="com.microsoft", **heads)
         x = node("Add", x, product(y, WIDTH))
     product(x, WORDS, "logits")
     graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items())
     del graph.input[2]  # positions
+    for info in [*graph.input, *graph.output]:
+        if isinstance(size, str) and len(info.type.tensor_type.shape.dim) == 4:
+            info.type.tensor_type.shape.dim[3].dim_param = size
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     return bytes(model.SerializeToString())
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-def test_an_attention_that_writes_into_its_caches(batch: int) -> None:
+@pytest.mark.parametrize(("batch", "size"), [(1, SIZE), (3, "head_size")])
+def test_an_attention_that_writes_into_its_caches(batch: int, size: int | str) -> None:
     import onnxruntime
 
-    data = grouped_model()
+    data = grouped_model(size)
     session = dovetail_onnxruntime.InferenceSession(data)
     programs = session, onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     ours, theirs = (Program(one, batch) for one in programs)
@@ -294,6 +300,32 @@ def test_an_attention_that_writes_into_its_caches(batch: int) -> None:
     shorter[:, -1] = 0
     ours.step([2], shorter)  # it would count a token less
     assert len(session._compiled.plans) == 2
+
+
+def test_caches_of_a_window_do_not_grow() -> None:
+    """Those of one layer have the length of its window, those of the other are longer by each token."""
+    import onnx
+    import onnxruntime
+
+    model = onnx.load_from_string(grouped_model())
+    node = next(node for node in model.graph.node if node.op_type == "GroupQueryAttention")
+    node.attribute.extend(
+        helper.make_attribute(name, value) for name, value in (("local_window_size", 4), ("sliding_window_cache", 1))
+    )
+    for info in (*model.graph.input, *model.graph.output):
+        if ".0." in info.name:
+            info.type.tensor_type.shape.dim[2].dim_param = "sliding"
+    data = model.SerializeToString()
+    session = dovetail_onnxruntime.InferenceSession(data)
+    programs = [Program(one) for one in (session, onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]))]
+    for program in programs:
+        program.caches |= {f"past_key_values.0.{kind}": np.zeros((1, HEADS, 4, SIZE), np.float32) for kind in ("key", "value")}
+    length = 0
+    for words in ([1, 5, 2], [4], [7], [1], [3]):
+        length += len(words)
+        found = [program.step(words, np.ones((1, length), np.int64)) for program in programs]
+        same(*found)
+    assert len(session._compiled.plans) == 1
 
 
 def test_memory_is_used_again_when_nobody_has_it(session: Any, peer: Any) -> None:

@@ -172,7 +172,7 @@ def test_texts_from_sources_of_several_lengths() -> None:
     for turn in range(4):
         for index, (mine, other) in enumerate(pairs):
             same(mine, other, [(index + 3 * turn) % WORDS])
-    assert ours._decoder._held.batch == 2
+    assert ours._decoder._held.rows[0][0] == 2
 
 
 def test_beams_that_change_places() -> None:

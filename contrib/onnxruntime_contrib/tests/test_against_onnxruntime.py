@@ -1,5 +1,6 @@
 """Every operator against onnxruntime, on random inputs: odd sizes, optional inputs, other types."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 from dovetail.op import OperatorError, UnboundOperator
-from dovetail_ops_onnxruntime_contrib import CDist, Inverse, MatMulNBits, Tokenizer
+from dovetail_ops_onnxruntime_contrib import CDist, Gelu, Inverse, MatMulNBits, Tokenizer
 
 F16 = 4e-3
 
@@ -412,3 +413,31 @@ _REFUSED: list[dict[str, Any]] = [
 def test_tokenizer_refuses(attributes: dict[str, Any]) -> None:
     with pytest.raises(OperatorError, match=r"accepted|RE2"):
         Tokenizer(**{"mark": 0, "mincharnum": 1, "pad_value": "", **attributes}).reference(np.array(["a"], object))
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", "OPENCL"])
+def test_products_of_halves_without_conversions_between_them(core: dovetail.Core, rng: Any, device: str) -> None:
+    g, x = dovetail.GraphBuilder(), rng.standard_normal((3, 40)).astype(np.float16)
+    y, want = g.input("x", "float16", [3, 40]), x.astype(np.float64)
+    for k, n in ((40, 48), (48, 64)):
+        packed = rng.integers(0, 256, (n, -(-k // 16), 8)).astype(np.uint8)
+        scales = rng.uniform(0.01, 0.05, (n, packed.shape[1])).astype(np.float16)
+        y = g.node(MatMulNBits(K=k, N=n, block_size=16), y, g.constant(packed), g.constant(scales))
+        y = g.node(Gelu(), y)
+        numbers = np.stack((packed & 15, packed >> 4), -1).reshape(n, -1)[:, :k] - 8.0
+        want = want @ (numbers * scales.astype(np.float64).repeat(16, 1)[:, :k]).T
+        want = want * (1 + np.vectorize(math.erf)(want / math.sqrt(2))) / 2
+    with core.compile_model(g.model([y]), device) as compiled:
+        found = compiled({"x": x})[0]
+        assert found.dtype == np.float16
+        np.testing.assert_allclose(found.astype(np.float64), want, rtol=0.01, atol=0.01)
+        assert [node.op for node in compiled.report().nodes].count("Cast") == 2
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+@pytest.mark.parametrize(("k", "n", "block"), [(64, 5, 32), (96, 7, 64), (40, 6, 16)])
+def test_mat_mul_bnb4(agree: Any, rng: np.random.Generator, kind: int, k: int, n: int, block: int) -> None:
+    absmax = rng.uniform(0.1, 2, -(-n * k // block)).astype(np.float32)
+    packed = rng.integers(0, 256, -(-n * k // 2)).astype(np.uint8)
+    arrays = [rng.standard_normal((2, 3, k)).astype(np.float32), packed, absmax]
+    agree("MatMulBnb4", arrays, constants=(1, 2), K=k, N=n, block_size=block, quant_type=kind)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dovetail.errors import OperatorError
+from dovetail_ops_onnx.cached_attention import CachedAttention
 from dovetail_ops_onnxruntime_contrib import Attention, GroupQueryAttention, MultiHeadAttention
 
 
@@ -26,6 +27,20 @@ MASKS: dict[str, Any] = {
 def test_attention(agree: Any, rng: np.random.Generator, mask: str, causal: int) -> None:
     arrays = [_floats(rng, 2, 5, 8), _floats(rng, 8, 36), _floats(rng, 36), MASKS[mask]]
     agree("Attention", arrays, constants=(1, 2), num_heads=3, unidirectional=causal)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("value", [-3.4028234663852886e38, float("-inf")])
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+def test_the_least_value_for_what_is_left_out(
+    agree: Any, rng: np.random.Generator, dtype: Any, value: float, device: str
+) -> None:
+    near = {"tolerance": 2e-2 if dtype == np.float16 else 1e-4, "device": device}
+    arrays = [_floats(rng, 2, 5, 8), _floats(rng, 8, 36), _floats(rng, 36)]
+    arrays = [*(x.astype(dtype) for x in arrays), MASKS["keys"]]
+    agree("Attention", arrays, constants=(1, 2), num_heads=3, mask_filter_value=value, **near)
+    sides = [_floats(rng, 2, length, 6).astype(dtype) for length in (3, 5, 5)]
+    agree("MultiHeadAttention", [*sides, None, MASKS["lengths"]], num_heads=2, mask_filter_value=value, **near)
 
 
 def test_attention_with_other_sizes_of_v_and_a_scale(agree: Any, rng: np.random.Generator) -> None:
@@ -106,9 +121,58 @@ def test_group_query_attention_of_a_token(agree: Any, rng: np.random.Generator, 
     agree("GroupQueryAttention", arrays, rotary_interleaved=rotary, **how)
 
 
+@pytest.mark.parametrize("how", ["smooth", "sink", "both"])
+@pytest.mark.parametrize("length", [0, 6])
+def test_group_query_attention_with_a_score_for_no_key(agree: Any, rng: np.random.Generator, how: str, length: int) -> None:
+    count = 1 if length else 5
+    sides = [_floats(rng, 2, count, 64), *(_floats(rng, 2, count, 32) for _ in range(2))]
+    total = length + count
+    arrays = [*sides, *_caches(rng, length), np.full(2, total - 1, np.int32), np.array([total], np.int32), *[None] * 4]
+    arrays += [None] if how == "smooth" else [_floats(rng, 4) * 3]
+    attributes = {"smooth_softmax": int(how != "sink"), "num_heads": 4, "kv_num_heads": 2, "local_window_size": 3}
+    if how == "sink":
+        del attributes["local_window_size"]
+    agree("GroupQueryAttention", arrays, outputs=3, **attributes)
+
+
+@pytest.mark.parametrize(("count", "before"), [(1, 9), (7, 0), (1, 4), (6, 5), (11, 0)])
+@pytest.mark.parametrize("rotary", [0, 1])
+def test_group_query_attention_with_caches_of_a_window(agree: Any, rng: Any, count: int, before: int, rotary: int) -> None:
+    # Where all rows of the caches are in use: what onnxruntime leaves behind them is not specified.
+    sides = [_floats(rng, 1, count, 64), *(_floats(rng, 1, count, 32) for _ in range(2))]
+    past = [x[:1] for x in _caches(rng, 5)]
+    end = [np.array([before + count - 1], np.int32), np.array([before + count], np.int32), *(_rotation(rng) if rotary else [])]
+    heads = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": rotary, "local_window_size": 5, "sliding_window_cache": 1}
+    agree("GroupQueryAttention", [*sides, *past, *end], outputs=3, **heads)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_norms_of_queries_and_keys(rng: np.random.Generator, packed: bool) -> None:
+    """onnxruntime has them on GPUs only: against heads that are normalized before."""
+    q, k, v = _floats(rng, 2, 5, 64), *(_floats(rng, 2, 5, 32) for _ in range(2))
+    weights = [rng.uniform(0.5, 2, 16).astype(np.float32) for _ in range(2)]
+    heads: Any = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": True}
+    end = [None, None, np.array([4, 2], np.int32), np.array([5], np.int32), *_rotation(rng)]
+
+    def normalized(x: Any, weight: Any, epsilon: float) -> Any:
+        by_heads = x.reshape(2, 5, -1, 16).astype(np.float64)
+        root = np.sqrt((by_heads**2).mean(3, keepdims=True) + epsilon)
+        return (by_heads / root * weight).reshape(x.shape).astype(np.float32)
+
+    sides = [np.concatenate((q, k, v), 2), None, None] if packed else [q, k, v]
+    op = GroupQueryAttention(**heads, qk_norm_epsilon=0.5, k_norm_epsilon=0.01)
+    found = op.reference(*sides, *end, *[None] * 5, *weights)
+    plain = GroupQueryAttention(**heads)
+    want = plain.reference(normalized(q, weights[0], 0.5), normalized(k, weights[1], 0.01), v, *end)
+    for ours, theirs in zip(found, want, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
 def test_what_is_not_taken_is_refused() -> None:
-    with pytest.raises(OperatorError, match="'smooth_softmax' is set otherwise"):
-        GroupQueryAttention(num_heads=2, kv_num_heads=1, smooth_softmax=1)
+    with pytest.raises(OperatorError, match="'qk_output' is set otherwise"):
+        GroupQueryAttention(num_heads=2, kv_num_heads=1, qk_output=1)
+    with pytest.raises(OperatorError, match="sliding caches of 3 keys with window 4; accepted: 1 to 3"):
+        CachedAttention(2, 1, 3, window=4, sliding=True)
     with pytest.raises(OperatorError, match="a multiple"):
         GroupQueryAttention(num_heads=3, kv_num_heads=2)
     with pytest.raises(OperatorError, match="do_rotary"):

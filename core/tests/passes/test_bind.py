@@ -26,6 +26,11 @@ class Take(Operator):
     to: DType | None = None
 
 
+class Nothing(Operator):
+    domain = "test"
+    inputs = ()
+
+
 class Body(Operator):
     domain = "test"
     body: Graph
@@ -65,6 +70,20 @@ def test_an_attribute_of_old_versions_becomes_a_constant_input() -> None:
 def test_an_input_skipped_on_the_way_is_left_out() -> None:
     node = bind(one(axis=0, scale=1.0), find).nodes[0]
     assert node.inputs[1] == ""
+
+
+@pytest.mark.parametrize(("names", "kept"), [(["", "", ""], 3), (["", "x", ""], 4)], ids=str)
+def test_inputs_of_newer_versions_may_be_left_out_by_name(names: list[str], kept: int) -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [4])
+    graph = g.graph([g.node(UnboundOperator("test", "Take", 1, {"axis": 0}), x, "", *names)])
+    assert len(bind(graph, find).nodes[0].inputs) == kept
+
+
+def test_an_operator_without_inputs_may_have_empty_names() -> None:
+    g = GraphBuilder()
+    graph = g.graph([g.node(UnboundOperator("test", "Nothing", 1, {}), "", "")])
+    assert bind(graph, lambda *_: Nothing).nodes[0].inputs == ()
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from dovetail_ops_onnx.div import Div
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.gemm import Gemm
 from dovetail_ops_onnx.identity import Identity
+from dovetail_ops_onnx.layer_normalization import LayerNormalization
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.passes.fold_affine import fold_affine
 from dovetail_ops_onnx.relu import Relu
@@ -111,6 +112,16 @@ def test_dead_nodes_and_constants_go_but_inputs_stay() -> None:
     assert keys(graph) == ["Relu"]
     assert not graph.constants
     assert graph.inputs == ("x", "unread")
+
+
+@pytest.mark.parametrize(("read", "left"), [("", 1), ("1", 2), ("2", 3), ("12", 3)])
+@pytest.mark.parametrize("is_output", [True, False])
+def test_optional_outputs_that_nothing_reads_are_left_out(read: str, left: int, is_output: bool) -> None:
+    g = GraphBuilder()
+    found = g.node(LayerNormalization(), g.input("x", "float32", [2, 3]), g.constant(np.ones(3, np.float32)), outputs=3)
+    others = [found[int(index)] for index in read]
+    graph = drop_dead_nodes(fold_constants(g.graph([found[0], *(others if is_output else (g.node(Relu(), y) for y in others))])))
+    assert graph.nodes[0].outputs == found[:left]
 
 
 def test_identities_go_and_outputs_follow() -> None:

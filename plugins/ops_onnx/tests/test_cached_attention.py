@@ -92,6 +92,76 @@ def test_interleaved_pairs(rng: Any) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("how", [{}, {"window": 2, "softcap": 2.0}], ids=str)
+@pytest.mark.parametrize("strength", [-3.0, 0.0, 300.0])
+def test_a_sink_is_a_key_whose_value_is_zeros(rng: Any, how: dict[str, Any], strength: float) -> None:
+    """As attention without it, times the part of the weights that is not the sink's; computed in float64."""
+    op = CachedAttention(HEADS, KV, 9, **how)
+    given, counts = _inputs(rng, 3, [5, 9], 9), [5, 9]
+    given[6:] = [None, None]
+    sink = (rng.standard_normal(HEADS) + strength).astype(np.float32)
+    want, *caches = _expected(op, *given[:3], given[3:5], counts, None, None)
+    want = want.reshape(2, 3, HEADS, SIZE)
+    for b, i, h in np.ndindex(2, 3, HEADS):
+        last = counts[b] - 3 + i + 1
+        first = max(0, last - op.window) if op.window > 0 else 0
+        query = given[0][b, i, h * SIZE : (h + 1) * SIZE].astype(np.float64)
+        scores = caches[0][b, h // (HEADS // KV), first:last] @ query / math.sqrt(SIZE)
+        scores = op.softcap * np.tanh(scores / op.softcap) if op.softcap else scores
+        top = max(scores.max(), sink[h])
+        mass = np.exp(scores - top).sum()
+        want[b, i, h] *= mass / (mass + np.exp(sink[h] - top))
+    inputs = [*given, None, None, sink]
+    outputs = [np.empty_like(given[0]), *(np.empty_like(x) for x in given[3:5])]
+    op.kernels[0].execute(op, HostConfig((), ()), inputs, outputs)  # type: ignore[attr-defined]  # it is a host kernel
+    for found in (outputs, op.reference(*inputs)):
+        np.testing.assert_allclose(found[0], want.reshape(2, 3, -1), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("room", [5, 6, 9, 40])
+@pytest.mark.parametrize("steps", [[1] * 23, [7, 1, 1, 4, 10], [23], [5, 18], [4, 1, 1, 1, 16]], ids=str)
+@pytest.mark.parametrize("in_place", [True, False])
+def test_sliding_caches_hold_the_last_keys(rng: Any, room: int, steps: list[int], in_place: bool) -> None:
+    """As attention with a window over all keys, however these come in."""
+    window, total = 5, sum(steps)
+    given = _inputs(rng, total, [total, total])
+    given[8:] = []
+    rotation = given[6:8]
+    whole = CachedAttention(HEADS, KV, ROOM, window=window)
+    want, keys, values = _expected(whole, *given[:3], given[3:5], [total, total], *rotation)
+    op = CachedAttention(HEADS, KV, room, window=window, sliding=True)
+    caches = [np.full((2, KV, room, SIZE), 7, np.float32) for _ in range(2)]
+    done = 0
+    for count in steps:
+        new = [x[:, done : done + count] for x in given[:3]]
+        done += count
+        lengths = np.full(2, done - 1, np.int32)
+        found = op.reference(*new, *caches, lengths, *rotation)
+        given_caches = [x.copy() for x in caches]
+        outputs = [np.empty_like(new[0]), *(given_caches if in_place else map(np.empty_like, caches))]
+        op.kernels[0].execute(op, HostConfig((), ()), [*new, *given_caches, lengths, *rotation, None, None], outputs)  # type: ignore[attr-defined]  # it is a host kernel
+        spare = room - window + 1
+        kept = done if done <= room else done - spare * math.ceil((done - room) / spare)
+        assert op.resident(done) == kept
+        for y, *after in (outputs, found):
+            np.testing.assert_allclose(y, want[:, done - count : done], rtol=1e-4, atol=1e-5)
+            for cache, every in zip(after, (keys, values), strict=True):
+                np.testing.assert_allclose(cache[:, :, :kept], every[:, :, done - kept : done], rtol=1e-4, atol=1e-5)
+        caches = outputs[1:]
+
+
+def test_rows_that_fill_up_a_prompt_do_not_enter_sliding_caches(rng: Any) -> None:
+    op = CachedAttention(HEADS, KV, 4, window=3, sliding=True)
+    given = _inputs(rng, 6, [3, 6], 4)
+    found = op.reference(*given[:6])
+    outputs = [np.empty_like(given[0]), *(x.copy() for x in given[3:5])]
+    op.kernels[0].execute(op, HostConfig((), ()), [*given[:6], None, None, None, None], outputs)  # type: ignore[attr-defined]  # it is a host kernel
+    keys = given[1].reshape(2, 6, KV, SIZE).transpose(0, 2, 1, 3)
+    for _, cache, _ in (outputs, found):
+        np.testing.assert_array_equal(cache[0, :, :3], keys[0, :, :3])
+        np.testing.assert_array_equal(cache[1], keys[1, :, 2:])
+
+
 @pytest.mark.parametrize(("sequence", "counts"), [(1, [10]), (1, [0]), (10, [4])], ids=str)
 def test_what_the_caches_cannot_hold_is_refused(rng: Any, sequence: int, counts: list[int]) -> None:
     op = CachedAttention(HEADS, KV, 9)

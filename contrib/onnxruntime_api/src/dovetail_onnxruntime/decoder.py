@@ -76,14 +76,16 @@ class Decoder:
         if not all(type(feed.get(name)) is np.ndarray for name in (known.tokens, *known.caches, *known.flags)):
             return None
         batch, count = feed[known.tokens].shape[:2]
-        sizes = {(feed[name].shape[0], feed[name].shape[known.axis]) for name in known.caches}
+        shapes = [feed[name].shape for name in known.caches]
+        sizes = {(shape[0], shape[known.axis]) for shape in shapes}
         texts, before = sizes.pop()
         if sizes or texts != batch or not before or not 1 <= count <= _FEW:
             return None
         if known.mask and not self._is_mask(feed[known.mask], (batch, before + count)):
             return None
         is_chosen = all(feed[name].tolist() in (flag, [flag]) for name, flag in known.flags.items())
-        return _Step(batch, before, before + count) if is_chosen else None
+        rows = tuple((*shape[: known.axis], *shape[known.axis + 1 :]) for shape in shapes)
+        return _Step(batch, before, before + count, rows) if is_chosen else None
 
     def _is_mask(self, mask: Any, shape: tuple[int, int]) -> bool:
         return type(mask) is np.ndarray and mask.shape == shape and (not self._growing.counts or bool((mask == 1).all()))
@@ -107,22 +109,20 @@ class Decoder:
 
     def _held_for(self, step: "_Step") -> "_Held":
         held = self._held
-        if held is not None and held.batch == step.batch and step.total <= held.room:
+        if held is not None and held.rows == step.rows and step.total <= held.room:
             return held
         room = _ROOM
         while room < step.total:
             room *= 4
         self._texts, self._held, self._is_proven = [], None, False  # the memory of the old one is needed
-        self._held = held = _Held(self._compile(self._sized(step.batch, room)), step.batch, room)
+        self._held = held = _Held(self._compile(self._sized(step, room)), step.rows, room)
         return held
 
-    def _sized(self, batch: int, room: int) -> Model:
+    def _sized(self, step: "_Step", room: int) -> Model:
         known = self._growing
-        shapes: dict[str, Sequence[Any]] = {known.mask: (batch, room)} if known.mask else {}
-        for name in known.caches:
-            dims = self._model.inputs[name].shape
-            assert dims is not None
-            shapes[name] = tuple(room if at == known.axis else d if at else batch for at, d in enumerate(dims))
+        shapes: dict[str, Sequence[Any]] = {known.mask: (step.batch, room)} if known.mask else {}
+        for name, rows in zip(known.caches, step.rows, strict=True):
+            shapes[name] = (*rows[: known.axis], room, *rows[known.axis :])
         graph = self._model.reshape(shapes).graph
         flags = {name: np.full([1] * len(graph.types[name].shape or ()), flag) for name, flag in known.flags.items()}
         types = {name: TensorType.of(flag, known=True) for name, flag in flags.items()}
@@ -137,11 +137,12 @@ class Decoder:
 
 @dataclass(frozen=True)
 class _Step:
-    """A run: so many texts, with caches of so many tokens before it and after it."""
+    """A run: so many texts, with caches of so many tokens before it and after it. `rows` are the other sizes of the caches."""
 
     batch: int
     before: int
     total: int
+    rows: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ class _Held:
     """The model with states that have `room` for so many tokens."""
 
     compiled: CompiledModel
-    batch: int
+    rows: tuple[tuple[int, ...], ...]
     room: int
 
 

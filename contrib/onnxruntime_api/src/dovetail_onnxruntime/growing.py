@@ -73,7 +73,7 @@ def _continued(graph: Graph, output: str) -> Iterator[_Continued]:
     place, raw = node.outputs.index(output), node.op.raw
     if node.op.op_type == "Concat" and len(node.inputs) == 2:
         yield _Continued(node.inputs[0], raw["axis"])
-    elif node.op.op_type == "GroupQueryAttention" and place in _GROUPED:
+    elif node.op.op_type == "GroupQueryAttention" and place in _GROUPED and not raw.get("sliding_window_cache"):
         yield _Continued(node.inputs[_GROUPED[place]], 2, counts=True)
     for name, branch in node.op.named_subgraphs.items() if node.op.op_type == "If" else ():
         for one in _continued(branch, branch.outputs[place]):

@@ -10,7 +10,9 @@ from dovetail_ops_onnxruntime_contrib.gather_block_quantized import GatherBlockQ
 from dovetail_ops_onnxruntime_contrib.generation import NGramRepeatBlock
 from dovetail_ops_onnxruntime_contrib.group_query_attention import GroupQueryAttention
 from dovetail_ops_onnxruntime_contrib.linear_algebra import CDist, Inverse
+from dovetail_ops_onnxruntime_contrib.mat_mul_bnb4 import MatMulBnb4
 from dovetail_ops_onnxruntime_contrib.mat_mul_n_bits import MatMulNBits
+from dovetail_ops_onnxruntime_contrib.mixtures import MoE, QMoE
 from dovetail_ops_onnxruntime_contrib.normalizations import (
     EmbedLayerNormalization,
     SimplifiedLayerNormalization,
@@ -73,8 +75,10 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     GridSample,
     GroupQueryAttention,
     Inverse,
+    MatMulBnb4,
     MatMulIntegerToFloat,
     MatMulNBits,
+    MoE,
     MultiHeadAttention,
     NGramRepeatBlock,
     NhwcMaxPool,
@@ -92,6 +96,7 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     QLinearSigmoid,
     QLinearSoftmax,
     QLinearWhere,
+    QMoE,
     QuantizeLinear,
     QuickGelu,
     Range,

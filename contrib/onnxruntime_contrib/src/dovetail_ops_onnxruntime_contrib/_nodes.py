@@ -1,6 +1,10 @@
-"""Shared by the compositions: nodes that move data, with their sizes as constants."""
+"""Shared by the operators: nodes that move data, with their sizes as constants, and numbers of few bits."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.op import DType, GraphBuilder, Operator, TensorType
 from dovetail_ops_onnx.cast import Cast
@@ -8,7 +12,7 @@ from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.slice import Slice
 from dovetail_ops_onnx.transpose import Transpose
 
-__all__ = ["cast", "cut", "given", "ints", "reshape", "transpose"]
+__all__ = ["cast", "cut", "given", "ints", "reshape", "transpose", "unpacked"]
 
 
 def given(g: GraphBuilder, name: str) -> TensorType:
@@ -46,3 +50,12 @@ def cast(g: GraphBuilder, x: str, source: DType, target: DType) -> str:
 def node(g: GraphBuilder, op: Operator, *inputs: str) -> str:
     """A node with one output."""
     return str(g.node(op, *inputs, outputs=1))
+
+
+def unpacked(rows: NDArray[Any], bits: int) -> NDArray[Any]:
+    """Rows of bytes as numbers of `bits` bits, the first of a byte in its lowest bits."""
+    parts = 8 // bits
+    y = np.empty((rows.shape[0], rows.shape[1] * parts), np.uint8)
+    for part in range(parts):
+        np.right_shift(rows, np.uint8(part * bits), y[:, part::parts])
+    return np.bitwise_and(y, np.uint8(2**bits - 1), y)

@@ -1,21 +1,25 @@
 """Attention and MultiHeadAttention of ONNX Runtime, composed of the standard's Attention."""
 
+import math
 from typing import Any
 
 from dovetail.op import DType, GraphBuilder, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.attention import Attention as StandardAttention
 from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.greater import Greater
 from dovetail_ops_onnx.less import Less
 from dovetail_ops_onnx.mat_mul import MatMul
-from dovetail_ops_onnx.mul import Mul
-from dovetail_ops_onnx.sub import Sub
+from dovetail_ops_onnx.where import Where
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import cast, cut, given, node, reshape, transpose
+from dovetail_ops_onnxruntime_contrib._nodes import cut, given, node, reshape, transpose
 
 __all__ = ["Attention", "MultiHeadAttention"]
 
 _INT32 = frozenset({DType.INT32})
+
+_LEAST = {DType.FLOAT32: -math.inf, DType.FLOAT16: -65504.0, DType.BFLOAT16: -(2.0**128 - 2.0**120)}
+"""The least of the value for keys that are left out, which is often the least float32."""
 
 
 class Attention(MicrosoftOperator):
@@ -221,11 +225,11 @@ def _mask(g: GraphBuilder, mask: str, added: str, sizes: tuple[int, int, int], f
     rank = given(g, mask).rank
     if rank == 1:
         keys = g.constant([list(range(total))], DType.INT32)
-        mask = node(g, Less(), keys, reshape(g, mask, (batch, 1)))
-        kept = cast(g, mask, DType.BOOL, dtype)
+        kept = node(g, Less(), keys, reshape(g, mask, (batch, 1)))
     else:
-        kept = cast(g, mask, DType.INT32, dtype)
-    lost = node(g, Mul(), node(g, Sub(), g.constant(1, dtype), kept), g.constant(filter_value, dtype))
+        kept = node(g, Greater(), mask, g.constant(0, DType.INT32))
+    least = max(filter_value, _LEAST[dtype])
+    lost = node(g, Where(), kept, g.constant(0, dtype), g.constant(least, dtype))
     lost = reshape(g, lost, (batch, 1, sequence if rank == 3 else 1, total))
     return node(g, Add(), lost, added) if added else lost
 

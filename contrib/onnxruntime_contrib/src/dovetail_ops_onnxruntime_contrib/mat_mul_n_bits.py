@@ -9,9 +9,9 @@ from dovetail.op import DType, GraphBuilder, OperatorError, ShapeError, TensorTy
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.mat_mul import MatMul
-from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix
+from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, once
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import cast, given, ints, node
+from dovetail_ops_onnxruntime_contrib._nodes import cast, given, ints, node, unpacked
 
 __all__ = ["MatMulNBits"]
 
@@ -77,17 +77,17 @@ class MatMulNBits(MicrosoftOperator):
         assert factors is not None
         dtype = given(g, a).dtype
         order = self._order(groups)
-        wide = cast(g, a, dtype, DType.FLOAT32)
+        sources = [x for x in (packed, factors, points, groups) if x is not None]
+        key = (self.bits, self.block_size, self.K, self.N, points is None)
         if order is None:
-            y = node(g, MatMul(), wide, g.constant(self._floats(packed, factors, points, groups), name="weights"))
+            wide = cast(g, a, dtype, DType.FLOAT32)
+            _, (weights,) = once(sources, ("floats", *key), lambda: (None, [self._floats(packed, factors, points, groups)]))
+            y = cast(g, node(g, MatMul(), wide, g.constant(weights, name="weights")), DType.FLOAT32, dtype)
         else:
             if groups is not None:
-                wide = node(g, Gather(axis=-1), wide, ints(g, order.tolist()))
-            sources = [x for x in (packed, factors, points, groups) if x is not None]
-            key = (self.bits, self.block_size, self.K, self.N, points is None)
+                a = node(g, Gather(axis=-1), a, ints(g, order.tolist()))
             matrix = BlockMatrix.once(sources, key, lambda: self._blocks(packed, factors, points, order))
-            y = matrix.times(g, wide)
-        y = cast(g, y, DType.FLOAT32, dtype)
+            y = matrix.times(g, a)
         return node(g, Add(), y, bias) if bias else y
 
     def _order(self, groups: Array | None) -> Array | None:
@@ -103,8 +103,14 @@ class MatMulNBits(MicrosoftOperator):
 
     def _blocks(self, b: Array, scales: Array, zeros: Array | None, order: Array) -> BlockMatrix:
         """The weights block by block, numbers of 2 bits as those of 4."""
-        q = np.zeros((self.blocks * self.block_size, self.N), np.uint8)
-        q[: self.K] = self._unpacked(b.reshape(self.N, -1))[:, order].T
+        rows = np.ascontiguousarray(b.reshape(self.N, -1).T)  # bytes are transposed in less time than numbers
+        q, parts = np.empty((self.blocks * self.block_size, self.N), np.uint8), 8 // self.bits
+        for part in range(parts):
+            np.right_shift(rows, np.uint8(part * self.bits), q[part::parts])
+        np.bitwise_and(q, np.uint8(2**self.bits - 1), q)
+        if np.any(order[1:] < order[:-1]):
+            q[: self.K] = q[order]
+        q[self.K :] = 0
         factor, zero = (np.ascontiguousarray(x.T) for x in self._factors(scales, zeros))
         offsets = -zero * factor
         if self.bits == 8:
@@ -117,7 +123,7 @@ class MatMulNBits(MicrosoftOperator):
         if zeros is None:
             return factor, np.full_like(factor, 2.0 ** (self.bits - 1))
         if zeros.dtype == np.uint8:
-            return factor, self._unpacked(zeros.reshape(self.N, -1))[:, : self.blocks].astype(np.float32)
+            return factor, unpacked(zeros.reshape(self.N, -1), self.bits)[:, : self.blocks].astype(np.float32)
         return factor, zeros.reshape(self.N, self.blocks).astype(np.float32)
 
     def _floats(self, b: Array, scales: Array, zeros: Array | None, groups: Array | None) -> Array:
@@ -125,10 +131,5 @@ class MatMulNBits(MicrosoftOperator):
         assert groups is not None
         factor, zero = self._factors(scales, zeros)
         block = groups.reshape(-1)[: self.K]
-        q = self._unpacked(b.reshape(self.N, -1))[:, : self.K].astype(np.float32)
+        q = unpacked(b.reshape(self.N, -1), self.bits)[:, : self.K].astype(np.float32)
         return np.ascontiguousarray(((q - zero[:, block]) * factor[:, block]).T)
-
-    def _unpacked(self, rows: Array) -> Array:
-        shifts = np.arange(0, 8, self.bits, dtype=np.uint8)
-        parts = (rows[..., None] >> shifts) & np.uint8(2**self.bits - 1)
-        return parts.reshape(len(rows), -1)

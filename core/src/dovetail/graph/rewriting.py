@@ -1,7 +1,7 @@
 """Small rewritings that several passes share: dead nodes, renamed values."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.post_ops import Eltwise, PostOp
@@ -10,10 +10,20 @@ __all__ = ["drop_dead_nodes", "needed", "rename_reads"]
 
 
 def drop_dead_nodes(graph: Graph) -> Graph:
-    """The graph without nodes and constants that no output depends on. The inputs stay, read or not."""
+    """The graph without nodes and constants that no output depends on. The inputs stay, read or not.
+
+    Optional outputs at a node's end that nothing reads are left out: devices may have a kernel without them only.
+    """
     kept, read = needed(graph.nodes, graph.outputs)
     constants = {name: array for name, array in graph.constants.items() if name in read}
-    return graph.replace(nodes=tuple(kept), constants=constants)
+    return graph.replace(nodes=tuple(_without_unread(node, read) for node in kept), constants=constants)
+
+
+def _without_unread(node: Node, read: Set[str]) -> Node:
+    ports, count = node.op.outputs, len(node.outputs)
+    while 1 < count <= len(ports) and ports[count - 1].optional and node.outputs[count - 1] not in read:
+        count -= 1
+    return node if count == len(node.outputs) else dataclasses.replace(node, outputs=node.outputs[:count])
 
 
 def needed(nodes: Sequence[Node], outputs: Iterable[str]) -> tuple[list[Node], set[str]]:

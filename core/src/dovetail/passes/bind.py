@@ -11,6 +11,7 @@ from dovetail.evaluate.context import node_context
 from dovetail.graph.graph import Graph, Node, UnboundOperator
 from dovetail.graph.types import TensorType, as_constant
 from dovetail.operators.operator import Operator
+from dovetail.operators.ports import port_of
 
 __all__ = ["MAX_DEPTH", "Find", "bind"]
 
@@ -58,6 +59,8 @@ def _bind_node(node: Node, op: UnboundOperator, find: Find, depth: int) -> tuple
         name = f"{node.name}.{attribute}"
         added[name] = as_constant(_as_array(value))
         _place(inputs, [port.name for port in cls.inputs].index(cls.legacy_attributes[attribute]), name)
+    while inputs and not inputs[-1] and port_of(cls.inputs, len(inputs) - 1) is None:
+        inputs.pop()  # an exporter that knows a newer version of the operator leaves its further inputs out by name
     bound = cls.from_attributes(attributes)
     bound.check_outputs(len(node.outputs))
     return Node(node.name, bound, tuple(inputs), node.outputs, node.post_ops, node.origins), added

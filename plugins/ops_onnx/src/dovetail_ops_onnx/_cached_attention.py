@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.op import HostConfig, HostKernel, TensorType
+from dovetail_ops_onnx._elementwise import wide
 
 if TYPE_CHECKING:
     from dovetail_ops_onnx.cached_attention import CachedAttention
@@ -42,7 +43,7 @@ class InPlace(HostKernel):
     def execute(
         self, op: "CachedAttention", config: HostConfig, inputs: Sequence[Array | None], outputs: Sequence[Array | None]
     ) -> None:
-        query, key, value, past_key, past_value, lengths, cos, sin, ids, bias = (*inputs, *[None] * 4)[:10]
+        query, key, value, past_key, past_value, lengths, cos, sin, ids, bias, sink = (*inputs, *[None] * 5)[:11]
         dst, *caches = (*outputs, None, None)[:3]
         assert query is not None
         assert lengths is not None
@@ -55,27 +56,38 @@ class InPlace(HostKernel):
             at = np.minimum(places, len(cos) - 1) if ids is None else ids
             q, k = (_rotated(x, cos, sin, at, op.interleaved) for x in (q, k))
         held = [
-            _written(cache, past, new, starts, op.room)
-            for cache, past, new in zip(caches, (past_key, past_value), (k, v), strict=True)
+            _filled(cache, past, new, op.room) for cache, past, new in zip(caches, (past_key, past_value), (k, v), strict=True)
         ]
         y = dst.reshape(*dst.shape[:2], op.heads, size).swapaxes(1, 2)
-        for b, start in enumerate(starts.tolist()):
-            used = min(start + q.shape[2], op.room)
-            added = None if bias is None else bias[b % len(bias)]
-            _attend(op, q[b], held[0][b, :, :used], held[1][b, :, :used], places[b], added, y[b])
+        for b, (start, count) in enumerate(zip(starts.tolist(), lengths.reshape(-1).tolist(), strict=True)):
+            valid = count + 1 - start if op.sliding else q.shape[2]
+            keys, values = (_extended(op, cache[b], new[b], start, valid) for cache, new in zip(held, (k, v), strict=True))
+            gone = start - op.resident(start)
+            added = None if bias is None else bias[b % len(bias), ..., gone:]
+            _attend(op, q[b], keys, values, places[b] - gone, (added, sink), y[b])
 
 
-def _written(cache: Array | None, past: Array | None, new: Array, starts: Array, room: int) -> Array:
-    """The cache [batch, heads, room, size] with the new rows of each sample from its start on."""
+def _filled(cache: Array | None, past: Array | None, new: Array, room: int) -> Array:
+    """The cache [batch, heads, room, size] with the past, and zeros behind it."""
     if cache is None:
         cache = np.empty((*new.shape[:2], room, new.shape[3]), new.dtype)
     before = 0 if past is None else past.shape[2]
     if past is not None and past is not cache:
         cache[:, :, :before] = past
     cache[:, :, before:] = 0
-    for b, start in enumerate(starts.tolist()):
-        cache[b, :, start : start + new.shape[2]] = new[b]
     return cache
+
+
+def _extended(op: "CachedAttention", cache: Array, new: Array, start: int, valid: int) -> Array:
+    """The keys or values of a sample, `start` before the new ones. The cache gets the last of those that are valid."""
+    held, kept = op.resident(start), op.resident(start + valid)
+    end = held + new.shape[1]
+    if kept == end:
+        cache[:, held:end] = new
+        return cache[:, :end]
+    every = np.concatenate((cache[:, :held], new), 1)
+    cache[:, :kept] = every[:, held + valid - kept : held + valid]
+    return every
 
 
 def _rotated(x: Array, cos: Array, sin: Array, at: Array, interleaved: bool) -> Array:
@@ -90,9 +102,18 @@ def _rotated(x: Array, cos: Array, sin: Array, at: Array, interleaved: bool) -> 
     return y
 
 
-def _attend(op: "CachedAttention", q: Array, keys: Array, values: Array, places: Array, bias: Array | None, dst: Array) -> None:
-    """One sample: q and dst [heads, sequence, size], keys and values [kv heads, used, size]."""
-    k, v = (np.asarray(x, np.float32) for x in (keys, values))
+def _attend(
+    op: "CachedAttention",
+    q: Array,
+    keys: Array,
+    values: Array,
+    places: Array,
+    extras: tuple[Array | None, Array | None],
+    dst: Array,
+) -> None:
+    """One sample: q and dst [heads, sequence, size], keys and values [kv heads, used, size]; extras are bias and sink."""
+    bias, sink = extras
+    k, v = wide(keys), wide(values)
     kv, _, size = k.shape
     factor = np.float32(op.scale or 1 / math.sqrt(size))
     for first in range(0, q.shape[1], _QUERIES):
@@ -110,9 +131,14 @@ def _attend(op: "CachedAttention", q: Array, keys: Array, values: Array, places:
             scores = scores + bias[:, rows, begin:end].astype(np.float32)
         if len(at) > 1:
             scores[..., _hidden(at, begin, end, op.window)] = -np.inf
-        scores -= scores.max(2, keepdims=True)
+        top = scores.max(2, keepdims=True)
+        if sink is not None:
+            top = np.maximum(top, sink[:, None, None], dtype=np.float32)
+        scores -= top
         np.exp(scores, scores)
         total = scores.sum(2, keepdims=True)
+        if sink is not None:
+            total += np.exp(sink[:, None, None] - top)
         y = (scores.reshape(kv, -1, end - begin) @ v[:, begin:end]).reshape(q.shape[0], len(at), size)
         dst[:, rows] = y / total
 

@@ -1,32 +1,35 @@
-"""Arrays in one block of memory, so that a device takes all of them as one buffer."""
+"""Arrays in one block of memory, so that a device takes all of them as one buffer; those that plans share."""
 
 import itertools
 import math
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Kinds", "block_of", "parts_of", "root_of", "size_of"]
+from dovetail.dataclass import dataclass
+
+__all__ = ["block_of", "once"]
 
 Array = NDArray[Any]
-Kinds = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
+_Kinds = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
 """Shape and type of each array."""
 
 _LINE = 64
 """Bytes of which arrays in a block begin at a multiple."""
 
 
-def size_of(arrays: Sequence[Array]) -> int:
+def _size_of(arrays: Sequence[Array]) -> int:
     """The bytes of a block for these arrays."""
     return _places([array.nbytes for array in arrays])[-1]
 
 
 def block_of(arrays: Sequence[Array]) -> Array | None:
     """The bytes that hold these arrays in their order, each from a multiple of 64 on; None where they are elsewhere."""
-    root = root_of(arrays[0])
-    if root.dtype != np.uint8 or root.ndim != 1 or any(root_of(a) is not root or not a.flags.c_contiguous for a in arrays):
+    root = _root_of(arrays[0])
+    if root.dtype != np.uint8 or root.ndim != 1 or any(_root_of(a) is not root or not a.flags.c_contiguous for a in arrays):
         return None
     *starts, end = _places([array.nbytes for array in arrays])
     found = [array.ctypes.data - root.ctypes.data for array in arrays]
@@ -38,15 +41,49 @@ def _places(sizes: Sequence[int]) -> list[int]:
     return list(itertools.accumulate((-(-size // _LINE) * _LINE for size in sizes), initial=0))
 
 
-def parts_of(block: Array, kinds: Kinds) -> list[Array]:
+def _parts_of(block: Array, kinds: _Kinds) -> list[Array]:
     """The arrays in a block, by their shapes and types."""
     sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in kinds]
     pairs = zip(kinds, _places(sizes), sizes, strict=False)
     return [block[start : start + size].view(dtype).reshape(shape) for (shape, dtype), start, size in pairs]
 
 
-def root_of(array: Array) -> Array:
+def _root_of(array: Array) -> Array:
     """The array whose memory it is."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
+
+
+@dataclass(frozen=True)
+class _Made:
+    sources: tuple[weakref.ref[Array], ...]
+    details: Any
+    kinds: _Kinds
+    block: weakref.ref[Array]
+
+
+_made: dict[Hashable, _Made] = {}
+
+
+def once(sources: Sequence[Array], key: Hashable, make: Callable[[], tuple[Any, Sequence[Array]]]) -> tuple[Any, list[Array]]:
+    """`make()`, or what it made before for the same key and memory of `sources`, as long as a plan uses that.
+
+    It makes some details and arrays. So all plans of a model, for whatever shapes, share these; they are in one block.
+    """
+    roots = [_root_of(source) for source in sources]
+    entry = key, *((id(root), a.ctypes.data, a.nbytes) for root, a in zip(roots, sources, strict=True))
+    found = _made.get(entry)
+    if found is not None and all(ref() is root for ref, root in zip(found.sources, roots, strict=True)):
+        block = found.block()  # constants are views, which keep it alive
+        if block is not None:
+            return found.details, _parts_of(block, found.kinds)
+    details, made = make()
+    kinds = tuple((array.shape, array.dtype) for array in made)
+    block = np.empty(_size_of(made), np.uint8)
+    parts = _parts_of(block, kinds)
+    for part, array in zip(parts, made, strict=True):
+        part[...] = array
+    watched = tuple(weakref.ref(root, lambda _: _made.pop(entry, None)) for root in roots)
+    _made[entry] = _Made(watched, details, kinds, weakref.ref(block))
+    return details, parts

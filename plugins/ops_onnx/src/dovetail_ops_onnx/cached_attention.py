@@ -26,7 +26,10 @@ class CachedAttention(AbstractOperator):
     these in the cache is as it was, or 0. With `cos_cache` and `sin_cache` [positions, up to H / 2] queries and new keys are
     turned, at `position_ids` or their places in the cache, in pairs of neighbours if `interleaved`. A query sees `window`
     keys, its own included; -1: all before it. `softcap` c makes the scores c * tanh(scores / c). `attention_bias` is added to
-    the scores [batch, heads, sequence, up to room]; its first two dimensions may be 1. `scale` 0 is 1 / sqrt(H).
+    the scores [batch, heads, sequence, up to room]; its first two dimensions may be 1. `scale` 0 is 1 / sqrt(H). `head_sink`
+    [heads] is the score of one more key, whose value is zeros.
+
+    `sliding` caches hold the last keys only, those that `resident` counts, from their first row on. `room` is at least `window`.
     """
 
     domain: ClassVar[str] = "dovetail"
@@ -36,7 +39,7 @@ class CachedAttention(AbstractOperator):
         Port("query"),
         *(Port(name, optional=True) for name in ("key", "value", "past_key", "past_value")),
         Port("seqlens_k"),
-        *(Port(name, optional=True) for name in ("cos_cache", "sin_cache", "position_ids", "attention_bias")),
+        *(Port(name, optional=True) for name in ("cos_cache", "sin_cache", "position_ids", "attention_bias", "head_sink")),
     )
     outputs: ClassVar[tuple[Port, ...]] = (
         Port("output"),
@@ -52,8 +55,11 @@ class CachedAttention(AbstractOperator):
     softcap: float = 0.0
     window: int = -1
     interleaved: bool = False
+    sliding: bool = False
 
     def __post_init__(self) -> None:
+        if self.sliding and not 1 <= self.window <= self.room:
+            raise OperatorError(f"sliding caches of {self.room} keys with window {self.window}; accepted: 1 to {self.room}")
         if self.kv_heads < 1 or self.heads < 1 or self.heads % self.kv_heads or self.room < 0:
             given = f"heads {self.heads}, kv_heads {self.kv_heads}, room {self.room}"
             raise OperatorError(f"{given}; accepted: a multiple of kv_heads, 0 or more")
@@ -73,7 +79,7 @@ class CachedAttention(AbstractOperator):
         self, query: TensorType, key: TensorType | None, value: TensorType | None, *rest: TensorType | None
     ) -> tuple[TensorType, ...]:
         """The output, and the caches. Raises `ShapeError`."""
-        past_key, past_value, lengths, cos, sin, ids, bias = (*rest, *[None] * 4)[:7]
+        past_key, past_value, lengths, cos, sin, ids, bias, sink = (*rest, *[None] * 5)[:8]
         size = self.head(query, key)
         batch, sequence, _ = query.dims
         rows = (batch, sequence, self.kv_heads * size)
@@ -89,14 +95,16 @@ class CachedAttention(AbstractOperator):
         pair = cos, sin
         if pair != (None, None) and (cos is None or sin is None or cos.rank != 2 or cos != sin or 2 * cos.dims[1] > size):
             raise ShapeError(f"input 'cos_cache' is {cos}, 'sin_cache' {sin}; accepted: both [positions, up to {size // 2}]")
-        if bias is not None and (bias.rank != 4 or bias.dims[2] != sequence or bias.dims[3] > self.room):
+        if bias is not None and (bias.rank != 4 or bias.dims[2] != sequence or (bias.dims[3] > self.room and not self.sliding)):
             raise ShapeError(f"input 'attention_bias' is {bias}; accepted: [.., .., {sequence}, total]")
+        if sink is not None and sink.dims != (self.heads,):
+            raise ShapeError(f"input 'head_sink' is {sink}; accepted: [{self.heads}]")
         caches = query.with_shape((batch, self.kv_heads, self.room, size))
         return query.with_shape((batch, sequence, self.heads * size)), caches, caches
 
     def reference(self, query: Array, key: Array | None, value: Array | None, *rest: Any) -> tuple[Array, Array, Array]:
         """Sample by sample, in float32."""
-        past_key, past_value, lengths, cos, sin, ids, bias = (*rest, *[None] * 4)[:7]
+        past_key, past_value, lengths, cos, sin, ids, bias, sink = (*rest, *[None] * 5)[:8]
         size = self.head(TensorType.of(query), None if key is None else TensorType.of(key))
         q, k, v = self.split(query, key, value, size)
         batch, sequence = query.shape[:2]
@@ -106,16 +114,18 @@ class CachedAttention(AbstractOperator):
             at = np.minimum(places, len(cos) - 1) if ids is None else ids
             q, k = (self._turned(x, cos, sin, at) for x in (q, k))
         keys, values = (np.zeros((batch, self.kv_heads, self.room, size), query.dtype) for _ in range(2))
-        for cache, past, new in ((keys, past_key, k), (values, past_value, v)):
+        for cache, past in ((keys, past_key), (values, past_value)):
             if past is not None:
                 cache[:, :, : past.shape[2]] = past
-            for b, start in enumerate(starts):
-                cache[b, :, start : start + sequence] = new[b]
         y = np.zeros((batch, sequence, self.heads, size), query.dtype)
-        for b in range(batch):
-            used = min(int(starts[b]) + sequence, self.room)
-            added = None if bias is None else bias[b % len(bias)]
-            y[b] = self._attended(q[b], keys[b, :, :used], values[b, :, :used], places[b], added)
+        for b, (start, count) in enumerate(zip(starts.tolist(), lengths.reshape(-1).tolist(), strict=True)):
+            valid, held = (count + 1 - start if self.sliding else sequence), self.resident(start)
+            every = [np.concatenate((cache[b, :, :held], new[b]), 1) for cache, new in ((keys, k), (values, v))]
+            kept = self.resident(start + valid)
+            for cache, rows in zip((keys, values), every, strict=True):
+                cache[b, :, :kept] = rows[:, held + valid - kept : held + valid]
+            added = None if bias is None else bias[b % len(bias), ..., start - held :]
+            y[b] = self._attended(q[b], every[0], every[1], places[b] - (start - held), added, sink)
         return y.reshape(batch, sequence, self.heads * size), keys, values
 
     def starts(self, lengths: Array, sequence: int) -> Array:
@@ -124,12 +134,17 @@ class CachedAttention(AbstractOperator):
         A prompt may be filled up behind its tokens, to more than `seqlens_k` has; what comes after one is always whole.
         """
         counts = lengths.reshape(-1).astype(np.int64) + 1
-        if np.any((counts < 1) | (counts > self.room)) or sequence > self.room:
+        if np.any(counts < 1) or (not self.sliding and (np.any(counts > self.room) or sequence > self.room)):
             raise OperatorError(
                 f"input 'seqlens_k' is {lengths.reshape(-1).tolist()} for {sequence} queries; accepted: 0 to {self.room - 1}",
                 hint=f"the caches 'past_key' and 'past_value' are full: they hold {self.room} keys; give longer ones",
             )
         return np.asarray(np.maximum(counts - sequence, 0))
+
+    def resident(self, count: int) -> int:
+        """How many of `count` keys a cache holds. A full `sliding` one goes on with the last ones, `window` of them."""
+        spare = self.room - self.window + 1
+        return count - spare * max(0, -(-(count - self.room) // spare)) if self.sliding else count
 
     def split(self, query: Array, key: Array | None, value: Array | None, size: int) -> list[Array]:
         """Queries, keys and values as [batch, heads, sequence, size]."""
@@ -147,7 +162,7 @@ class CachedAttention(AbstractOperator):
         op = RotaryEmbedding(interleaved=self.interleaved, rotary_embedding_dim=2 * cos.shape[1])
         return np.asarray(op.reference(np.ascontiguousarray(x), cos, sin, ids.astype(np.int64))[0])
 
-    def _attended(self, q: Array, keys: Array, values: Array, places: Array, bias: Array | None) -> Array:
+    def _attended(self, q: Array, keys: Array, values: Array, places: Array, bias: Array | None, sink: Array | None) -> Array:
         """One sample: q [heads, sequence, size], keys and values [kv heads, used, size] -> [sequence, heads, size]."""
         group = self.heads // self.kv_heads
         k, v = (np.repeat(x.astype(np.float32), group, axis=0) for x in (keys, values))
@@ -161,6 +176,9 @@ class CachedAttention(AbstractOperator):
         if self.window > 0:
             seen &= at > places[:, None] - self.window
         scores = np.where(seen, scores, -np.inf)
+        if sink is not None:
+            last = np.broadcast_to(sink.astype(np.float32)[:, None, None], (*scores.shape[:2], 1))
+            scores = np.concatenate([scores, last], 2)
         weights = np.exp(scores - scores.max(2, keepdims=True))
-        y = weights / weights.sum(2, keepdims=True) @ v
+        y = (weights / weights.sum(2, keepdims=True))[..., : len(at)] @ v
         return np.asarray(y.transpose(1, 0, 2).astype(q.dtype))

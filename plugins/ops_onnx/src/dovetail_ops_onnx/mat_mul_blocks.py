@@ -2,7 +2,6 @@
 
 import math
 import threading
-import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -22,9 +21,9 @@ from dovetail.op import (
     ShapeError,
     TensorType,
 )
-from dovetail_ops_onnx._one_block import Kinds, block_of, parts_of, root_of, size_of
+from dovetail_ops_onnx._one_block import block_of, once
 
-__all__ = ["BlockMatrix", "MatMulBlocks", "block_of"]
+__all__ = ["BlockMatrix", "MatMulBlocks", "block_of", "once"]
 
 Array = NDArray[Any]
 Types = Sequence[TensorType | None]
@@ -42,12 +41,15 @@ _FEW = 16
 _KINDS = {4: (DType.UINT8,), 8: (DType.UINT8, DType.INT8), 16: (DType.FLOAT16, DType.BFLOAT16)}
 """The types of the packed numbers."""
 
+_FLOATS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+
 
 class Unpacked(HostKernel):
     """Unpacks a part of the matrix that fits the cache into float32, multiplies, and goes on to the next part."""
 
     def configurations(self, op: Any, inputs: Types, outputs: Types) -> Sequence[HostConfig]:
-        return (HostConfig.uniform(inputs, outputs),)
+        # Halves are left to the pass `widen_halves`, which spares the conversions between such products.
+        return (HostConfig.uniform(inputs, outputs),) if outputs[0] and outputs[0].dtype is DType.FLOAT32 else ()
 
     def execute(self, op: "MatMulBlocks", config: HostConfig, inputs: Sequence[Array | None], outputs: Sequence[Any]) -> None:
         a, q, scales, offsets = inputs
@@ -132,7 +134,7 @@ class MatMulBlocks(AbstractOperator):
 
     A block is `block_size` rows, the last one filled up. `q` has numbers of `bits` bits [blocks * block_size, N], of 8 int8 or
     uint8, of 16 float16 or bfloat16; of 4 bits those from 0 to 15, two to a byte [blocks * block_size / 2, N], the first half of
-    a block's rows in the low bits. `scales` and `offsets` are [blocks, N]. Sums are in float32.
+    a block's rows in the low bits. `scales` and `offsets` are float32[blocks, N]. Sums are in float32; Y has the type of A.
     """
 
     domain: ClassVar[str] = "dovetail"
@@ -156,8 +158,8 @@ class MatMulBlocks(AbstractOperator):
 
     def infer(self, a: TensorType, q: TensorType, scales: TensorType, offsets: TensorType | None = None) -> TensorType:
         """A with N as its last dimension."""
-        if not a.rank or scales.rank != 2 or a.dtype is not DType.FLOAT32:
-            raise ShapeError(f"A is {a}, scales are {scales}; accepted: float32[..., K], float32[blocks, N]")
+        if not a.rank or scales.rank != 2 or a.dtype not in _FLOATS:
+            raise ShapeError(f"A is {a}, scales are {scales}; accepted: float32[..., K] or of halves, float32[blocks, N]")
         blocks, n = scales.dims
         height, kinds = blocks * self.packed_rows, _KINDS[self.bits]
         if -(-a.dims[-1] // self.block_size) != blocks or q.dims != (height, n) or q.dtype not in kinds:
@@ -168,7 +170,7 @@ class MatMulBlocks(AbstractOperator):
 
     def reference(self, a: Array, q: Array, scales: Array, offsets: Array | None = None) -> Array:
         """Block by block in float32."""
-        size, height = self.block_size, self.packed_rows
+        size, height, dtype, a = self.block_size, self.packed_rows, a.dtype, a.astype(np.float32)
         y = np.zeros((*a.shape[:-1], scales.shape[1]), np.float32)
         for block, scale in enumerate(scales):
             rows = q[block * height : (block + 1) * height]
@@ -176,7 +178,7 @@ class MatMulBlocks(AbstractOperator):
             weights = numbers.astype(np.float32) * scale + (0 if offsets is None else offsets[block])
             part = a[..., block * size : (block + 1) * size]
             y += part @ weights[: part.shape[-1]]
-        return y
+        return y.astype(dtype)
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         """Two for each number of the matrix and row of A."""
@@ -212,36 +214,15 @@ class BlockMatrix:
 
         So all plans of a model, for whatever shapes, share one matrix. Its arrays are in one block: see `block_of`.
         """
-        roots = [root_of(source) for source in sources]
-        entry = key, *((id(root), a.ctypes.data, a.nbytes) for root, a in zip(roots, sources, strict=True))
-        found = _made.get(entry)
-        if found is not None and all(ref() is root for ref, root in zip(found.sources, roots, strict=True)):
-            block = found.block()  # constants are views, which keep it alive
-            if block is not None:
-                return BlockMatrix(found.bits, found.block_size, *parts_of(block, found.kinds))
-        made = make()
-        kinds = tuple((array.shape, array.dtype) for array in made.arrays)
-        block = np.empty(size_of(made.arrays), np.uint8)
-        parts = parts_of(block, kinds)
-        for part, array in zip(parts, made.arrays, strict=True):
-            part[...] = array
-        watched = tuple(weakref.ref(root, lambda _: _made.pop(entry, None)) for root in roots)
-        _made[entry] = _Made(watched, made.bits, made.block_size, kinds, weakref.ref(block))
-        return BlockMatrix(made.bits, made.block_size, *parts)
+
+        def made() -> tuple[tuple[int, int], list[Array]]:
+            matrix = make()
+            return (matrix.bits, matrix.block_size), matrix.arrays
+
+        (bits, size), arrays = once(sources, key, made)
+        return BlockMatrix(bits, size, *arrays)
 
     def times(self, g: GraphBuilder, a: str) -> str:
-        """Add the node of A times this matrix; A is float32."""
+        """Add the node of A times this matrix."""
         names = [g.constant(array, name=name) for array, name in zip(self.arrays, ("q", "scales", "offsets"), strict=False)]
         return g.node(MatMulBlocks(self.bits, self.block_size), a, *names)
-
-
-@dataclass(frozen=True)
-class _Made:
-    sources: "tuple[weakref.ref[Array], ...]"
-    bits: int
-    block_size: int
-    kinds: Kinds
-    block: "weakref.ref[Array]"
-
-
-_made: dict[Hashable, _Made] = {}

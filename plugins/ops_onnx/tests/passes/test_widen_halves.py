@@ -187,6 +187,25 @@ def test_numbers_that_were_rounded_to_halves_are_recognised() -> None:
     assert "Gelu" in {node.op for node in compiled.report().nodes} or "gelu_erf" in str(compiled.report().nodes[-2].post_ops)
 
 
+def test_nodes_that_write_states_stay() -> None:
+    """A converted state would be a copy in each run."""
+    g = dovetail.GraphBuilder()
+    product = g.node(MatMul(), g.input("x", "float16", (4, 3)), g.constant(some(3, 4)))
+    state = g.node(Add(), g.input("past", "float16", (4, 4)), g.node(Relu(), product))
+    graph = fold_constants(g.graph([g.node(MatMul(), state, g.constant(some(4, 2))), state]).replace(states={"past": 1}))
+    found = widen_halves(graph, PassContext({}, [Picky()]))  # type: ignore[arg-type, list-item]
+    assert types(found) == [
+        ("Cast", "float16", "float32"),
+        ("MatMul", "float32", "float32"),
+        ("Relu", "float32", "float32"),
+        ("Cast", "float32", "float16"),
+        ("Add", "float16", "float16"),
+        ("Cast", "float16", "float32"),
+        ("MatMul", "float32", "float32"),
+        ("Cast", "float32", "float16"),
+    ]
+
+
 def test_names_that_conversions_would_have_and_sub_graphs_leave_a_graph_as_it_is() -> None:
     g = dovetail.GraphBuilder()
     y = g.node(Relu(), g.node(MatMul(), g.input("x", "float16", (2, 3)), g.constant(some(3, 4))), outputs=["x@float32"])

@@ -25,7 +25,7 @@ from dovetail_ops_onnx.cached_attention import CachedAttention
 
 __all__ = ["KERNELS"]
 
-_QUERY, _KEY, _VALUE, _PAST_KEY, _PAST_VALUE, _SEQLENS, _COS, _SIN, _IDS, _BIAS = range(10)
+_QUERY, _KEY, _VALUE, _PAST_KEY, _PAST_VALUE, _SEQLENS, _COS, _SIN, _IDS, _BIAS, _SINK = range(11)
 _CACHES = ((1, _PAST_KEY), (2, _PAST_VALUE))
 """Outputs that are caches, each with the input that it continues."""
 
@@ -45,6 +45,8 @@ class CachedAttentionKernel(CLKernel):
             return Refusal(Reason.SHAPE, f"{s.queries} queries for caches of {s.total} keys")
         if bias is not None and (bias.dims[0] not in (1, s.batch) or bias.dims[1] not in (1, s.heads)):
             return Refusal(Reason.SHAPE, f"the bias {bias}")
+        if _given(node, _SINK) is not None or _operator(node).sliding:
+            return Refusal(Reason.ATTRIBUTE, "a score for no key ('head_sink'), or sliding caches")
         fits = keys_of(s, dtype, self.caps) if self.caps.kind == "CPU" else blocks_of(s, dtype, self.caps)
         if fits is None:
             return Refusal(Reason.CAPABILITY, f"heads of {s.head} elements are too large")

@@ -75,6 +75,8 @@ class BlocksKernel(CLKernel):
             return Refusal(Reason.CAPABILITY, f"made for {self.kind}s")
         if any(t.dtype is not DType.FLOAT32 for t in node.operands):
             return Refusal(Reason.POST_OP, "an operand is not float32")
+        if node.outputs[0].dtype is not DType.FLOAT32:
+            return Refusal(Reason.DTYPE, f"{node.outputs[0].dtype}; accepted: float32")
         return self.fits(node)
 
     def fits(self, node: TypedNode) -> Refusal | None:

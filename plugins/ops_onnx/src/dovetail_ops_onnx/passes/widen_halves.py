@@ -26,11 +26,11 @@ def widen_halves(graph: Graph, context: PassContext) -> Graph:
     References take 10 to 100 times as long. So do products of float16 on CPUs, which convert each number. What reads a result of
     such a node computes in float32 too, up to the next product for which the device has a kernel. No value between these nodes is
     rounded: results differ from those of halves by the roundings, and where halves would overflow. Inputs, outputs, and what else
-    reads them keep their types: values are converted there. Graphs with states stay as they are, and those with sub-graphs, which
-    read values by name. Needs types and schedule order.
+    reads them keep their types: values are converted there. Nodes that write states stay as they are, because converted states
+    would be copies, and so do graphs with sub-graphs, which read values by name. Needs types and schedule order.
     """
     taken = any(name.endswith(tuple(f"@{dtype}" for dtype in (*HALVES, WIDE))) for name in graph.types)
-    if graph.states or taken or any(node.op.subgraphs for node in graph.nodes):
+    if taken or any(node.op.subgraphs for node in graph.nodes):
         return graph
     widening = _Widening(graph, context)
     for node in graph.nodes:
@@ -43,6 +43,7 @@ class _Widening:
 
     def __init__(self, graph: Graph, context: PassContext) -> None:
         self._graph, self._context = graph, context
+        self._states = {graph.outputs[index] for index in graph.states.values()}
         self.wide: set[str] = set()
         self._values: dict[str, DType] = {}
         self._nodes: list[Node] = []
@@ -52,6 +53,8 @@ class _Widening:
         """Whether the node computes in float32."""
         types = self._graph.types
         if not any(types[name].dtype in HALVES for name in (*node.reads, *node.writes)) or node.post_ops:
+            return
+        if not self._states.isdisjoint(node.writes):
             return
         if node.op.is_view:
             wide = node.inputs[0] in self._values
