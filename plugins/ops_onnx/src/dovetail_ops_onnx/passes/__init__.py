@@ -119,11 +119,14 @@ PASSES = (
     _pass("fuse_quantized.release_quantized", "quantize", "DequantizeLinear", takes="", any_sizes=True),
     _pass("fold_pad.fold_pad", "simplify", takes="", any_sizes=True, pairs=product(["Pad"], _PADDED)),
     _pass("fold_affine.fold_affine", "simplify", takes="memory", any_sizes=True, pairs=product(_PRODUCERS, _AFFINE)),
+    _pass("fold_norm.fold_norm", "simplify", "BatchNormalization", takes="memory", any_sizes=True),
     _pass("simplify_einsum.simplify_einsum", "simplify", "Einsum", takes="", any_sizes=True),
     _pass("simplify_reductions.simplify_reductions", "simplify", *_REDUCTIONS, takes="", any_sizes=True),
     _pass("fuse_activations.fuse_activations", "recognise", any_sizes=True, pairs=_IN_ACTIVATIONS),
     _pass("fuse_normalizations.fuse_normalizations", "recognise", "ReduceMean", any_sizes=True),
     _pass("fuse_attention.fuse_attention", "recognise", "Attention", any_sizes=True, pairs=[("Softmax", "MatMul")]),
     _pass("simplify_transposes.simplify_transposes", "recognise", "Transpose", any_sizes=True),
+    _pass("compose_moves.compose_moves", "recognise", "Concat", "Slice", "Transpose", any_sizes=True),
+    _pass("compute_before_views.compute_before_views", "recognise", "Flatten", "Reshape", takes="", any_sizes=True),
 )
 """In the order in which they run. Each applies only where the device has a kernel for the result."""
