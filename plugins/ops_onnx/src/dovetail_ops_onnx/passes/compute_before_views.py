@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.graph import Graph, Node, TensorType, as_constant
+from dovetail.graph.rewriting import drop_dead_nodes
+from dovetail_ops_onnx.flatten import Flatten
 from dovetail_ops_onnx.reshape import Reshape
 
 __all__ = ["compute_before_views"]
@@ -23,7 +25,7 @@ def compute_before_views(graph: Graph) -> Graph:
     """
     mover = _Mover(graph)
     nodes = [new for node in graph.nodes for new in mover.moved(node)]
-    return mover.result(nodes) if mover.moved_any else graph
+    return drop_dead_nodes(mover.result(nodes)) if mover.moved_any else graph
 
 
 class _Mover:
@@ -123,9 +125,13 @@ class _Mover:
     def _operand_view(self, name: str, dims: tuple[int, ...]) -> str:
         view = self._shown.get((name, dims))
         if view is None:
-            shown = f"{name}.as{'x'.join(map(str, dims))}"
-            self._types[shown] = self._type(name).with_shape(dims)
-            view = self._shown[name, dims] = self._view(name, self._types[shown], shown)
+            shown, given = f"{name}.as{'x'.join(map(str, dims))}", self._type(name)
+            self._types[shown] = given.with_shape(dims)
+            if len(dims) == 2 and given.dims[-1:] == dims[-1:]:  # without a constant of sizes, which plans for others lack
+                view = Node(f"{shown}.view", Flatten(axis=-1), (name,), (shown,))
+            else:
+                view = self._view(name, self._types[shown], shown)
+            self._shown[name, dims] = view
         return view.outputs[0]
 
     def _view(self, source: str, result: TensorType, name: str) -> Node:
