@@ -25,7 +25,9 @@ def launches(device: Any, graph: Graph) -> Any:
     return next(kernel for kernel in device.kernels(node) if kernel.supports(node)).launches(node)
 
 
-def gathered(indices: Any, axis: int, chain: bool, dtype: str = "float32", open_indices: bool = False) -> tuple[Graph, list[Array], Array]:
+def gathered(
+    indices: Any, axis: int, chain: bool, dtype: str = "float32", open_indices: bool = False
+) -> tuple[Graph, list[Array], Array]:
     rng = np.random.default_rng(5)
     x, at = rng.standard_normal((3, 7, 5)).astype(dtype), np.asarray(indices)
     expected = np.take(x.astype(np.float64), at, axis)
@@ -49,7 +51,9 @@ def test_constant_indices(kind_device: Open, bench: Any, indices: Any, axis: int
     graph, feeds, expected = gathered(indices, axis, chain, dtype)
     graph, device = bench.typed(graph), kind_device("GPU")
     (found,) = bench.run(device, graph, feeds)
-    np.testing.assert_allclose(found, expected, rtol=1e-6 if dtype == "float32" else 2e-3, atol=1e-6 if dtype == "float32" else 2e-3)
+    np.testing.assert_allclose(
+        found, expected, rtol=1e-6 if dtype == "float32" else 2e-3, atol=1e-6 if dtype == "float32" else 2e-3
+    )
     (launch,) = launches(device, graph)
     assert "Fault" not in {type(argument).__name__ for argument in launch.arguments}
 
@@ -64,7 +68,9 @@ def test_open_indices_are_checked(kind_device: Open, bench: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize(("dims", "perm"), [((2, 3, 4, 5), (0, 2, 1, 3)), ((3, 5, 7), (2, 1, 0)), ((2, 3, 2, 3, 8), (0, 1, 3, 2, 4))])
+@pytest.mark.parametrize(
+    ("dims", "perm"), [((2, 3, 4, 5), (0, 2, 1, 3)), ((3, 5, 7), (2, 1, 0)), ((2, 3, 2, 3, 8), (0, 1, 3, 2, 4))]
+)
 def test_transposes(kind_device: Open, bench: Any, dims: tuple[int, ...], perm: tuple[int, ...], dtype: str) -> None:
     rng = np.random.default_rng(6)
     x = rng.standard_normal(dims).astype(dtype)
@@ -81,7 +87,12 @@ def test_transposes(kind_device: Open, bench: Any, dims: tuple[int, ...], perm: 
 
 @pytest.mark.parametrize(
     ("kind", "perm", "dtype"),
-    [("CPU", (0, 2, 1, 3), "float32"), ("GPU", (0, 2, 3, 1), "float32"), ("GPU", (0, 3, 1, 2), "float32"), ("GPU", (0, 2, 1, 3), "float64")],
+    [
+        ("CPU", (0, 2, 1, 3), "float32"),
+        ("GPU", (0, 2, 3, 1), "float32"),
+        ("GPU", (0, 3, 1, 2), "float32"),
+        ("GPU", (0, 2, 1, 3), "float64"),
+    ],
 )
 def test_transposes_that_take_none(kind_device: Open, bench: Any, kind: str, perm: tuple[int, ...], dtype: str) -> None:
     """On CPUs, where channels only get another layout, and of numbers that not every GPU computes with."""
@@ -121,7 +132,9 @@ def test_slices_of_one_value(kind_device: Open, bench: Any, layout: Any) -> None
     assert len(launches(device, lowered)) == 2
     x = np.random.default_rng(7).standard_normal((2, 9, 4, 6)).astype(np.float32)
     if layout is not None:
-        lowered = lowered.replace(types={**lowered.types, **{n: lowered.types[n].with_layout(layout) for n in ("x", *graph.outputs)}})
+        lowered = lowered.replace(
+            types={**lowered.types, **{n: lowered.types[n].with_layout(layout) for n in ("x", *graph.outputs)}}
+        )
     found = bench.run(device, lowered, [x if layout is None else np.ascontiguousarray(x.transpose(0, 2, 3, 1)).reshape(x.shape)])
     wanted = [x[:, :4], x[:, 4:], x[:, -1:-10:-2], x[1:2, 2:5], x[:, 5:5], x[..., 3:6]]
     for one, expected in zip(found, wanted, strict=True):

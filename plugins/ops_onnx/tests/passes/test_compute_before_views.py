@@ -88,7 +88,9 @@ def test_residuals_that_have_the_shape_already() -> None:
 def test_flat_residuals_need_no_constant() -> None:
     """A plan for other sizes takes over one that has no constants of sizes."""
     g = GraphBuilder()
-    flat = g.node(MatMul(), g.node(Flatten(axis=2), g.input("x", "float32", (2, 6, 3))), g.constant(np.eye(3, 4, dtype=np.float32)))
+    flat = g.node(
+        MatMul(), g.node(Flatten(axis=2), g.input("x", "float32", (2, 6, 3))), g.constant(np.eye(3, 4, dtype=np.float32))
+    )
     y = g.node(Add(), shaped(g, flat, 2, 6, 4), g.input("rest", "float32", (2, 6, 4)))
     graph = moved(g, y)
     assert kinds(graph) == ["Flatten", "Flatten", "MatMul", "Add", "Reshape"]

@@ -283,7 +283,9 @@ def test_heads_that_a_split_makes(changed: dict[str, Any], rng: np.random.Genera
     k = g.node(Transpose(perm=(0, 2, 3, 1)), "k")
     if "turned" in changed:
         k = g.node(Transpose(perm=(0, 1, 3, 2)), g.node(Transpose(perm=changed["turned"]), "k"))
-    scores = g.node(Add(), g.node(Mul(), g.node(MatMul(), q, k), g.constant(np.float32(0.5))), g.input("mask", "float32", (H, S, T)))
+    scores = g.node(
+        Add(), g.node(Mul(), g.node(MatMul(), q, k), g.constant(np.float32(0.5))), g.input("mask", "float32", (H, S, T))
+    )
     y = g.node(Transpose(perm=(0, 2, 1, 3)), g.node(MatMul(), g.node(Softmax(axis=-1), scores), v))
     y = g.node(Reshape(), y, g.constant(changed.get("joined", (B, S, H * V)), "int64"))
     graph = drop_dead_nodes(fuse_attention(fold_constants(g.graph([y])), lambda node, graph: True))
@@ -299,7 +301,11 @@ IMAGES, WINDOWS = 2, 4
 
 
 def _windowed(
-    *, mask: bool = True, dims: tuple[int, ...] = (1, WINDOWS, 1, S, S), apart: tuple[int, ...] = (IMAGES, WINDOWS, H, S, S), is_open: bool = False
+    *,
+    mask: bool = True,
+    dims: tuple[int, ...] = (1, WINDOWS, 1, S, S),
+    apart: tuple[int, ...] = (IMAGES, WINDOWS, H, S, S),
+    is_open: bool = False,
 ) -> Graph:
     """Attention in windows, as Swin has it: a mask for each window and one for each head."""
     g, rng = GraphBuilder(), np.random.default_rng(8)

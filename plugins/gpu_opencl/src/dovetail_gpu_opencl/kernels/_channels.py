@@ -110,7 +110,7 @@ class ConvDepthwiseChannels(ConvDepthwiseWindows):
 
 
 class MeanChannels(CLKernel):
-    """For GPUs with matrix units: mean_channels.cl. The result is plain. Takes GlobalAveragePool, and ReduceMean that is like it."""
+    """For GPUs with matrix units: mean_channels.cl. The result is plain. Takes GlobalAveragePool, and ReduceMean like it."""
 
     name = "mean_channels"
     half_by_load = True

@@ -152,11 +152,14 @@ class _Step:
 
 
 def post_ops_refusal(node: TypedNode, caps: Capabilities) -> Refusal | None:
-    """Refuses post-ops on CPUs, where a move and a computation in vectors are faster than one element by element, and of other types."""
+    """Refuses post-ops of other types, and on CPUs, where a move and a computation in vectors are faster than elements alone."""
     kinds = {tensor.dtype for tensor in (*node.outputs, *node.operands)}
     if not node.post_ops or (caps.kind == "GPU" and kinds <= COMPUTED):
         return None
-    return Refusal(Reason.POST_OP, f"{', '.join(sorted(map(str, kinds)))} on a {caps.kind}; accepted: {', '.join(sorted(map(str, COMPUTED)))} on GPUs")
+    return Refusal(
+        Reason.POST_OP,
+        f"{', '.join(sorted(map(str, kinds)))} on a {caps.kind}; accepted: {', '.join(sorted(map(str, COMPUTED)))} on GPUs",
+    )
 
 
 class MoveKernel(CLKernel):

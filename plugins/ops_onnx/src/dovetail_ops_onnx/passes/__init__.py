@@ -123,7 +123,7 @@ PASSES = (
     _pass("simplify_einsum.simplify_einsum", "simplify", "Einsum", takes="", any_sizes=True),
     _pass("simplify_reductions.simplify_reductions", "simplify", *_REDUCTIONS, takes="", any_sizes=True),
     _pass("fuse_activations.fuse_activations", "recognise", any_sizes=True, pairs=_IN_ACTIVATIONS),
-    _pass("fuse_normalizations.fuse_normalizations", "recognise", "ReduceMean", any_sizes=True),
+    _pass("fuse_normalizations.fuse_normalizations", "recognise", "InstanceNormalization", "ReduceMean", any_sizes=True),
     _pass("fuse_attention.fuse_attention", "recognise", "Attention", any_sizes=True, pairs=[("Softmax", "MatMul")]),
     _pass("simplify_transposes.simplify_transposes", "recognise", "Transpose", any_sizes=True),
     _pass("compose_moves.compose_moves", "recognise", "Concat", "Slice", "Transpose", any_sizes=True),

@@ -66,7 +66,12 @@ def compose_moves(graph: Graph, keeps: Keeps) -> Graph:
 def _moves(node: Node, graph: Graph) -> bool:
     """Whether it moves whole rows along the last axis of its result: a Slice or Transpose leaves that axis as it is."""
     op = node.op
-    if type(op) not in _MOVES or node.post_ops or any(graph.types[name].value is None for name in node.inputs[1:] if name) and not isinstance(op, Concat):
+    if (
+        type(op) not in _MOVES
+        or node.post_ops
+        or (any(graph.types[name].value is None for name in node.inputs[1:] if name)
+        and not isinstance(op, Concat))
+    ):
         return False
     rank = graph.types[node.outputs[0]].rank
     if isinstance(op, Transpose):

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from dovetail.graph import Graph, Node, TensorType, as_constant
@@ -90,7 +89,9 @@ class _Mover:
     def _chain(self, name: str) -> Iterator[str]:
         """The value, and those that it is a view of."""
         yield name
-        while (maker := self._makers.get(name)) is not None and maker.op.is_view and not maker.post_ops and len(maker.writes) == 1:
+        while (
+            (maker := self._makers.get(name)) is not None and maker.op.is_view and not maker.post_ops and len(maker.writes) == 1
+        ):
             name = maker.inputs[0]
             yield name
 

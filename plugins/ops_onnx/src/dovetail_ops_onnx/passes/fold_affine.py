@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import ChainMap
-from collections.abc import Hashable, Mapping, MutableMapping
+from collections.abc import Hashable, MutableMapping
 from typing import Any, TypeGuard
 
 import numpy as np

@@ -281,7 +281,8 @@ def _replacement(graph: Graph, match: Match, keys: tuple[str, ...], heads: int |
 
 def _joined_masks(graph: Graph, match: Match) -> NDArray[Any] | None:
     """The sum of the masks, in the four dimensions of scores [images * windows, heads, queries, keys]; one is of
-    [1, windows, 1, queries, keys], as Swin has it. None where they are not constants or the sum has more than `MOST_MASKED` elements.
+    [1, windows, 1, queries, keys], as Swin has it. None where they are not constants or the sum has more than `MOST_MASKED`
+    elements.
     """
     softmax = next(node for node in match.nodes if node.op.key == "Softmax")
     scores = graph.types[softmax.outputs[0]].dims
