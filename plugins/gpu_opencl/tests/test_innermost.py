@@ -67,7 +67,9 @@ def test_groups_that_stay_plain(kind_device: Open, bench: Any, kind: str, dims: 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize(("dims", "sizes"), [((2, 8, 5, 7), (2, 8, 11, 9)), ((1, 6, 4, 3), (1, 6, 2, 9)), ((2, 4, 3, 5), (2, 4, 7, 5))])
+@pytest.mark.parametrize(
+    ("dims", "sizes"), [((2, 8, 5, 7), (2, 8, 11, 9)), ((1, 6, 4, 3), (1, 6, 2, 9)), ((2, 4, 3, 5), (2, 4, 7, 5))]
+)
 def test_resampling(kind_device: Open, bench: Any, dims: tuple[int, ...], sizes: tuple[int, ...], dtype: str, mode: str) -> None:
     """Eight channels are two times four, six are not; a part beyond the image is filled."""
     x = np.random.default_rng(3).standard_normal(dims).astype(dtype)

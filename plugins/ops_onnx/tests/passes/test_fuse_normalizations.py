@@ -220,7 +220,10 @@ def grouped(**changed: Any) -> Graph:
     return fold_constants(g.graph([g.node(Add(), y, g.constant(rng.standard_normal(shape).astype(dtype)))]))
 
 
-@pytest.mark.parametrize("changed", [{}, {"shape": (1, 6, 1, 1)}, {"turned": True}, {"groups": (0, 1, -1), "count": 1}, {"groups": (2, 6, 20), "count": 6}])
+@pytest.mark.parametrize(
+    "changed",
+    [{}, {"shape": (1, 6, 1, 1)}, {"turned": True}, {"groups": (0, 1, -1), "count": 1}, {"groups": (2, 6, 20), "count": 6}],
+)
 def test_groups(changed: dict[str, Any]) -> None:
     graph = grouped(**changed)
     found = drop_dead_nodes(fuse_normalizations(graph, lambda node, graph: True))

@@ -69,8 +69,7 @@ def _moves(node: Node, graph: Graph) -> bool:
     if (
         type(op) not in _MOVES
         or node.post_ops
-        or (any(graph.types[name].value is None for name in node.inputs[1:] if name)
-        and not isinstance(op, Concat))
+        or (any(graph.types[name].value is None for name in node.inputs[1:] if name) and not isinstance(op, Concat))
     ):
         return False
     rank = graph.types[node.outputs[0]].rank

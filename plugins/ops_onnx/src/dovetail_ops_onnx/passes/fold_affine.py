@@ -65,8 +65,8 @@ def _fold_once(graph: Graph, derived: DerivedConstants) -> Graph:
             continue
         merged, added = _fold(producer, node, affine, graph, derived)
         arrays = ChainMap(added, constants)
-        rows = (_by_output_channel(producer, arrays[name]) for name in (producer.inputs[1], merged.inputs[1]))
-        if not holds(*rows, arrays[merged.inputs[2]]):
+        old, new = (_by_output_channel(producer, arrays[name]) for name in (producer.inputs[1], merged.inputs[1]))
+        if not holds(old, new, arrays[merged.inputs[2]]):
             continue
         constants.update(added)
         types.update({name: TensorType.of(array, known=True) for name, array in added.items()})
@@ -213,7 +213,7 @@ def holds(old: NDArray[Any], new: NDArray[Any], bias: NDArray[Any]) -> bool:
     """
     if not all(np.isfinite(end) for array in (new, bias) if array.size for end in (array.min(), array.max())):
         return False
-    if old.dtype != np.float16 or old is new or not old.size:
+    if old.dtype != np.float16 or not old.size:
         return True
     before, after = (np.abs(array).max(axis=1) for array in (old, new))
     tiny = np.finfo(np.float16).tiny

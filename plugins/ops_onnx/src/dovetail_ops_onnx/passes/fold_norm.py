@@ -109,7 +109,7 @@ def _folded(
     weights = graph.constants[chain.product.inputs[1]]
     rows = [] if chain.added is None else [graph.constants[name] for name in chain.added.inputs if name in graph.constants]
     sources = [weights, *rows, *(graph.constants[name] for name in norm.inputs[1:5])]
-    key = (len(rows), norm.op.epsilon)
+    key = (len(rows), *(getattr(norm.op, name) for name in norm.op.attributes))
 
     def scaled() -> NDArray[Any]:
         with np.errstate(over="ignore"):

@@ -286,7 +286,8 @@ def _joined_masks(graph: Graph, match: Match) -> NDArray[Any] | None:
     """
     softmax = next(node for node in match.nodes if node.op.key == "Softmax")
     scores = graph.types[softmax.outputs[0]].dims
-    windows, other = graph.constants.get(match.values["windows mask"]), np.zeros(())
+    windows = graph.constants.get(match.values["windows mask"])
+    other: NDArray[Any] | None = np.zeros(())
     apart = graph.types[next(node for node in match.nodes if match.values["windows mask"] in node.inputs).outputs[0]].dims
     if "mask" in match.values:
         other = graph.constants.get(match.values["mask"])
@@ -297,4 +298,5 @@ def _joined_masks(graph: Graph, match: Match) -> NDArray[Any] | None:
         return None
     tiled = np.tile(windows.reshape(count, 1, *scores[2:]), (images, 1, 1, 1))
     with np.errstate(over="ignore"):
-        return np.add(tiled, other, dtype=windows.dtype)
+        joined: NDArray[Any] = np.add(tiled, other, dtype=windows.dtype)
+    return joined

@@ -37,7 +37,8 @@ def fuse_normalizations(graph: Graph, keeps: Keeps) -> Graph:
     Recognised are, for float32 and float16 and over the last axes: (x - mean) / sqrt(variance + epsilon), with or without scale
     and shift, the variance as the mean of squared differences; the same as x * f + (shift - mean * f) with
     f = scale / sqrt(variance + epsilon); x / sqrt(mean(x^2) + epsilon), with or without scale. Divisions may be products with
-    reciprocals. So is a GroupNormalization of instances of another shape with a scale and shift of channels. Needs types. The nodes that only led to the result are dead afterwards.
+    reciprocals. So are group normalizations, instances of another shape with a scale and shift of channels. Needs types. The
+    nodes that only led to the result are dead afterwards.
     """
     return rewrite(graph, _rules(), keeps)
 
@@ -134,7 +135,9 @@ def _grouped(graph: Graph, match: Match) -> Replacement | None:
     channels = (x.dims[1], *(1,) * (x.rank - 2))
     if any(array.shape not in (channels, (1, *channels)) for array in arrays[:2]):
         return None
-    constants = {f"{match.nodes[0].name}.{name}": array.reshape(-1) for name, array in zip(("scale", "shift"), arrays, strict=False)}
+    constants = {
+        f"{match.nodes[0].name}.{name}": array.reshape(-1) for name, array in zip(("scale", "shift"), arrays, strict=False)
+    }
     op = GroupNormalization(num_groups=groups.dims[1], epsilon=node.op.epsilon)
     return Replacement(op, (match.values["x"], *constants), constants)
 
