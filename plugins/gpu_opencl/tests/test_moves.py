@@ -59,7 +59,9 @@ def test_constant_indices(kind_device: Open, bench: Any, indices: Any, axis: int
 
 
 def test_open_indices_are_checked(kind_device: Open, bench: Any) -> None:
-    graph, feeds, expected = gathered([[2, 0], [-1, 1]], 0, True, open_indices=True)
+    fused = bench.typed(gathered([[2, 0], [-1, 1]], 0, True, open_indices=True)[0])
+    assert bench.accepted(kind_device("GPU"), fused, fused.nodes[0]) == []
+    graph, feeds, expected = gathered([[2, 0], [-1, 1]], 0, False, open_indices=True)
     (found,) = bench.run(kind_device("GPU"), bench.typed(graph), feeds)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
     feeds[1] = np.array([[2, 0], [3, 1]])

@@ -30,6 +30,8 @@ class GatherKernel(CLKernel):
             return Refusal(Reason.DTYPE, f"indices of {indices.dtype}")
         if data.dims[self._axis(node)] == 0 and indices.size:
             return Refusal(Reason.SHAPE, "the axis is empty")
+        if node.post_ops and indices.value is None:
+            return Refusal(Reason.POST_OP, "indices that are not constant: lookups go into the sums of embeddings")
         return post_ops_refusal(node, self.caps)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
@@ -43,7 +45,7 @@ class GatherKernel(CLKernel):
         types: dict[str, object] = {"T": WORDS[itemsize * width]}
         if node.post_ops:
             types = {**storage(data.dtype), "COMPUTED": True}
-        is_checked = indices.value is not None and not outside(indices.value, bound)
+        is_checked = indices.value is not None and (not indices.size or not outside(indices.value, bound))
         types |= {"INDEX": C_TYPES[indices.dtype], "CHECKED": not is_checked}
         defines, sizes = by_value({**types, **numbers}, ("SIZE", "AXIS"), ("COUNT", "INNER"))
         fault = Fault(f"an index is outside axis {axis} of size {bound}; accepted: {-bound} to {bound - 1}")
