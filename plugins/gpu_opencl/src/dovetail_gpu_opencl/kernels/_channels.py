@@ -23,7 +23,7 @@ from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
 from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import STORED_TYPES, assemble, load
-from dovetail_ops_onnx._reduce import Reduction
+from dovetail_ops_onnx.reduce_mean import ReduceMean
 
 __all__ = ["ConvDepthwiseChannels", "MeanChannels", "innermost", "layouts", "windows_launch"]
 
@@ -127,7 +127,7 @@ class MeanChannels(CLKernel):
             return Refusal(Reason.DTYPE, f"{src} to {dst}")
         if src.rank != 4 or src.dims[1] % _VECTOR or not src.size:
             return Refusal(Reason.SHAPE, f"{src}; accepted: multiples of {_VECTOR} channels, two spatial axes")
-        if isinstance(node.op, Reduction) and not _reduces_pixels(node, node.op):
+        if isinstance(node.op, ReduceMean) and not _reduces_pixels(node, node.op):
             return Refusal(Reason.ATTRIBUTE, "accepted: a mean over all spatial axes")
         return operands_refusal(node)
 
@@ -154,7 +154,7 @@ class MeanChannels(CLKernel):
         return (Launch("mean_channels.cl", source, "mean_channels", arguments, work, (width, lines, 1)),)
 
 
-def _reduces_pixels(node: TypedNode, op: Reduction) -> bool:
+def _reduces_pixels(node: TypedNode, op: ReduceMean) -> bool:
     axes, rank = node.inputs[1] if len(node.inputs) > 1 else None, node.given(0).rank
     if axes is not None and axes.value is None:
         return False

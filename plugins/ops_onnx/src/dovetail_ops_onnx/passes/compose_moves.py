@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.graph import Graph, Node, TensorType, as_constant
-from dovetail.graph.rewriting import drop_dead_nodes
+from dovetail.passes import drop_dead_nodes
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.passes._patterns import Keeps

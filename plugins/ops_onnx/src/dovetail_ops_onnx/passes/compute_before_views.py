@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.graph import Graph, Node, TensorType, as_constant
-from dovetail.graph.rewriting import drop_dead_nodes
+from dovetail.passes import drop_dead_nodes
 from dovetail_ops_onnx.flatten import Flatten
 from dovetail_ops_onnx.reshape import Reshape
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.graph import Graph, Node, TensorType, as_constant
-from dovetail.graph.rewriting import drop_dead_nodes
+from dovetail.passes import drop_dead_nodes
 from dovetail_ops_onnx._reduce import Reduction
 from dovetail_ops_onnx.reduce_max import ReduceMax
 from dovetail_ops_onnx.reduce_mean import ReduceMean
