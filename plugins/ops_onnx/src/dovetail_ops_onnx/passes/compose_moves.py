@@ -38,7 +38,7 @@ def compose_moves(graph: Graph, keeps: Keeps) -> Graph:
     """The graph with two or more Slice, Concat and Transpose of one value, and the reshapes between them, as one Gather.
 
     All leave the elements of rows together, which are the values' last axes or equal parts of these, and have `LEAST` bytes or
-    more. Nobody else reads a value in between. Needs types and schedule order.
+    more. Nobody else reads a value in between. It runs for models of one size. Needs types and schedule order.
     """
     found: dict[int, tuple[Node, ...]] = {}
     constants, types = dict(graph.constants), dict(graph.types)
