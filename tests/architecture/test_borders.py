@@ -284,8 +284,8 @@ NOT_OPERATORS = {
 """Modules of the vocabulary that models cannot name: operators that only passes make, and what kernels share."""
 
 INTERNAL = {
-    *("convert", "copy", "joined_products", "normalized_product", "normalized_sum", "packed_attention", "pointwise_depthwise"),
-    *("post_op", "reorder"),
+    *("convert", "copy", "joined_products", "joined_slices", "normalized_product", "normalized_sum", "packed_attention"),
+    *("pointwise_depthwise", "post_op", "reorder"),
 }
 """Stems of operators that the core and devices define themselves."""
 

@@ -367,3 +367,38 @@ def test_products_whose_rows_are_normalized_are_tuned_apart(device: Any, bench: 
     (key, plain), (normalized_key, normalized) = chosen
     assert normalized_key == f"{key} normalized"
     assert normalized.tile_m // normalized.sub_groups < plain.tile_m // plain.sub_groups
+
+
+def test_parts_of_halves_are_halves_and_sums_read_them(device: Any, bench: Any) -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", (64, 64))
+    product = g.node(bench.op("MatMul"), x, g.constant(np.ones((64, 96), np.float32)))
+    g.node(bench.op("Split", axis=1), product, g.constant([32, 64], "int64"), outputs=["a", "b"])
+    again = g.node(bench.op("MatMul"), "a", g.constant(np.ones((32, 8), np.float32)))
+    total = g.node(bench.op("ReduceSumSquare"), "b", g.constant([1], "int64"))
+    lowered = device.lower(typed(g.graph([again, total, g.node(bench.op("Softmax"), "b")])))
+    kinds = [node.op.op_type for node in lowered.nodes]
+    assert kinds[:5] == ["Convert", "MatMul", "Split", "MatMul", "ReduceSumSquare"]
+    assert {lowered.types[name].dtype for name in ("a", "b")} == {DType.FLOAT16}
+    (reduction,) = [node for node in lowered.nodes if node.op.op_type == "ReduceSumSquare"]
+    assert reduction.inputs[0] == "b"
+    assert lowered.types[total].dtype is DType.FLOAT32
+
+
+def test_transposed_convolutions_are_split_for_halves(device: Any, bench: Any) -> None:
+    g = GraphBuilder()
+    x, weights = g.input("x", "float32", (1, 64, 8, 8)), g.constant(np.ones((64, 64, 2, 2), np.float32))
+    lowered = device.lower(typed(g.graph([g.node(bench.op("ConvTranspose", strides=(2, 2)), x, weights)])))
+    assert "ConvTranspose" not in {node.op.op_type for node in lowered.nodes}
+
+
+@pytest.mark.parametrize(("keepdims", "axes"), [(1, [2, 3]), (0, [-1, 2])])
+def test_means_of_pixels(device: Any, bench: Any, rng: Any, keepdims: int, axes: list[int]) -> None:
+    """A ReduceMean over all spatial axes is like GlobalAveragePool; over others it is not."""
+    x = rng.standard_normal((2, 16, 5, 7)).astype(np.float16)
+    op = bench.op("ReduceMean", keepdims=keepdims)
+    graph, feeds = bench.single(op, [x, np.int64(axes)], (1,))
+    got = run_lowered(device, graph, feeds, {"mean_channels"})
+    compare(got, x.astype(np.float64).mean((2, 3), keepdims=bool(keepdims)))
+    other, _ = bench.single(op, [x, np.int64([1, 2])], (1,))
+    assert "mean_channels" not in bench.accepted(device, other, other.nodes[0])

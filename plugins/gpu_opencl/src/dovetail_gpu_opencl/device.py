@@ -5,6 +5,7 @@ import dataclasses
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ class OpenCLDevice(Device):
             if any(node.op.stem == "conv_transpose" for node in graph.nodes):
                 from dovetail_gpu_opencl.kernels._conv_of_phases import split_transposed
 
-                graph = split_transposed(graph, self._packed, self._multiplies)
+                graph = split_transposed(graph, self._packed, partial(self._multiplies, halves or DType.FLOAT32))
             if any(node.op.stem == "attention" for node in graph.nodes):
                 # The classes of standard operators are there where a graph has one of them.
                 from dovetail_gpu_opencl.kernels._packed_attention import merge_products
@@ -169,7 +170,11 @@ class OpenCLDevice(Device):
     def _runs(self, node: TypedNode) -> bool:
         return not self._packed.splits(node) and not isinstance(self._choose(node), Refusal)
 
-    def _multiplies(self, node: TypedNode) -> bool:
+    def _multiplies(self, dtype: DType, node: TypedNode) -> bool:
+        """Whether a float32 convolution runs in a pipeline when its values are of this type."""
+        (src, *others), (dst,) = node.inputs, node.outputs
+        if src is not None and src.dtype is dst.dtype is DType.FLOAT32:
+            node = dataclasses.replace(node, inputs=(src.with_dtype(dtype), *others), outputs=(dst.with_dtype(dtype),))
         choice = self._choose(node)
         return not isinstance(choice, Refusal) and choice.kernel.name == "conv_pipelined"
 

@@ -37,6 +37,7 @@ _FOLLOWERS = frozenset(
             "erf",
         ),
         *("hard_sigmoid", "hard_swish", "swish", "mish", "softmax", "attention", "conv", "conv_transpose", "gemm", "mat_mul"),
+        *("group_normalization", "instance_normalization"),
         *("layer_normalization", "rms_normalization", "batch_normalization", "reduce_mean", "reduce_max", "reduce_min"),
         *("max_pool", "average_pool", "global_average_pool", "global_max_pool", "concat", "split", "slice", "transpose"),
         *("expand", "pad", "resize", "depth_to_space", "space_to_depth", "gather", "tile"),
@@ -44,6 +45,8 @@ _FOLLOWERS = frozenset(
 )
 """Operators, by stem, whose results are not much larger than what they read, or sums that float32 holds in between. Others, such
 as Exp, Pow and ReduceSum, stay float32: their results often pass 65504, and bfloat16 has only 8 bits for those of sums."""
+_PARTED = frozenset(("split",))
+"""Of these all results are half, or none."""
 _SEEDS = frozenset(("attention", "packed_attention"))
 _VALUES = {"attention": 3, "packed_attention": 1}
 """The first inputs that are converted, where others may stay: a mask often has numbers beyond 16 bits."""
@@ -86,7 +89,8 @@ class _Lowering:
 
     def decide(self, node: Node) -> None:
         """Whether the node computes with halves, of the type that is asked for; then what it writes is half."""
-        if len(node.writes) != 1 or self._graph.types[node.writes[0]].dtype is not DType.FLOAT32:
+        is_one = len(node.writes) == 1 or (node.writes and node.op.stem in _PARTED)
+        if not is_one or self._graph.types[node.writes[0]].dtype is not DType.FLOAT32:
             return
         if node.op.is_view and not node.post_ops:
             if node.inputs[0] in self._half:
@@ -100,9 +104,9 @@ class _Lowering:
             return
         mixed = self._accepts(self._typed(node, self._to, constants=False))
         if mixed:
-            self._half[node.writes[0]] = True
+            self._half |= dict.fromkeys(node.writes, True)
         elif self._accepts(self._typed(node, self._to, constants=True)) is not None:
-            self._half[node.writes[0]] = False
+            self._half |= dict.fromkeys(node.writes, False)
 
     def _pays(self, node: Node) -> bool:
         """Whether the node computes enough for the inputs that would be converted."""
@@ -140,7 +144,10 @@ class _Lowering:
 
     def add(self, node: Node) -> None:
         """Append the node with conversions of what it reads in the other type."""
-        half = len(node.writes) == 1 and node.writes[0] in self._half
+        half = bool(node.writes) and node.writes[0] in self._half
+        if not half and self._reads_halves(node):
+            self.nodes.append(node)
+            return
         if not half and self._narrows(node):
             self._half[node.writes[0]] = True
             self.types[node.writes[0]] = self.types[node.writes[0]].with_dtype(self._to)
@@ -157,11 +164,10 @@ class _Lowering:
         self._append(node, names)
         if not half:
             return
-        result = node.writes[0]
         if self._ends_here(node, DType.FLOAT32 if wide else self._to):
-            del self._half[result]
+            del self._half[node.writes[0]]
         else:
-            self.types[result] = self.types[result].with_dtype(self._to)
+            self.types |= {name: self.types[name].with_dtype(self._to) for name in node.writes}
 
     def _append(self, node: Node, names: dict[str, str]) -> None:
         post_ops = tuple(
@@ -174,7 +180,16 @@ class _Lowering:
     def _readers(self, name: str) -> list[bool]:
         """For each reader of the value, whether it reads halves."""
         readers = self._graph.consumers.get(name, ())
-        return [len(r.writes) == 1 and r.writes[0] in self._half and self._converts(r, name, constants=False) for r in readers]
+        return [bool(r.writes) and r.writes[0] in self._half and self._converts(r, name, constants=False) for r in readers]
+
+    def _reads_halves(self, node: Node) -> bool:
+        """Whether a float32 node has only halves as data, and takes them as they are: a conversion would be another launch."""
+        data = [name for name in node.reads if self._is_data(name)]
+        if not data or not all(name in self._half for name in data) or node.op.is_view or len(node.writes) != 1:
+            return False
+        if set(data) - {*node.inputs[: _VALUES.get(node.op.stem)], *node.operands}:
+            return False
+        return bool(self._accepts(self._typed(node, DType.FLOAT32, constants=False)))
 
     def _narrows(self, node: Node) -> bool:
         """Whether all want the result of a float32 node as halves, and the node can write it so."""
@@ -192,8 +207,8 @@ class _Lowering:
         return bool(self._accepts(self._typed(node, self._to, constants=False, source=DType.FLOAT32)))
 
     def _ends_here(self, node: Node, source: DType) -> bool:
-        """Whether nobody wants the result as halves, and the node, which reads `source`, can write it in float32 itself."""
-        if node.op.is_view or any(self._readers(node.writes[0])):
+        """Whether nobody wants the only result as halves, and the node, which reads `source`, can write it in float32 itself."""
+        if len(node.writes) > 1 or node.op.is_view or any(self._readers(node.writes[0])):
             return False
         return bool(self._accepts(self._typed(node, DType.FLOAT32, constants=False, source=source)))
 

@@ -270,3 +270,83 @@ def test_heads_that_are_read_elsewhere_stay_apart() -> None:
 
 def test_a_device_without_a_kernel_keeps_the_form() -> None:
     assert "Attention" not in keys(Form().fused(keeps=False))
+
+
+@pytest.mark.parametrize("changed", [{}, {"turned": (0, 2, 1, 3)}, {"joined": (B, S * H, V)}])
+def test_heads_that_a_split_makes(changed: dict[str, Any], rng: np.random.Generator) -> None:
+    """As LeViT has it: queries, keys and values are [batch, length, heads, size] before they are turned."""
+    g = GraphBuilder()
+    dims = {"q": (B, S, H, D), "k": (B, T, H, D), "v": (B, T, H, V)}
+    for name, shape in dims.items():
+        g.input(name, "float32", shape)
+    q, v = (g.node(Transpose(perm=(0, 2, 1, 3)), name) for name in "qv")
+    k = g.node(Transpose(perm=(0, 2, 3, 1)), "k")
+    if "turned" in changed:
+        k = g.node(Transpose(perm=(0, 1, 3, 2)), g.node(Transpose(perm=changed["turned"]), "k"))
+    scores = g.node(
+        Add(), g.node(Mul(), g.node(MatMul(), q, k), g.constant(np.float32(0.5))), g.input("mask", "float32", (H, S, T))
+    )
+    y = g.node(Transpose(perm=(0, 2, 1, 3)), g.node(MatMul(), g.node(Softmax(axis=-1), scores), v))
+    y = g.node(Reshape(), y, g.constant(changed.get("joined", (B, S, H * V)), "int64"))
+    graph = drop_dead_nodes(fuse_attention(fold_constants(g.graph([y])), lambda node, graph: True))
+    inputs = {n: rng.standard_normal(graph.types[n].dims).astype(np.float32) for n in graph.inputs}
+    packed = {n: a.reshape(*a.shape[:2], -1) if a.ndim == 4 else a for n, a in inputs.items()}
+    expected = by_hand(packed, True, 0.5).reshape(graph.types[y].dims)
+    np.testing.assert_allclose(evaluated(graph, inputs), expected, rtol=1e-4, atol=1e-6)
+    assert keys(graph)[:3] == (["Transpose"] * 3 if changed else ["Reshape"] * 3)
+    assert keys(graph)[-1] == ("Reshape" if changed else "Attention")
+
+
+IMAGES, WINDOWS = 2, 4
+
+
+def _windowed(
+    *,
+    mask: bool = True,
+    dims: tuple[int, ...] = (1, WINDOWS, 1, S, S),
+    apart: tuple[int, ...] = (IMAGES, WINDOWS, H, S, S),
+    is_open: bool = False,
+) -> Graph:
+    """Attention in windows, as Swin has it: a mask for each window and one for each head."""
+    g, rng = GraphBuilder(), np.random.default_rng(8)
+    for name in "qkv":
+        g.input(name, "float32", (IMAGES * WINDOWS, H, S, D))
+    scores = g.node(MatMul(), "q", g.node(Transpose(perm=(0, 1, 3, 2)), "k"))
+    if mask:
+        scores = g.node(Add(), scores, g.constant(rng.standard_normal((1, H, S, S)).astype(np.float32)))
+    given = rng.standard_normal(dims).astype(np.float32)
+    windows = g.input("windows", "float32", dims) if is_open else g.constant(given)
+    scores = g.node(Add(), g.node(Reshape(), scores, g.constant(apart, "int64")), windows)
+    scores = g.node(Reshape(), scores, g.constant((IMAGES * WINDOWS, H, S, S), "int64"))
+    return fold_constants(g.graph([g.node(MatMul(), g.node(Softmax(axis=-1), scores), "v")]))
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_masks_of_windows(mask: bool, rng: np.random.Generator) -> None:
+    graph = _windowed(mask=mask)
+    fused = drop_dead_nodes(fuse_attention(graph, lambda node, graph: True))
+    assert keys(fused) == ["Attention"]
+    inputs = {n: rng.standard_normal(graph.types[n].dims).astype(np.float32) for n in graph.inputs}
+    np.testing.assert_allclose(evaluated(fused, inputs), evaluated(graph, inputs), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"is_open": True},
+        {"dims": (1, WINDOWS, H, S, S)},
+        {"dims": (IMAGES, 1, 1, S, S)},
+        {"dims": (1, WINDOWS, 1, 1, S)},
+        {"apart": (1, IMAGES * WINDOWS, H, S, S), "dims": (1, 1, 1, S, S)},
+        {"apart": (IMAGES, H, WINDOWS, S, S), "dims": (1, H, 1, S, S)},
+    ],
+)
+def test_other_masks_of_five_dimensions_stay(changed: dict[str, Any]) -> None:
+    graph = _windowed(**changed)
+    assert fuse_attention(graph, lambda node, graph: True) is graph
+
+
+def test_large_masks_of_windows_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dovetail_ops_onnx.passes.fuse_attention.MOST_MASKED", IMAGES * WINDOWS * H * S * S - 1)
+    graph = _windowed()
+    assert fuse_attention(graph, lambda node, graph: True) is graph

@@ -12,12 +12,14 @@ from dovetail.op import Operator
 from dovetail.passes.constant_folding import fold_constants
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.div import Div
+from dovetail_ops_onnx.instance_normalization import InstanceNormalization
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.passes.fuse_normalizations import fuse_normalizations
 from dovetail_ops_onnx.pow import Pow
 from dovetail_ops_onnx.reciprocal import Reciprocal
 from dovetail_ops_onnx.reduce_mean import ReduceMean
 from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.sqrt import Sqrt
 from dovetail_ops_onnx.sub import Sub
 
@@ -201,3 +203,48 @@ def test_a_residual_behind_the_scale_is_no_shift(rng: np.random.Generator) -> No
 def test_a_device_without_a_kernel_keeps_the_form() -> None:
     f = Form()
     assert "LayerNormalization" not in keys(fused(f, torch_form(f), keeps=False))
+
+
+def grouped(**changed: Any) -> Graph:
+    """GroupNormalization of [2, 6, 4, 5] in 3 groups, as PyTorch exports it; each keyword changes one thing."""
+    rng, g, dtype = np.random.default_rng(9), GraphBuilder(), changed.get("dtype", "float32")
+    x = g.input("x", dtype, (2, 6, 4, 5))
+    instances = g.node(Reshape(), x, g.constant(changed.get("groups", (0, 3, -1)), "int64"))
+    count = changed.get("count", 3)
+    numbers = np.ones(count, dtype) * changed.get("one", 1), np.zeros(count, dtype)
+    y = g.node(InstanceNormalization(epsilon=1e-3), instances, *(g.constant(array.astype(dtype)) for array in numbers))
+    y = g.node(Reshape(), y, g.constant((2, 6, 4, 5), "int64"))
+    shape = changed.get("shape", (6, 1, 1))
+    scale = g.input("scale", dtype, shape) if changed.get("open") else g.constant(rng.standard_normal(shape).astype(dtype))
+    y = g.node(Mul(), scale, y) if changed.get("turned") else g.node(Mul(), y, scale)
+    return fold_constants(g.graph([g.node(Add(), y, g.constant(rng.standard_normal(shape).astype(dtype)))]))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{}, {"shape": (1, 6, 1, 1)}, {"turned": True}, {"groups": (0, 1, -1), "count": 1}, {"groups": (2, 6, 20), "count": 6}],
+)
+def test_groups(changed: dict[str, Any]) -> None:
+    graph = grouped(**changed)
+    found = drop_dead_nodes(fuse_normalizations(graph, lambda node, graph: True))
+    assert [node.op.key for node in found.nodes] == ["GroupNormalization"]
+    x = 3 + np.random.default_rng(2).standard_normal((2, 6, 4, 5)).astype(np.float32)
+    done = [fold_constants(one.replace(inputs=(), constants={**one.constants, "x": x})) for one in (found, graph)]
+    np.testing.assert_allclose(*(one.constants[one.outputs[0]] for one in done), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"one": 2.0},
+        {"open": True},
+        {"shape": (1, 1, 5)},
+        {"shape": (6, 4, 1)},
+        {"groups": (1, 6, -1), "count": 6},  # the instances of both images are one
+        {"groups": (2, 4, -1), "count": 4},  # 6 channels are not four groups
+        {"dtype": "float64"},
+    ],
+)
+def test_other_instances_stay(changed: dict[str, Any]) -> None:
+    graph = grouped(**changed)
+    assert fuse_normalizations(graph, lambda node, graph: True) is graph

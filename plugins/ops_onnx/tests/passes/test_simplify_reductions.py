@@ -68,3 +68,38 @@ def test_results(device: str, dtype: str) -> None:
         kernels = [node.kernel for node in compiled.report().nodes]
     np.testing.assert_array_equal(found, (np.maximum(x, 0) if dtype == "float32" else x)[:, 0])
     assert "ref" not in kernels
+
+
+def means(*steps: tuple[list[int] | None, bool], dtype: str = "float32", read_twice: bool = False) -> Graph:
+    g = GraphBuilder()
+    y = g.input("x", dtype, (2, 3, 4, 5))
+    between: list[str] = []
+    for axes, keepdims in steps:
+        given = [] if axes is None else [g.constant(np.array(axes, np.int64))]
+        y = g.node(ReduceMean(keepdims=keepdims), y, *given)
+        between.append(y)
+    return fold_constants(g.graph([y, *([g.node(Relu(), between[0])] if read_twice else [])]))
+
+
+@pytest.mark.parametrize(
+    ("steps", "left"),
+    [
+        ([([2], True), ([3], True)], 1),
+        ([([-1], True), ([2], False)], 2),
+        ([([1], True), ([2], True), ([0], True)], 1),
+        ([([1, 2], True), (None, True)], 1),
+        ([([2], False), ([2], True)], 2),  # axis 2 of the second is another one
+    ],
+)
+def test_means_of_means(steps: list[tuple[list[int] | None, bool]], left: int) -> None:
+    graph = means(*steps)
+    found = simplify_reductions(graph)
+    assert [node.op.key for node in found.nodes] == ["ReduceMean"] * left
+    x = np.random.default_rng(4).standard_normal((2, 3, 4, 5)).astype(np.float32)
+    done = [fold_constants(one.replace(inputs=(), constants={**one.constants, "x": x})) for one in (found, graph)]
+    np.testing.assert_allclose(*(one.constants[one.outputs[0]] for one in done), rtol=1e-5, atol=1e-7)
+
+
+def test_means_that_are_read_twice_or_of_integers_stay() -> None:
+    for graph in (means(([2], True), ([3], True), read_twice=True), means(([2], True), ([3], True), dtype="int32")):
+        assert simplify_reductions(graph) is graph

@@ -4,6 +4,8 @@
 //
 // SRC(o) and DST(o) are expressions of the flat index o, in words, and of the arguments SIZES, of which SIZE is one.
 //
+// With COMPUTED words are numbers, to which post-ops are applied; then dst is dense.
+//
 // Tunables: the local size.
 #ifndef T
 #define T uint
@@ -12,8 +14,15 @@
 #define DST(o) (o)
 #define SIZES
 #endif
+#include "post.cl"
 
-__kernel void copy(__global const T* restrict src, __global T* restrict dst SIZES) {
+#ifdef COMPUTED
+#define MOVED(o) STORE_T(dst, DST(o), POST(LOAD_T(src, SRC(o)), o))
+#else
+#define MOVED(o) dst[DST(o)] = src[SRC(o)]
+#endif
+
+__kernel void copy(__global const T* restrict src, __global T* dst SIZES POST_ARGS) {
   const int o = get_global_id(0);
-  if (o < SIZE) dst[DST(o)] = src[SRC(o)];
+  if (o < SIZE) MOVED(o);
 }

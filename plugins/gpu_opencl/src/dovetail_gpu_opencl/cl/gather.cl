@@ -1,6 +1,7 @@
 // dst[a][j][i] = src[a][index[j]][i]: slices of src [OUTER][AXIS][INNER] at COUNT indices, in words of 1 to 16 bytes.
 //
-// Negative indices count from the end. For an index out of range, element 0 is read and faults[fault] set to 1.
+// Negative indices count from the end. With CHECKED element 0 is read for an index out of range, and faults[fault] set to 1.
+// With COMPUTED words are numbers, to which post-ops are applied.
 // SIZE = OUTER * COUNT * INNER, AXIS and the divisors COUNT and INNER are among the arguments SIZES.
 // NDRange: (SIZE, rounded up to the local size).
 //
@@ -8,23 +9,37 @@
 #ifndef T
 #define T uint
 #define INDEX long
+#define CHECKED
 #define SIZE 1
 #define AXIS 1
 #define COUNT INNER
 #define SIZES , const int INNER, const uint INNER_factor, const int INNER_shift
 #endif
 #include "quotients.cl"
+#include "post.cl"
 
-__kernel void gather(__global const T* restrict src, __global const INDEX* restrict index, __global T* restrict dst,
-                     __global int* faults, const int fault SIZES) {
+#ifdef CHECKED
+#define FAULTS , __global int* faults, const int fault
+#else
+#define FAULTS
+#endif
+
+__kernel void gather(__global const T* restrict src, __global const INDEX* restrict index, __global T* dst FAULTS SIZES POST_ARGS) {
   const int o = get_global_id(0);
   if (o >= SIZE) return;
   const int line = QUOTIENT(o, INNER), i = REMAINDER(o, INNER), j = REMAINDER(line, COUNT), a = QUOTIENT(line, COUNT);
   INDEX at = index[j];
+#ifdef CHECKED
   if (at < -AXIS || at >= AXIS) {
     faults[fault] = 1;
     at = 0;
   }
+#endif
   if (at < 0) at += AXIS;
-  dst[o] = src[(a * AXIS + (int)at) * INNER + i];
+  const int place = (a * AXIS + (int)at) * INNER + i;
+#ifdef COMPUTED
+  STORE_T(dst, o, POST(LOAD_T(src, place), o));
+#else
+  dst[o] = src[place];
+#endif
 }

@@ -12,6 +12,8 @@
 // Layout: element i of a line l is at l / inner * (size * inner) + l % inner + i * inner; its scale and bias (HAS_SCALE, HAS_BIAS)
 // at l % period * step + i / span, or where SCALE_AT and BIAS_AT say. means and factors [lines] may be NULL.
 //
+// With GROUP_CHANNELS of CHANNELS a line is a group of channels that are innermost: its elements are those of all pixels.
+//
 // Tunables: GROUP.
 #ifndef T
 #define T float
@@ -27,6 +29,15 @@
 #endif
 #ifndef GROUP
 #define GROUP 1
+#endif
+#ifdef GROUP_CHANNELS
+#define BASE(l) ((l) / period * (size / GROUP_CHANNELS * CHANNELS) + (l) % period * GROUP_CHANNELS)
+#define STEP(i) ((i) / GROUP_CHANNELS * CHANNELS + (i) % GROUP_CHANNELS)
+#define SCALE_AT(l, i, o) ((l) % period * GROUP_CHANNELS + (i) % GROUP_CHANNELS)
+#define BIAS_AT(l, i, o) SCALE_AT(l, i, o)
+#else
+#define BASE(l) ((l) / inner * (size * inner) + (l) % inner)
+#define STEP(i) ((i) * inner)
 #endif
 #ifndef SCALE_AT
 #define SCALE_AT(l, i, o) ((l) % period * step + (i) / span)
@@ -58,16 +69,18 @@
 #ifdef PARTED
 #define MOMENTS_ARG , __global const ACC* restrict moments, const int parts
 
-__kernel void line_moments(__global const T* restrict src, __global ACC* moments, const int size, const int parts) {
+__kernel void line_moments(__global const T* restrict src, __global ACC* moments, const int size, const int parts,
+                           const int period) {
   __local ACC part[GROUP];
+  const int inner = 1;
   const int lane = get_local_id(0), own = get_group_id(0), line = own / parts, share = (size + parts - 1) / parts;
-  const int first = own % parts * share, end = min(size, first + share);
+  const int first = own % parts * share, end = min(size, first + share), base = BASE(line);
   ACC mean = 0, measure = 0;
-  for (int i = first + lane; i < end; i += GROUP) mean += LOAD_T(src, line * size + i);
+  for (int i = first + lane; i < end; i += GROUP) mean += LOAD_T(src, base + STEP(i));
   COLLECT(mean, PLUS)
   mean /= max(1, end - first);
   for (int i = first + lane; i < end; i += GROUP) {
-    const ACC x = (ACC)LOAD_T(src, line * size + i) - mean;
+    const ACC x = (ACC)LOAD_T(src, base + STEP(i)) - mean;
     measure += x * x;
   }
   COLLECT(measure, PLUS)
@@ -95,7 +108,7 @@ __kernel void normalize_lines(__global const T* restrict src SCALE_ARG BIAS_ARG,
 #ifndef PARTED
   const int first = 0, end = size;
 #endif
-  const int base = line / inner * (size * inner) + line % inner;
+  const int base = BASE(line);
   ACC mean = 0, measure = 0;
 #ifdef PARTED
   for (int p = 0; p < parts; ++p) mean += moments[2 * (line * parts + p)] * max(0, min(share, size - p * share));
@@ -106,12 +119,12 @@ __kernel void normalize_lines(__global const T* restrict src SCALE_ARG BIAS_ARG,
   }
 #else
 #ifdef MOMENTS
-  for (int i = lane; i < size; i += GROUP) mean += LOAD_T(src, base + i * inner);
+  for (int i = lane; i < size; i += GROUP) mean += LOAD_T(src, base + STEP(i));
   COLLECT(mean, PLUS)
   mean /= size;
 #endif
   for (int i = lane; i < size; i += GROUP) {
-    const ACC x = (ACC)LOAD_T(src, base + i * inner) - mean;
+    const ACC x = (ACC)LOAD_T(src, base + STEP(i)) - mean;
     measure += MEASURE(x);
   }
   COLLECT(measure, PLUS)
@@ -122,7 +135,7 @@ __kernel void normalize_lines(__global const T* restrict src SCALE_ARG BIAS_ARG,
   measure = sqrt(measure);
 #endif
   for (int i = first + lane; i < end; i += GROUP) {
-    const int o = base + i * inner;
+    const int o = base + STEP(i);
     const ACC x = (ACC)LOAD_T(src, o) - mean;
 #if defined(MOMENTS) || defined(RMS)
     ACC y = x * factor;

@@ -10,7 +10,8 @@
 #ifndef T
 #define T float
 #define LOAD_T(p, i) ((p)[i])
-#define STORE_T(p, i, v) ((p)[i] = (v))
+#define R float
+#define STORE_R(p, i, v) ((p)[i] = (v))
 #define ACC float
 #define SIZE 1
 #define COUNT 1
@@ -27,7 +28,7 @@
 #include "post.cl"
 #include "joins.cl"
 
-__kernel void reduce(__global const T* restrict src, __global T* dst SIZES POST_ARGS) {
+__kernel void reduce(__global const T* restrict src, __global R* dst SIZES POST_ARGS) {
 #if GROUP > 1
   __local ACC part[GROUP];
   const int o = get_group_id(0), lane = get_local_id(0);
@@ -68,5 +69,5 @@ __kernel void reduce(__global const T* restrict src, __global T* dst SIZES POST_
 #else
   const ACC value = END(acc);
 #endif
-  if (lane == 0) STORE_T(dst, o, POST(value, o));
+  if (lane == 0) STORE_R(dst, o, POST(value, o));
 }

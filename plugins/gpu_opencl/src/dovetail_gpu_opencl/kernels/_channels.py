@@ -23,6 +23,7 @@ from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
 from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import STORED_TYPES, assemble, load
+from dovetail_ops_onnx.reduce_mean import ReduceMean
 
 __all__ = ["ConvDepthwiseChannels", "MeanChannels", "innermost", "layouts", "windows_launch"]
 
@@ -109,12 +110,12 @@ class ConvDepthwiseChannels(ConvDepthwiseWindows):
 
 
 class MeanChannels(CLKernel):
-    """For GPUs with matrix units: mean_channels.cl. The result is plain."""
+    """For GPUs with matrix units: mean_channels.cl. The result is plain. Takes GlobalAveragePool, and ReduceMean like it."""
 
     name = "mean_channels"
     half_by_load = True
     bfloat16_by_load = True
-    dtypes = frozenset({DType.FLOAT16, DType.FLOAT32})
+    dtypes = frozenset({DType.FLOAT16, DType.FLOAT32, DType.INT64})
     mixes = True
 
     def check(self, node: TypedNode) -> Refusal | None:
@@ -126,11 +127,13 @@ class MeanChannels(CLKernel):
             return Refusal(Reason.DTYPE, f"{src} to {dst}")
         if src.rank != 4 or src.dims[1] % _VECTOR or not src.size:
             return Refusal(Reason.SHAPE, f"{src}; accepted: multiples of {_VECTOR} channels, two spatial axes")
+        if isinstance(node.op, ReduceMean) and not _reduces_pixels(node, node.op):
+            return Refusal(Reason.ATTRIBUTE, "accepted: a mean over all spatial axes")
         return operands_refusal(node)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        operands = (PLAIN,) * len(node.operands)
-        return (LayerConfig((NHWC,), (PLAIN,), operands),)
+        operands, rest = (PLAIN,) * len(node.operands), (PLAIN,) * (len(node.inputs) - 1)
+        return (LayerConfig((NHWC, *rest), (PLAIN,), operands),)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         (batch, channels, *sides), result, source_type = node.given(0).dims, node.outputs[0].dtype, node.given(0).dtype
@@ -149,3 +152,10 @@ class MeanChannels(CLKernel):
         work = (ceil_div(channels // _VECTOR, width) * width, lines, batch)
         arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *ints(math.prod(sides)), *chain.arguments)
         return (Launch("mean_channels.cl", source, "mean_channels", arguments, work, (width, lines, 1)),)
+
+
+def _reduces_pixels(node: TypedNode, op: ReduceMean) -> bool:
+    axes, rank = node.inputs[1] if len(node.inputs) > 1 else None, node.given(0).rank
+    if axes is not None and axes.value is None:
+        return False
+    return op.reduced_axes(rank, None if axes is None else axes.value) == tuple(range(2, rank))

@@ -5,18 +5,21 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from dovetail.dataclass import dataclass
-from dovetail.device import TypedNode
+from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
 from dovetail_gpu_opencl.sizes import RuntimeSizes
-from dovetail_gpu_opencl.source import MOVABLE, assemble
+from dovetail_gpu_opencl.source import MOVABLE, assemble, storage
 
-__all__ = ["WORDS", "Move", "MoveKernel", "part_strides"]
+__all__ = ["COMPUTED", "WORDS", "Move", "MoveKernel", "part_strides"]
 
 WORDS = {1: "uchar", 2: "ushort", 4: "uint", 8: "uint2", 16: "uint4"}
 """Bytes of an element -> the C type as which it is moved, whatever its data type."""
+COMPUTED = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16})
+"""The data types to which operators that move apply post-ops."""
 _AT_ONCE = 4
 """Moves of one launch: with their numbers some 400 bytes of the 1,024 of arguments that every GPU takes."""
 _CHUNK = 4096
@@ -63,6 +66,14 @@ class Move:
         text = f"if (o < {size}) {{ dst{number}[{result}] = src{number}[{source}]; return; }} o -= {size};"
         pointers = f"__global const T* restrict src{number}, __global T* restrict dst{number}{sizes.parameters}"
         return _Step(math.prod(dims), pointers, text, (self._source, Write(self.dst), *sizes.arguments))
+
+    def computed(self, node: TypedNode, caps: Capabilities) -> Launch:
+        """The launch that also applies the node's post-ops; the result is dense and has the axes of `dims`."""
+        sizes, (work, local) = RuntimeSizes(), spread(math.prod(self.dims), caps)
+        chain, places = post_ops.epilogue(node), self._places(self.dims, self.src_strides, self.dst_strides, sizes)
+        defines = {**storage(node.outputs[0].dtype), "COMPUTED": True, **places, "SIZES": sizes.parameters}
+        arguments = (self._source, Write(self.dst), *sizes.arguments, *chain.arguments)
+        return Launch("copy.cl", assemble("copy.cl", defines, chain.source), "copy", arguments, work, local)
 
     @property
     def _source(self) -> Read | Constant:
@@ -140,6 +151,17 @@ class _Step:
     arguments: tuple[Argument, ...]
 
 
+def post_ops_refusal(node: TypedNode, caps: Capabilities) -> Refusal | None:
+    """Refuses post-ops of other types, and on CPUs, where a move and a computation in vectors are faster than elements alone."""
+    kinds = {tensor.dtype for tensor in (*node.outputs, *node.operands)}
+    if not node.post_ops or (caps.kind == "GPU" and kinds <= COMPUTED):
+        return None
+    return Refusal(
+        Reason.POST_OP,
+        f"{', '.join(sorted(map(str, kinds)))} on a {caps.kind}; accepted: {', '.join(sorted(map(str, COMPUTED)))} on GPUs",
+    )
+
+
 class MoveKernel(CLKernel):
     """Base of kernels that are one or more moves; on GPUs up to `_AT_ONCE` are one launch, as each takes longer than its work."""
 
@@ -175,6 +197,8 @@ class MoveKernel(CLKernel):
         return Launch("copies.cl", assemble("copies.cl", defines), "copies", arguments, work, local)
 
     def _moved(self, node: TypedNode, number: int, move: Move) -> Launch:
+        if node.post_ops:
+            return move.computed(node, self.caps)
         itemsize = node.outputs[0].dtype.itemsize
         most = move.word(itemsize, self.caps)
         word = self.packed.settled(f"copy {number}", node, most, lambda built: most % built == 0)

@@ -62,7 +62,7 @@ class NormalizeLines(CLKernel):
             **self.places(node),
         }
         parts = self._parts(node, lines, group)
-        chain = post_ops.epilogue(node)
+        chain = post_ops.epilogue(post_ops.in_memory_order(node))
         statistics = [Write(name) if name else Null() for name in (*node.node.outputs[1:], "", "")[:2]]
         epsilon = Scalar((np.float64 if acc == "double" else np.float32)(getattr(node.op, "epsilon", 0.0)))
         arguments: tuple[Argument, ...] = (
@@ -80,7 +80,7 @@ class NormalizeLines(CLKernel):
         source = assemble("normalize_lines.cl", {**defines, "PARTED": True}, chain.source)
         nbytes = 2 * lines.count * parts * (8 if acc == "double" else 4)
         moments, work = Scratch(f"scratch:{node.name}:0", nbytes), (lines.count * parts * group,)
-        first: tuple[Argument, ...] = (Read(node.node.inputs[0]), moments, *ints(lines.size, parts))
+        first: tuple[Argument, ...] = (Read(node.node.inputs[0]), moments, *ints(lines.size, parts, self.period(node)[0]))
         return (
             Launch("normalize_lines.cl", source, "line_moments", first, work, (group,)),
             Launch(

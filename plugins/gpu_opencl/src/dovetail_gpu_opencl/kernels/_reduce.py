@@ -35,6 +35,7 @@ class Reduce(CLKernel):
     name = "reduce"
     half_by_load = True
     bfloat16_by_load = True
+    mixes = True
     dtypes: ClassVar = frozenset(C_TYPES)
 
     def __init__(
@@ -83,7 +84,8 @@ class Reduce(CLKernel):
         group = self.packed.settled(self.name, node, group)
         sizes = RuntimeSizes()
         defines = {
-            **storage(dst.dtype),
+            **storage(src.dtype),
+            **storage(dst.dtype, "R"),
             **self._arithmetic(node),
             "SIZE": sizes.number(dst.size, "size"),
             "COUNT": sizes.number(count, "count"),
@@ -110,7 +112,7 @@ class Reduce(CLKernel):
         if not self._in_double(node):
             return {"ACC": accumulator(dtype), "END(a)": f"({self._end if dtype.is_float else self._whole_end})"}
         cut = f"((p)[i] = (v) != (v) ? 0 : convert_{C_TYPES[dtype]}_sat_rtz(v))"
-        return {"ACC": "double", "END(a)": f"({self._end})", "STORE_T(p, i, v)": cut}
+        return {"ACC": "double", "END(a)": f"({self._end})", "STORE_R(p, i, v)": cut}
 
     def start(self, dtype: DType) -> str:
         """The value of no elements."""

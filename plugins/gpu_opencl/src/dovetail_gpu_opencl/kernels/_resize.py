@@ -26,6 +26,9 @@ _TAPS, _DIVISORS = ("TZ", "TY", "TX"), ("OZ", "OY", "OX", "INNER")
 _NUMBERS = ("OUTER", "IZ", "IY", "IX", *_DIVISORS, *_TAPS)
 """The sizes of the source and of the result, of the axes before and after, and the taps of an element along each axis."""
 _FEW = 4
+_EACH = 4
+"""Neighbours that a work item of a GPU computes where the axes after the resampled ones have so many. On an H100 128 channels of
+384 x 384 pixels take 163 us one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +109,25 @@ class Nearest(_Resize):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         dst = node.outputs[0]
         lines, numbers = self.lines(node)
-        fill = Constant(np.array([_op(node).sampling.extrapolation]).astype(dst.dtype.numpy))
+        width = self._width(node, numbers["INNER"])
+        numbers["INNER"] //= width
+        fill = Constant(np.full(width, _op(node).sampling.extrapolation).astype(dst.dtype.numpy))
         index = _joined([line.index for line in lines])
         arguments: tuple[Argument, ...] = (Read(node.node.inputs[0]), index, fill, Write(node.node.outputs[0]))
-        entry, (work, local) = self.name, spread(dst.size, self.caps)
-        defines, sizes = by_value({"T": WORDS[dst.dtype.itemsize], **numbers}, _NUMBERS, _DIVISORS)
+        entry, (work, local) = self.name, spread(dst.size // width, self.caps)
+        defines, sizes = by_value({"T": WORDS[dst.dtype.itemsize * width], **numbers}, _NUMBERS, _DIVISORS)
         if self.caps.kind == "CPU":
             entry, work, local = "resize_nearest_rows", (numbers["OY"], numbers["OZ"], numbers["OUTER"]), (1, 1, 1)
         source = assemble(f"{entry}.cl", defines)
         return (Launch(f"{entry}.cl", source, entry, (*arguments, *sizes), work, local),) if dst.size else ()
+
+    def _width(self, node: TypedNode, inner: int) -> int:
+        """The elements of a word: on GPUs as many as are together on both sides, in all sizes that have the program."""
+        if self.caps.kind == "CPU":
+            return 1
+        size = node.outputs[0].dtype.itemsize
+        most = max(w for w in (1, 2, 4, 8, 16) if inner % w == 0 and size * w <= max(WORDS))
+        return self.packed.settled(self.name, node, most, lambda built: inner % built == 0)
 
 
 class Weighted(_Resize):
@@ -143,8 +156,11 @@ class Weighted(_Resize):
         chain = post_ops.epilogue(post_ops.in_memory_order(node))
         # Few taps, which other sizes have too, are constants: the loops over them are unrolled.
         few = max(numbers[name] for name in _TAPS) <= _FEW
+        wide = few and self.caps.kind == "GPU" and numbers["INNER"] % _EACH == 0
+        each = self.packed.settled(self.name, node, _EACH if wide else 1, lambda built: numbers["INNER"] % built == 0)
+        numbers["INNER"] //= each
         runtime = [name for name in _NUMBERS if not few or name not in _TAPS]
-        defines, sizes = by_value({**defines, **numbers}, runtime, _DIVISORS)
+        defines, sizes = by_value({**defines, **numbers, "EACH": each}, runtime, _DIVISORS)
         arguments = (
             Read(node.node.inputs[0]),
             _joined([line.index for line in lines]),
@@ -154,7 +170,7 @@ class Weighted(_Resize):
             *sizes,
             *chain.arguments,
         )
-        work, local = spread(dst.size, self.caps)
+        work, local = spread(dst.size // each, self.caps)
         return (Launch("resize.cl", assemble("resize.cl", defines, chain.source), self.name, arguments, work, local),)
 
     def _acc(self, node: TypedNode) -> str:

@@ -3,22 +3,25 @@
 import math
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, spread
-from dovetail_gpu_opencl.kernels._copy import WORDS
+from dovetail_gpu_opencl.kernels._copy import WORDS, post_ops_refusal
 from dovetail_gpu_opencl.launch import Argument, Fault, Launch, Read, Write
 from dovetail_gpu_opencl.sizes import by_value
-from dovetail_gpu_opencl.source import C_TYPES, MOVABLE, assemble
-from dovetail_ops_onnx.gather import Gather
+from dovetail_gpu_opencl.source import C_TYPES, MOVABLE, assemble, storage
+from dovetail_ops_onnx.gather import Gather, outside
 
 __all__ = ["KERNELS"]
 
 
 class GatherKernel(CLKernel):
-    """gather.cl: a word a work item; an index out of range reads element 0 and raises the fault flag."""
+    """gather.cl: a word a work item, with post-ops an element; an index out of range reads element 0 and raises the fault flag.
+
+    Constant indices are checked here.
+    """
 
     name = "gather"
     dtypes = MOVABLE
-    has_epilogue = False
     computes = False
 
     def check(self, node: TypedNode) -> Refusal | None:
@@ -27,22 +30,37 @@ class GatherKernel(CLKernel):
             return Refusal(Reason.DTYPE, f"indices of {indices.dtype}")
         if data.dims[self._axis(node)] == 0 and indices.size:
             return Refusal(Reason.SHAPE, "the axis is empty")
-        return None
+        if node.post_ops and indices.value is None:
+            return Refusal(Reason.POST_OP, "indices that are not constant: lookups go into the sums of embeddings")
+        return post_ops_refusal(node, self.caps)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         data, indices = node.given(0), node.given(1)
         axis = self._axis(node)
         inner, itemsize = math.prod(data.dims[axis + 1 :]), data.dtype.itemsize
         width = max(w for w in (1, 2, 4, 8, 16) if inner % w == 0 and itemsize * w <= max(WORDS))
+        width = 1 if node.post_ops else width
         bound, size = data.dims[axis], node.outputs[0].size // width
         numbers = {"SIZE": size, "AXIS": bound, "COUNT": indices.size, "INNER": inner // width}
-        types = {"T": WORDS[itemsize * width], "INDEX": C_TYPES[indices.dtype]}
+        types: dict[str, object] = {"T": WORDS[itemsize * width]}
+        if node.post_ops:
+            types = {**storage(data.dtype), "COMPUTED": True}
+        is_checked = indices.value is not None and (not indices.size or not outside(indices.value, bound))
+        types |= {"INDEX": C_TYPES[indices.dtype], "CHECKED": not is_checked}
         defines, sizes = by_value({**types, **numbers}, ("SIZE", "AXIS"), ("COUNT", "INNER"))
         fault = Fault(f"an index is outside axis {axis} of size {bound}; accepted: {-bound} to {bound - 1}")
-        names = node.node.inputs
-        arguments: tuple[Argument, ...] = (Read(names[0]), Read(names[1]), Write(node.node.outputs[0]), fault, *sizes)
+        chain = post_ops.epilogue(node)
+        names, faults = node.node.inputs, () if is_checked else (fault,)
+        arguments: tuple[Argument, ...] = (
+            *(Read(name) for name in names),
+            Write(node.node.outputs[0]),
+            *faults,
+            *sizes,
+            *chain.arguments,
+        )
         work, local = spread(size, self.caps)
-        return (Launch("gather.cl", assemble("gather.cl", defines), "gather", arguments, work, local),)
+        source = assemble("gather.cl", defines, chain.source)
+        return (Launch("gather.cl", source, "gather", arguments, work, local),)
 
     def _axis(self, node: TypedNode) -> int:
         assert isinstance(node.op, Gather)

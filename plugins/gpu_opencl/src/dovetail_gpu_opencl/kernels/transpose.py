@@ -2,16 +2,24 @@
 
 from collections.abc import Sequence
 
-from dovetail.device import PLAIN, AbstractOperator, LayerConfig, TypedNode
+from dovetail.device import PLAIN, AbstractOperator, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.broadcast import strides_of
-from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
+from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel, post_ops_refusal
 from dovetail_ops_onnx.transpose import Transpose, ViewedTranspose
 
 __all__ = ["KERNELS"]
 
 
 class TransposeCopy(MoveKernel):
-    """A copy with permuted strides."""
+    """A copy with permuted strides, on GPUs with post-ops where it has to move."""
+
+    has_epilogue = True
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        assert isinstance(node.op, Transpose)
+        if node.post_ops and node.op.unmoved(node.given(0).rank):
+            return Refusal(Reason.POST_OP, "in other layouts it moves nothing")
+        return post_ops_refusal(node, self.caps)
 
     def any_sizes(self, node: TypedNode) -> bool:
         return True
@@ -35,8 +43,7 @@ class TransposeCopy(MoveKernel):
 def _unmoved(node: TypedNode) -> Sequence[LayerConfig]:
     """The layouts in which the node moves nothing."""
     assert isinstance(node.op, Transpose)
-    found = () if node.post_ops else node.op.unmoved(node.given(0).rank)
-    return [LayerConfig((source,), (result,)) for source, result in found]
+    return [LayerConfig((source,), (result,)) for source, result in node.op.unmoved(node.given(0).rank)]
 
 
 KERNELS = (TransposeCopy(),)

@@ -27,8 +27,8 @@ class Rewriting:
     `pairs` are operators, each with one that must read its result directly: a Softmax alone is the end of many models.
     `module` is imported for the first such graph: all of them, with the operators that they know, are some 50 modules. The
     function takes the graph, and the attribute `takes` of the context if that is not empty ("context": all of it). With `states`
-    it is skipped for graphs without states, with `memory` where the passes' memory lacks that, with `halves` for graphs without
-    values of float16 or bfloat16.
+    it is skipped for graphs without states, with `memory` where the passes' memory lacks that, with `without` where it has that,
+    with `halves` for graphs without values of float16 or bfloat16.
     """
 
     module: str
@@ -39,6 +39,7 @@ class Rewriting:
     memory: str = ""
     pairs: frozenset[tuple[str, str]] = frozenset()
     halves: bool = False
+    without: str = ""
 
     @property
     def __wrapped__(self) -> Callable[..., Graph]:
@@ -48,6 +49,8 @@ class Rewriting:
 
     def __call__(self, graph: Graph, context: PassContext) -> Graph:
         if (self.states and not graph.states) or (self.memory and self.memory not in context.memory) or not self._applies(graph):
+            return graph
+        if self.without in context.memory:
             return graph
         if not self.takes:
             return self.__wrapped__(graph)
@@ -90,6 +93,8 @@ def _keep_plans(graph: Graph, context: PassContext) -> Graph:
     return graph
 
 
+# Rows have other lengths in other sizes, and their numbers are constants, which would keep plans from being taken over.
+_COMPOSE_MOVES = Rewriting("compose_moves", "compose_moves", frozenset({"Concat", "Slice", "Transpose"}), without="plans")
 _HOLD_CACHES = Rewriting("hold_caches", "hold_caches", frozenset({"Concat", "If"}), takes="", states=True)
 _MERGE_EQUAL_NODES = Rewriting("merge_equal_nodes", "merge_equal_nodes", frozenset(), takes="devices")
 _TAKE_OVER = Rewriting("take_over", "take_over", frozenset(), takes="context", memory="plans")
@@ -121,11 +126,14 @@ PASSES = (
     _pass("fuse_quantized.release_quantized", "quantize", "DequantizeLinear", takes="", any_sizes=True),
     _pass("fold_pad.fold_pad", "simplify", takes="", any_sizes=True, pairs=product(["Pad"], _PADDED)),
     _pass("fold_affine.fold_affine", "simplify", takes="memory", any_sizes=True, pairs=product(_PRODUCERS, _AFFINE)),
+    _pass("fold_norm.fold_norm", "simplify", "BatchNormalization", takes="memory", any_sizes=True),
     _pass("simplify_einsum.simplify_einsum", "simplify", "Einsum", takes="", any_sizes=True),
     _pass("simplify_reductions.simplify_reductions", "simplify", *_REDUCTIONS, takes="", any_sizes=True),
     _pass("fuse_activations.fuse_activations", "recognise", any_sizes=True, pairs=_IN_ACTIVATIONS),
-    _pass("fuse_normalizations.fuse_normalizations", "recognise", "ReduceMean", any_sizes=True),
+    _pass("fuse_normalizations.fuse_normalizations", "recognise", "InstanceNormalization", "ReduceMean", any_sizes=True),
     _pass("fuse_attention.fuse_attention", "recognise", "Attention", any_sizes=True, pairs=[("Softmax", "MatMul")]),
     _pass("simplify_transposes.simplify_transposes", "recognise", "Transpose", any_sizes=True),
+    GraphPass("compose_moves", "recognise", _COMPOSE_MOVES, any_sizes=True),
+    _pass("compute_before_views.compute_before_views", "recognise", "Flatten", "Reshape", takes="", any_sizes=True),
 )
 """In the order in which they run. Each applies only where the device has a kernel for the result."""

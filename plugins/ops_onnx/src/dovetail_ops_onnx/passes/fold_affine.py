@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import ChainMap
-from collections.abc import Hashable, Mapping, MutableMapping
+from collections.abc import Hashable, MutableMapping
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -20,7 +20,7 @@ from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.passes._derived import DerivedConstants
 from dovetail_ops_onnx.sub import Sub
 
-__all__ = ["fold_affine"]
+__all__ = ["Affine", "fold_affine", "holds", "of_norm"]
 
 
 _ARITHMETIC = (Add, Sub, Mul, Div)
@@ -28,7 +28,7 @@ _PRODUCERS = (Conv, ConvTranspose, Gemm)
 
 
 @dataclass(frozen=True)
-class _Affine:
+class Affine:
     """factor * value + shift, each one number or one for each channel, in float64."""
 
     value: str
@@ -64,7 +64,9 @@ def _fold_once(graph: Graph, derived: DerivedConstants) -> Graph:
         if affine is None or producer is None or id(producer) in dropped or id(producer) in replaced:
             continue
         merged, added = _fold(producer, node, affine, graph, derived)
-        if not _holds(producer, merged, ChainMap(added, constants)):
+        arrays = ChainMap(added, constants)
+        old, new = (_by_output_channel(producer, arrays[name]) for name in (producer.inputs[1], merged.inputs[1]))
+        if not holds(old, new, arrays[merged.inputs[2]]):
             continue
         constants.update(added)
         types.update({name: TensorType.of(array, known=True) for name, array in added.items()})
@@ -82,29 +84,36 @@ def _readers_of_producers(graph: Graph) -> set[int]:
     return {id(reader) for node in producers for name in node.writes for reader in graph.consumers.get(name, ())}
 
 
-def _affine(node: Node, graph: Graph) -> _Affine | None:
+def _affine(node: Node, graph: Graph) -> Affine | None:
     """The factor and offset that a node applies to each channel of a value that may be folded, if it does nothing else."""
     if not (type(node.op) in _ARITHMETIC or _normalizes_channels(node.op)) or len(node.writes) != 1 or node.post_ops:
         return None
     if not any(_foldable_producer(name, graph) is not None for name in node.inputs[:2]):
         return None
-    found = _of_norm(node, graph) if _normalizes_channels(node.op) else _of_constant(node, graph)
-    return found if found is not None and np.isfinite(found.factor).all() and np.isfinite(found.shift).all() else None
+    if type(node.op) not in _ARITHMETIC:
+        return of_norm(node, graph)
+    found = _of_constant(node, graph)
+    return found if found is not None and _is_finite(found) else None
 
 
-def _of_norm(norm: Node, graph: Graph) -> _Affine | None:
-    assert _normalizes_channels(norm.op)
+def _is_finite(affine: Affine) -> bool:
+    return bool(np.isfinite(affine.factor).all() and np.isfinite(affine.shift).all())
+
+
+def of_norm(norm: Node, graph: Graph) -> Affine | None:
+    """The finite factor and offset that a BatchNormalization with constant statistics applies to each channel, or None."""
+    if not _normalizes_channels(norm.op) or len(norm.writes) != 1 or norm.post_ops:
+        return None
     if any(name not in graph.constants for name in norm.inputs[1:5]):
         return None
     scale, shift, mean, variance = (graph.constants[name].astype(np.float64) for name in norm.inputs[1:5])
     with np.errstate(all="ignore"):
         factor = scale / np.sqrt(variance + norm.op.epsilon)
-        return _Affine(norm.inputs[0], factor, shift - mean * factor)
+        found = Affine(norm.inputs[0], factor, shift - mean * factor)
+    return found if _is_finite(found) else None
 
 
-def _of_constant(node: Node, graph: Graph) -> _Affine | None:
-    if type(node.op) not in _ARITHMETIC:
-        return None
+def _of_constant(node: Node, graph: Graph) -> Affine | None:
     result = graph.types[node.outputs[0]]
     for index, value in enumerate(node.inputs):
         numbers = _per_channel(node.inputs[1 - index], result, graph)
@@ -112,13 +121,13 @@ def _of_constant(node: Node, graph: Graph) -> _Affine | None:
             continue
         one, nothing = np.ones(()), np.zeros(())
         if isinstance(node.op, Mul):
-            return _Affine(value, numbers, nothing)
+            return Affine(value, numbers, nothing)
         if isinstance(node.op, Add):
-            return _Affine(value, one, numbers)
+            return Affine(value, one, numbers)
         if isinstance(node.op, Sub):
-            return _Affine(value, one if index == 0 else -one, -numbers if index == 0 else numbers)
+            return Affine(value, one if index == 0 else -one, -numbers if index == 0 else numbers)
         with np.errstate(all="ignore"):
-            return _Affine(value, 1 / numbers, nothing) if index == 0 else None
+            return Affine(value, 1 / numbers, nothing) if index == 0 else None
     return None
 
 
@@ -159,7 +168,7 @@ def _plain_gemm(node: Node, graph: Graph) -> bool:
 
 
 def _fold(
-    producer: Node, node: Node, affine: _Affine, graph: Graph, derived: DerivedConstants
+    producer: Node, node: Node, affine: Affine, graph: Graph, derived: DerivedConstants
 ) -> tuple[Node, dict[str, NDArray[Any]]]:
     weight_name = producer.inputs[1]
     weight = graph.constants[weight_name]
@@ -195,20 +204,18 @@ def _fold(
     return merged, added
 
 
-def _holds(producer: Node, merged: Node, constants: Mapping[str, NDArray[Any]]) -> bool:
-    """Whether the type of the weights holds the new weights and bias: scaled one after the other, values may stay in range.
+def holds(old: NDArray[Any], new: NDArray[Any], bias: NDArray[Any]) -> bool:
+    """Whether their type holds new weights and bias: scaled one after the other, values may stay in range.
 
-    In float16, the greatest weight of each channel must not become subnormal, which has fewer bits. In wider types that concerns
-    weights below 1e-38: what they give is lost against any other value.
+    The weights are matrices with a row for each output channel. In float16, the greatest weight of each channel must not become
+    subnormal, which has fewer bits. In wider types that concerns weights below 1e-38: what they give is lost against any other
+    value.
     """
-    old, new = constants[producer.inputs[1]], constants[merged.inputs[1]]
-    if not all(
-        np.isfinite(end) for array in (new, constants[merged.inputs[2]]) if array.size for end in (array.min(), array.max())
-    ):
+    if not all(np.isfinite(end) for array in (new, bias) if array.size for end in (array.min(), array.max())):
         return False
-    if old.dtype != np.float16 or old is new or not old.size:
+    if old.dtype != np.float16 or not old.size:
         return True
-    before, after = (np.abs(_by_output_channel(producer, array)).max(axis=1) for array in (old, new))
+    before, after = (np.abs(array).max(axis=1) for array in (old, new))
     tiny = np.finfo(np.float16).tiny
     return not ((before >= tiny) & (after < tiny)).any()
 

@@ -2,8 +2,11 @@
 
 import dataclasses
 import functools
+import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.graph import AbstractOperator, Graph, Node, TensorType
 from dovetail_ops_onnx._axes import broadcasts_to
@@ -24,6 +27,9 @@ from dovetail_ops_onnx.passes._patterns import (
 from dovetail_ops_onnx.reshape import Reshape
 
 __all__ = ["fuse_attention"]
+
+MOST_MASKED = 2**22
+"""Elements of a mask that is made of two: 16 MB of float32."""
 
 
 def fuse_attention(graph: Graph, keeps: Keeps) -> Graph:
@@ -47,6 +53,7 @@ def _rules() -> tuple[Rule, ...]:
     return (
         Rule("Reshape", _joined(_summed(_split("q"), _split_keys(), _split("v"))), _packed),
         Rule("Reshape", _joined(native), _packed_again),
+        Rule("Reshape", _joined(_summed(_turned("q"), _turned("k", (0, 2, 3, 1)), _turned("v"))), _viewed),
         Rule("MatMul", _summed(Var("q"), repeated, _repeated("v")), _shared),
         Rule("MatMul", _summed(Var("q"), keys, Var("v")), _apart),
         Rule("Attention", Op("Attention", Var("q"), _repeated("k"), _repeated("v"), more=True), _shared_again),
@@ -65,10 +72,12 @@ def _turned_flat(keys: Pattern) -> Pattern:
 
 
 def _summed(q: Pattern, keys: Pattern, v: Pattern) -> Pattern:
-    """softmax(scale * q @ keys + mask) @ v."""
+    """softmax(scale * q @ keys + mask) @ v, perhaps with another mask for windows that are a part of the batch."""
     scores = _scaled(Op("MatMul", _scaled(q, "q"), _scaled(keys, "k")), "qk")
     masked = scores | Op("Add", scores, Var("mask"))
-    return Op("MatMul", Op("Softmax", masked, where=lambda op: op.axis in (-1, 3)), v)
+    windows = Op("Add", Op("Reshape", masked, Var("windows shape")), Var("windows mask"))
+    whole = masked | Op("Reshape", windows, Var("whole shape"))
+    return Op("MatMul", Op("Softmax", whole, where=lambda op: op.axis in (-1, 3)), v)
 
 
 def _scaled(value: Pattern, name: str) -> Pattern:
@@ -79,6 +88,11 @@ def _scaled(value: Pattern, name: str) -> Pattern:
 def _split(name: str) -> Pattern:
     """[batch, length, heads * size] as [batch, heads, length, size]."""
     return Op("Transpose", Op("Reshape", Var(name), Var(f"{name} shape")), where=_is((0, 2, 1, 3)))
+
+
+def _turned(name: str, perm: tuple[int, ...] = (0, 2, 1, 3)) -> Pattern:
+    """[batch, length, heads, size] with the heads first."""
+    return Op("Transpose", Var(name), where=_is(perm))
 
 
 def _repeated(name: str) -> Pattern:
@@ -121,6 +135,28 @@ def _packed(graph: Graph, match: Match) -> Replacement | None:
     return _replacement(graph, match, (match.values["k"],), heads)
 
 
+def _viewed(graph: Graph, match: Match) -> Replacement | None:
+    """Attention over views [batch, length, heads * size] of [batch, length, heads, size]."""
+    scores = _scores(graph, match)
+    q, k, v = given = [graph.types[match.values[name]] for name in "qkv"]
+    if scores is None or not q.rank == k.rank == v.rank == 4:
+        return None
+    batch, heads, queries, keys = scores.dims
+    if q.dims[:3] != (batch, queries, heads) or {k.dims[:3], v.dims[:3]} != {(batch, keys, heads)}:
+        return None
+    if graph.types[match.nodes[0].outputs[0]].dims != (batch, queries, heads * v.dims[3]):
+        return None
+    last, views, shapes = match.nodes[0].name, [], {}
+    for name, tensor in zip("qkv", given, strict=True):
+        dims = (*tensor.dims[:2], heads * tensor.dims[3])
+        shapes[f"{last}.{name}.shape"] = np.asarray(dims, np.int64)
+        inputs = (match.values[name], f"{last}.{name}.shape")
+        views.append((Node(f"{last}.{name}", Reshape(allowzero=True), inputs, (f"{last}.{name}:0",)), tensor.with_shape(dims)))
+    values = {**match.values, **{name: view.outputs[0] for name, (view, _) in zip("qkv", views, strict=True)}}
+    found = _replacement(graph, Match(values, match.nodes), (values["k"],), heads)
+    return found and dataclasses.replace(found, constants={**found.constants, **shapes}, before=tuple(views))
+
+
 def _turns_whole_heads(graph: Graph, match: Match, scores: TensorType) -> bool:
     """Where keys are turned as three dimensions, whether these are [batch * heads, length, size]."""
     turned = (graph.types[node.inputs[0]].dims for node in match.nodes if _permutes((0, 2, 1), node.op))
@@ -158,7 +194,7 @@ def _flat(graph: Graph, match: Match) -> Replacement | None:
     dims = np.asarray(k.dims, np.int64)
     view = Node(f"{last}.keys", Reshape(allowzero=True), (name, f"{last}.keys.shape"), (f"{last}.keys:0",))
     found = _replacement(graph, match, (view.outputs[0],), None)
-    return found and dataclasses.replace(found, constants={view.inputs[1]: dims}, before=((view, k),))
+    return found and dataclasses.replace(found, constants={**found.constants, view.inputs[1]: dims}, before=((view, k),))
 
 
 def _apart(graph: Graph, match: Match) -> Replacement | None:
@@ -232,5 +268,35 @@ def _replacement(graph: Graph, match: Match, keys: tuple[str, ...], heads: int |
     if not factor:
         return None
     mask = [match.values["mask"]] if "mask" in match.values else []
+    constants: dict[str, NDArray[Any]] = {}
+    if "windows mask" in match.values:
+        joined = _joined_masks(graph, match)
+        if joined is None:
+            return None
+        mask = [f"{match.nodes[0].name}.mask"]
+        constants[mask[0]] = joined
     inputs = (match.values["q"], *keys, match.values["v"], *mask)
-    return Replacement(Attention(scale=factor, q_num_heads=heads, kv_num_heads=heads), inputs)
+    return Replacement(Attention(scale=factor, q_num_heads=heads, kv_num_heads=heads), inputs, constants)
+
+
+def _joined_masks(graph: Graph, match: Match) -> NDArray[Any] | None:
+    """The sum of the masks, in the four dimensions of scores [images * windows, heads, queries, keys]; one is of
+    [1, windows, 1, queries, keys], as Swin has it. None where they are not constants or the sum has more than `MOST_MASKED`
+    elements.
+    """
+    softmax = next(node for node in match.nodes if node.op.key == "Softmax")
+    scores = graph.types[softmax.outputs[0]].dims
+    windows = graph.constants.get(match.values["windows mask"])
+    other: NDArray[Any] | None = np.zeros(())
+    apart = graph.types[next(node for node in match.nodes if match.values["windows mask"] in node.inputs).outputs[0]].dims
+    if "mask" in match.values:
+        other = graph.constants.get(match.values["mask"])
+    if windows is None or other is None or math.prod(scores) > MOST_MASKED or len(apart) != 5:
+        return None
+    images, count = apart[:2]
+    if apart[2:] != scores[1:] or windows.shape != (1, count, 1, *scores[2:]) or images * count != scores[0]:
+        return None
+    tiled = np.tile(windows.reshape(count, 1, *scores[2:]), (images, 1, 1, 1))
+    with np.errstate(over="ignore"):
+        joined: NDArray[Any] = np.add(tiled, other, dtype=windows.dtype)
+    return joined

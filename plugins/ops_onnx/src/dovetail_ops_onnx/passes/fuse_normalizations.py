@@ -1,4 +1,4 @@
-"""Recognise LayerNormalization and RMSNormalization as frameworks export them: from means, differences and square roots."""
+"""Recognise LayerNormalization, RMSNormalization and GroupNormalization as frameworks export them."""
 
 import functools
 from collections.abc import Mapping
@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from dovetail.graph import Graph, TensorType
 from dovetail_ops_onnx._reduce import Reduction
+from dovetail_ops_onnx.group_normalization import GroupNormalization
+from dovetail_ops_onnx.instance_normalization import InstanceNormalization
 from dovetail_ops_onnx.layer_normalization import LayerNormalization
 from dovetail_ops_onnx.passes._patterns import (
     FUSED_TYPES,
@@ -35,7 +37,8 @@ def fuse_normalizations(graph: Graph, keeps: Keeps) -> Graph:
     Recognised are, for float32 and float16 and over the last axes: (x - mean) / sqrt(variance + epsilon), with or without scale
     and shift, the variance as the mean of squared differences; the same as x * f + (shift - mean * f) with
     f = scale / sqrt(variance + epsilon); x / sqrt(mean(x^2) + epsilon), with or without scale. Divisions may be products with
-    reciprocals. Needs types. The nodes that only led to the result are dead afterwards.
+    reciprocals. So are group normalizations, instances of another shape with a scale and shift of channels. Needs types. The
+    nodes that only led to the result are dead afterwards.
     """
     return rewrite(graph, _rules(), keeps)
 
@@ -51,6 +54,9 @@ def _rules() -> tuple[Rule, ...]:
         found.append(Rule("Mul", Op("Mul", centred, scale), layer))
         found.append(Rule(key, centred, layer))
     found.append(Rule("Add", _folded(scale, shift), layer))
+    instances = Op("InstanceNormalization", Op("Reshape", Var("x"), Var("groups shape")), Var("ones"), Var("zeros"))
+    grouped = Op("Reshape", instances, Var("whole shape"))
+    found.append(Rule("Add", Op("Add", Op("Mul", grouped, scale), shift), _grouped))
     x = Var("x")
     for key, divided in _divided(x, _root(_mean(_squared(x), "axes"))):
         found.append(Rule("Mul", Op("Mul", divided, scale), rms))
@@ -111,6 +117,29 @@ def _build(rms: bool, graph: Graph, match: Match) -> Replacement | None:
         constants = {f"{match.nodes[0].name}.ones": np.ones(row, x.dtype.numpy)}
     op = RMSNormalization(axis=axis, epsilon=epsilon) if rms else LayerNormalization(axis=axis, epsilon=epsilon)
     return Replacement(op, (match.values["x"], *constants, *parameters), constants)
+
+
+def _grouped(graph: Graph, match: Match) -> Replacement | None:
+    """GroupNormalization, as PyTorch exports it: the instances of another shape, then a scale and shift of each channel."""
+    node = next(node for node in match.nodes if isinstance(node.op, InstanceNormalization))
+    assert isinstance(node.op, InstanceNormalization)
+    x, groups = graph.types[match.values["x"]], graph.types[node.inputs[0]]
+    if x.dtype not in FUSED_TYPES or x != graph.types[match.nodes[0].outputs[0]] or x.rank < 3 or groups.rank < 3:
+        return None
+    if groups.dims[0] != x.dims[0] or not groups.dims[1] or x.dims[1] % groups.dims[1]:
+        return None
+    given = [graph.constants.get(match.values[name]) for name in ("scale", "shift", "ones", "zeros")]
+    arrays = [array for array in given if array is not None]
+    if len(arrays) < 4 or (arrays[2] != 1).any() or (arrays[3] != 0).any():
+        return None
+    channels = (x.dims[1], *(1,) * (x.rank - 2))
+    if any(array.shape not in (channels, (1, *channels)) for array in arrays[:2]):
+        return None
+    constants = {
+        f"{match.nodes[0].name}.{name}": array.reshape(-1) for name, array in zip(("scale", "shift"), arrays, strict=False)
+    }
+    op = GroupNormalization(num_groups=groups.dims[1], epsilon=node.op.epsilon)
+    return Replacement(op, (match.values["x"], *constants), constants)
 
 
 def _first_axis(graph: Graph, match: Match, x: TensorType) -> int | None:

@@ -1,4 +1,4 @@
-"""Simplify reductions over axes of size 1: the result is the input under another shape."""
+"""Simplify reductions: over axes of size 1 the result is the input under another shape; means of means are one mean."""
 
 import dataclasses
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.graph import Graph, Node, TensorType, as_constant
+from dovetail.passes import drop_dead_nodes
 from dovetail_ops_onnx._reduce import Reduction
 from dovetail_ops_onnx.reduce_max import ReduceMax
 from dovetail_ops_onnx.reduce_mean import ReduceMean
@@ -22,16 +23,54 @@ _KEEPING_ONE = (ReduceMax, ReduceMean, ReduceMin, ReduceProd, ReduceSum)
 
 
 def simplify_reductions(graph: Graph) -> Graph:
-    """The graph with a reshape for each reduction over constant axes that all have size 1. Needs types.
+    """The graph with a reshape for each reduction over constant axes that all have size 1, and one mean for two in a row.
 
-    A reshape is a view, which no device computes. Those to the input's own shape are identities afterwards.
+    A reshape is a view, which no device computes. Those to the input's own shape are identities afterwards. The means are of
+    floats, over constant axes that both keep; nobody else reads its result. Needs types.
     """
     shapes: dict[str, NDArray[Any]] = {}
+    graph = _joined_means(graph)
     nodes = tuple(_simplified(node, graph, shapes) for node in graph.nodes)
     if not shapes:
         return graph
     types = {**graph.types, **{name: TensorType.of(dims, known=True) for name, dims in shapes.items()}}
     return graph.replace(nodes=nodes, constants={**graph.constants, **shapes}, types=types)
+
+
+def _joined_means(graph: Graph) -> Graph:
+    """The graph with one ReduceMean for each two in a row."""
+    joined: dict[int, Node] = {}
+    constants, types = dict(graph.constants), dict(graph.types)
+    by_output: dict[str, tuple[Node, tuple[int, ...]]] = {}
+    for node in graph.nodes:
+        axes = _axes_of_mean(node, graph)
+        if axes is None:
+            continue
+        before = by_output.get(node.inputs[0])
+        alone = node.inputs[0] not in graph.output_names and len(graph.consumers[node.inputs[0]]) == 1
+        if before is not None and alone:
+            axes = tuple(sorted({*axes, *before[1]}))
+            name = f"{node.name}.axes"
+            constants[name] = as_constant(np.asarray(axes, np.int64))
+            types[name] = TensorType.of(constants[name], known=True)
+            origins = tuple(dict.fromkeys((*(before[0].origins or (before[0].name,)), *(node.origins or (node.name,)))))
+            node, old = dataclasses.replace(node, inputs=(before[0].inputs[0], name), origins=origins), node
+            joined[id(old)] = node
+        by_output[node.outputs[0]] = node, axes
+    if not joined:
+        return graph
+    nodes = tuple(joined.get(id(node), node) for node in graph.nodes)
+    return drop_dead_nodes(graph.replace(nodes=nodes, constants=constants, types=types))
+
+
+def _axes_of_mean(node: Node, graph: Graph) -> tuple[int, ...] | None:
+    """The constant axes of a ReduceMean of floats that keeps them, counted from the front; None for any other node."""
+    if type(node.op) is not ReduceMean or node.post_ops or not node.op.keepdims or not graph.types[node.inputs[0]].dtype.is_float:
+        return None
+    axes = graph.type_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    if axes is not None and axes.value is None:
+        return None
+    return node.op.reduced_axes(graph.types[node.inputs[0]].rank, None if axes is None else axes.value)
 
 
 def _simplified(node: Node, graph: Graph, shapes: dict[str, NDArray[Any]]) -> Node:
