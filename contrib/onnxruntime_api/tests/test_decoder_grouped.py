@@ -1,0 +1,56 @@
+"""Decoders with GroupQueryAttention, as onnxruntime-genai writes them: what programs that generate text see."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+
+import dovetail_onnxruntime
+
+_DECODERS = runpy.run_path(str(Path(__file__).with_name("_decoders.py")))
+HEADS, SIZE, grouped_model, Program, same, same_caches = (
+    _DECODERS[name] for name in ("HEADS", "SIZE", "grouped_model", "Program", "same", "same_caches")
+)
+
+
+@pytest.mark.parametrize(("batch", "size"), [(1, SIZE), (3, "head_size")])
+def test_an_attention_that_writes_into_its_caches(batch: int, size: int | str) -> None:
+    data = grouped_model(size)
+    session = dovetail_onnxruntime.InferenceSession(data)
+    programs = session, onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    ours, theirs = (Program(one, batch) for one in programs)
+    for words in ([1, 5, 2], [4], [7], [1]):
+        same(ours.step(words), theirs.step(words))
+        same_caches(ours, theirs)
+    assert len(session._compiled.plans) == 1
+    shorter = np.ones((batch, ours.length + 1), np.int64)
+    shorter[:, -1] = 0
+    ours.step([2], shorter)  # it would count a token less
+    assert len(session._compiled.plans) == 2
+
+
+def test_caches_of_a_window_do_not_grow() -> None:
+    """Those of one layer have the length of its window, those of the other are longer by each token."""
+    model = onnx.load_from_string(grouped_model())
+    node = next(node for node in model.graph.node if node.op_type == "GroupQueryAttention")
+    node.attribute.extend(
+        helper.make_attribute(name, value) for name, value in (("local_window_size", 4), ("sliding_window_cache", 1))
+    )
+    for info in (*model.graph.input, *model.graph.output):
+        if ".0." in info.name:
+            info.type.tensor_type.shape.dim[2].dim_param = "sliding"
+    data = model.SerializeToString()
+    session = dovetail_onnxruntime.InferenceSession(data)
+    programs = [Program(one) for one in (session, onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]))]
+    for program in programs:
+        program.caches |= {f"past_key_values.0.{kind}": np.zeros((1, HEADS, 4, SIZE), np.float32) for kind in ("key", "value")}
+    length = 0
+    for words in ([1, 5, 2], [4], [7], [1], [3]):
+        length += len(words)
+        found = [program.step(words, np.ones((1, length), np.int64)) for program in programs]
+        same(*found)
+    assert len(session._compiled.plans) == 1
