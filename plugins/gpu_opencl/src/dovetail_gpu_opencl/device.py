@@ -259,8 +259,8 @@ class OpenCLDevice(Device):
             chosen_options,
             self.programs,
             self._packed,
-            reports,
         )
+        executable.make_reports = reports
         executable.notes = remarks(self.caps, self.info.name)
         executable.provisional = provisional
         self._share(graph)

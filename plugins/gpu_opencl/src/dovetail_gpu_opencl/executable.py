@@ -7,16 +7,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dovetail.device import Executable, ExecutableRequest, Graph, MemoryPlan, NodeReport
+from dovetail.device import Executable, ExecutableRequest, NodeReport
 from dovetail.errors import UsageError
-from dovetail_gpu_opencl.capabilities import Capabilities
-from dovetail_gpu_opencl.compiled import Command, CompiledGraph
+from dovetail_gpu_opencl.compiled import CompiledGraph
 from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.lifetime import IN_USE
-from dovetail_gpu_opencl.options import Options
-from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_gpu_opencl.profiled import ProfiledRequest
-from dovetail_gpu_opencl.program import Programs
 from dovetail_gpu_opencl.request import DebugRequest, EventRequest, InOrderRequest
 
 __all__ = ["CLExecutable"]
@@ -25,27 +21,14 @@ __all__ = ["CLExecutable"]
 class CLExecutable(CompiledGraph, Executable):
     """Makes requests, reports and programs that reproduce a node."""
 
-    def __init__(
-        self,
-        context: Any,
-        device: Any,
-        caps: Capabilities,
-        graph: Graph,
-        commands: Sequence[Command],
-        memory: MemoryPlan,
-        options: Options,
-        programs: Programs,
-        packed: PackedConstants,
-        reports: Callable[[], Sequence[NodeReport]],
-    ) -> None:
-        super().__init__(context, device, caps, graph, commands, memory, options, programs, packed)
-        self._make_reports = reports
-        self._closed = False
+    make_reports: Callable[[], Sequence[NodeReport]]
+    """Called when the reports are first read."""
+    _closed = False
 
     @cached_property
     def reports(self) -> tuple[NodeReport, ...]:  # type: ignore[override]  # made when it is read
         """The kernel of each node, and why others were not taken."""
-        return tuple(self._make_reports())
+        return tuple(self.make_reports())
 
     def create_request(self) -> ExecutableRequest:
         """A new request with separate queues, buffers and kernel objects."""
