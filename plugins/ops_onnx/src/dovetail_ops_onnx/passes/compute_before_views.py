@@ -126,7 +126,9 @@ class _Mover:
     def _operand_view(self, name: str, dims: tuple[int, ...]) -> str:
         view = self._shown.get((name, dims))
         if view is None:
-            shown, given = f"{name}.as{'x'.join(map(str, dims))}", self._type(name)
+            # No sizes in names: plans for others take the nodes over.
+            number = sum(shown == name for shown, _ in self._shown)
+            shown, given = f"{name}.shown{number or ''}", self._type(name)
             self._types[shown] = given.with_shape(dims)
             if len(dims) == 2 and given.dims[-1:] == dims[-1:]:  # without a constant of sizes, which plans for others lack
                 view = Node(f"{shown}.view", Flatten(axis=-1), (name,), (shown,))
