@@ -114,7 +114,7 @@ def test_processes_that_do_not_work(device: Any, programs: Programs, monkeypatch
     assert results(device, programs, wanted) == [*range(COUNT)]
 
 
-@pytest.mark.parametrize("case", ["a CPU", "few", "known", "sources of users", "one core"])
+@pytest.mark.parametrize("case", ["a CPU", "few", "known", "sources of users", "one core", "frozen"])
 def test_no_process_is_started_for(device: Any, programs: Programs, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     wanted = launches((ARGUMENT_INFO,) if case == "sources of users" else ())
     if case == "a CPU":
@@ -123,6 +123,8 @@ def test_no_process_is_started_for(device: Any, programs: Programs, monkeypatch:
         results(device, programs, wanted[:-2])
     elif case == "one core":
         monkeypatch.setattr(builders.os, "sched_getaffinity", lambda _: range(1))
+    elif case == "frozen":
+        monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setattr(builders.subprocess, "Popen", unstarted)
     programs.prepare([(launch, "node") for launch in wanted[: 3 if case == "few" else COUNT]], apart=False)
     assert programs.builds == (COUNT - 2 if case == "known" else 0)

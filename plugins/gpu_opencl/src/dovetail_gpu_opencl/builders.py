@@ -29,7 +29,8 @@ _PROGRAMS = 4
 def count(programs: int) -> int:
     """How many processes to start for as many programs, beside this one."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return min(_MOST, programs // _PROGRAMS, cores - 1) if sys.executable else 0
+    # The executable of a frozen program is the program itself.
+    return min(_MOST, programs // _PROGRAMS, cores - 1) if sys.executable and not hasattr(sys, "frozen") else 0
 
 
 class Builders(Generic[K]):
