@@ -180,3 +180,23 @@ def test_scores_in_parts(monkeypatch, is_packed, mask, part):
     (step,) = compiled.plan(tuple(x.shape for x in arrays.values())).steps
     (prepared,) = step.executable.prepared.values()
     assert len(prepared) >= 3 * 2
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_scores_in_parts_by_the_product_of_the_whole(monkeypatch, is_packed):
+    """oneDNN has a slow product for heads with gaps between them."""
+
+    def kernel():
+        monkeypatch.setattr(NODE_PLANS, "_answers", LruCache(8))
+        g = GraphBuilder()
+        dims = (1, 96, 3 * 16) if is_packed else (1, 3, 96, 16)
+        op = Attention(q_num_heads=3, kv_num_heads=3) if is_packed else Attention()
+        y = g.node(op, *(g.input(name, "float32", dims) for name in "qkv"))
+        compiled = dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN")
+        compiled({name: some(np.random.default_rng(0), *dims) for name in "qkv"})
+        return compiled.report().nodes[0].kernel.split(" + ")
+
+    whole = kernel()
+    monkeypatch.setattr(kernels, "WHOLE", 0)
+    monkeypatch.setattr(kernels, "PART", 4 * 40 * 96)
+    assert kernel()[-len(whole) :] == whole

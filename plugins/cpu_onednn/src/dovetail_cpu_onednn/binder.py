@@ -154,9 +154,8 @@ class Binder:
         if argument.arg in prepared.constants:
             return prepared.constants[argument.arg].memory
         if argument.place == "scratch":
-            return lib.memory(
-                argument.desc, self._start + self.executable.memory.offsets[f"scratch:{node.name}:{argument.index + 1}"]
-            )
+            start = self._start + self.executable.memory.offsets[f"scratch:{node.name}:{argument.index + 1}"]
+            return lib.memory(argument.desc, start, argument.offset)
         names = node.inputs if argument.place == "input" else node.outputs if argument.place == "output" else node.operands
         root = self.executable.memory.storage[names[argument.index]]
         key = root, argument.desc, argument.offset

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.device import DType, Reason, TensorType, TypedNode
+from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import F32, INFERENCE, Alg, Arg, MemoryDesc, Stream
 from dovetail_cpu_onednn.descriptors import number_of, plain, plain_strides
 from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
@@ -41,10 +42,17 @@ class Heads(PrimitiveKernel):
         bias = _bias(node, op, s)
         # Numbers that are made for the node are made once, for the whole.
         chunks = _chunks(s) if bias is None or bias.content is None else [_Chunk(0, s.batch, 0, s.heads, 0, s.queries)]
-        found = [_stages(node, op, s, chunk, bias) for chunk in chunks]
         largest = max(chunk.batch * chunk.heads * chunk.queries for chunk in chunks) * s.total
-        sizes = [4 * largest] + [2 * largest] * (number_of(given(node, 2).dtype) != F32)
-        return NodePlan(tuple(stage for stages in found for stage in stages), scratch=tuple(sizes))
+        scratch = [4 * largest] + [2 * largest] * (number_of(given(node, 2).dtype) != F32)
+        heads = _heads(node, s)
+        if not heads[0].is_packed or chunks[0].heads == s.heads:
+            stages = [stage for chunk in chunks for stage in _stages(node, op, s, heads, chunk, bias)]
+            return NodePlan(tuple(stages), scratch=tuple(scratch))
+        # oneDNN's fast product refuses some of the heads that lie side by side.
+        apart = tuple(one.apart(len(scratch) + index) for index, one in enumerate(heads))
+        stages = [stage for chunk in chunks for stage in _stages(node, op, s, apart, chunk, bias)]
+        reads, writes = [_copy(*pair) for pair in zip(heads[:3], apart[:3], strict=True)], _copy(apart[3], heads[3])
+        return NodePlan((*reads, *stages, writes), scratch=(*scratch, *(one.nbytes for one in apart)))
 
     def _require(self, node: TypedNode) -> None:
         super()._require(node)
@@ -106,27 +114,81 @@ def _cuts(count: int, most: int) -> list[tuple[int, int]]:
     return [(first, min(step, count - first)) for first in range(0, count, step)]
 
 
-def _stages(node: TypedNode, op: Attention_23, s: Sizes, chunk: _Chunk, bias: Argument | None) -> tuple[Stage, ...]:
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """The heads [batch, heads, length, size] of a value in memory, or of a copy in a work buffer.
+
+    `is_packed`: those of a position lie side by side, as in [batch, length, heads * size].
+    """
+
+    place: str
+    index: int
+    dtype: int
+    itemsize: int
+    dims: tuple[int, int, int, int]
+    is_packed: bool
+
+    @property
+    def nbytes(self) -> int:
+        return self.itemsize * prod(self.dims)
+
+    def apart(self, index: int) -> "_Heads":
+        """Their copy in work buffer `index`, one head behind the other."""
+        return replace(self, place="scratch", index=index, is_packed=False)
+
+    def whole(self, arg: int) -> Argument:
+        """The argument of a primitive that takes all."""
+        return self.part(arg, (0, 0, 0), self.dims[:3])
+
+    def part(self, arg: int, first: tuple[int, int, int], count: tuple[int, int, int], is_turned: bool = False) -> Argument:
+        """The argument of a primitive that takes `count` samples, heads and positions from `first` on; as [..., size, length]."""
+        _, heads, length, size = self.dims
+        strides = (heads * length * size, *((size, heads * size) if self.is_packed else (length * size, size)), 1)
+        offset = sum(at * stride for at, stride in zip(first, strides, strict=False)) * self.itemsize
+        # oneDNN's fast product refuses gaps between samples and heads, also where there is one of them.
+        span = count[2] * strides[2]
+        of_head = strides[1] if count[1] > 1 else span
+        of_sample = strides[0] if count[0] > 1 else max(span, count[1] * of_head)
+        dims, strides = (*count, size), (of_sample, of_head, *strides[2:])
+        if is_turned:
+            dims, strides = (*dims[:2], dims[3], dims[2]), (*strides[:2], strides[3], strides[2])
+        return Argument(arg, self.place, self.index, library().strided(dims, strides, self.dtype), offset=offset)
+
+
+def _heads(node: TypedNode, s: Sizes) -> tuple[_Heads, ...]:
+    """Of Q, K, V and Y."""
+    found = []
+    for place, index, tensor, length, size in (
+        ("input", 0, given(node, 0), s.queries, s.head),
+        ("input", 1, given(node, 1), s.keys, s.head),
+        ("input", 2, given(node, 2), s.keys, s.v_head),
+        ("output", 0, node.outputs[0], s.queries, s.v_head),
+    ):
+        dims = s.batch, s.heads, length, size
+        found.append(_Heads(place, index, number_of(tensor.dtype), tensor.dtype.itemsize, dims, given(node, 0).rank == 3))
+    return tuple(found)
+
+
+def _copy(src: _Heads, dst: _Heads) -> Stage:
+    read, written = src.whole(Arg.SRC), dst.whole(Arg.DST)
+    return Stage(library().describe_reorder(read.desc, written.desc), (read, written))
+
+
+def _stages(
+    node: TypedNode, op: Attention_23, s: Sizes, heads: tuple[_Heads, ...], chunk: _Chunk, bias: Argument | None
+) -> tuple[Stage, ...]:
     """The scores of a chunk, their softmax, and the product with the values."""
-    lib, packed = library(), given(node, 0).rank == 3
-    read = [number_of(given(node, index).dtype) for index in range(3)]
-    first = chunk.first_batch, chunk.first_head, chunk.first_query
-    y, y_at = _rows(packed, s, chunk, (s.queries, chunk.queries, s.v_head), node.outputs[0], first)
-    q, q_at = _rows(packed, s, chunk, (s.queries, chunk.queries, s.head), given(node, 0), first)
-    v, v_at = _rows(packed, s, chunk, (s.keys, s.keys, s.v_head), given(node, 2), (*first[:2], 0))
-    k, k_at = _rows(packed, s, chunk, (s.keys, s.keys, s.head), given(node, 1), (*first[:2], 0), is_turned=True)
+    lib, (q, k, v, y) = library(), heads
+    queries = (chunk.first_batch, chunk.first_head, chunk.first_query), (chunk.batch, chunk.heads, chunk.queries)
+    keys = (*queries[0][:2], 0), (chunk.batch, chunk.heads, s.keys)
     dims = (chunk.batch, chunk.heads, chunk.queries, s.total)
     # The scores are float32; in bfloat16 the weights have a separate buffer.
-    rows, weights, at = (dims[0] * dims[1] * dims[2], dims[3]), plain(dims, read[2]), int(read[2] != F32)
-    softmax = lib.describe("softmax_forward", INFERENCE, Alg.SOFTMAX_ACCURATE, plain(rows), plain(rows, read[2]), 1)
-    both = (Argument(Arg.SRC, "scratch", 0, plain(rows)), Argument(Arg.DST, "scratch", at, plain(rows, read[2])))
-    last = lib.describe("matmul", weights, v, None, y)
-    reads = (
-        Argument(Arg.SRC, "scratch", at, weights),
-        Argument(Arg.WEIGHTS, "input", 2, v, offset=v_at),
-        Argument(Arg.DST, "output", 0, y, offset=y_at),
-    )
-    operands = Argument(Arg.SRC, "input", 0, q, offset=q_at), Argument(Arg.WEIGHTS, "input", 1, k, offset=k_at)
+    rows, weights, at = (dims[0] * dims[1] * dims[2], dims[3]), plain(dims, v.dtype), int(v.dtype != F32)
+    softmax = lib.describe("softmax_forward", INFERENCE, Alg.SOFTMAX_ACCURATE, plain(rows), plain(rows, v.dtype), 1)
+    both = (Argument(Arg.SRC, "scratch", 0, plain(rows)), Argument(Arg.DST, "scratch", at, plain(rows, v.dtype)))
+    reads = (Argument(Arg.SRC, "scratch", at, weights), v.part(Arg.WEIGHTS, *keys), y.part(Arg.DST, *queries))
+    last = lib.describe("matmul", weights, reads[1].desc, None, reads[2].desc)
+    operands = q.part(Arg.SRC, *queries), k.part(Arg.WEIGHTS, *keys, is_turned=True)
     own = None if bias is None else _part(node, bias, chunk)
     return (*_scores(op.factor(s), operands, plain(dims), own), Stage(softmax, both), Stage(last, reads))
 
@@ -146,29 +208,6 @@ def _scores(factor: float, operands: tuple[Argument, Argument], scores: MemoryDe
     both = (Argument(Arg.SRC, "scratch", 0, scores), Argument(Arg.DST, "scratch", 0, scores))
     after = lib.describe("binary", BINARY["add"], scores, bias.desc, scores)
     return Stage(product, arguments), Stage(after, (*both, replace(bias, arg=Arg.SRC_1)))
-
-
-def _rows(
-    packed: bool,
-    s: Sizes,
-    chunk: _Chunk,
-    sizes: tuple[int, int, int],
-    tensor: TensorType,
-    first: tuple[int, int, int],
-    is_turned: bool = False,
-) -> tuple[MemoryDesc, int]:
-    """The heads [batch, heads, length, size] of a chunk by strides, or [batch, heads, size, length], and the bytes before them.
-
-    `sizes` are the length of the tensor, that of the chunk, and the size of a head; `first` is where the chunk begins.
-    """
-    whole, length, size = sizes
-    n = whole * size
-    strides = (s.heads * n, size, s.heads * size, 1) if packed else (s.heads * n, n, size, 1)
-    offset = sum(at * stride for at, stride in zip(first, strides, strict=False)) * (tensor.nbytes // tensor.size)
-    dims = (chunk.batch, chunk.heads, length, size)
-    if is_turned:
-        dims, strides = (*dims[:2], size, length), (*strides[:2], 1, strides[2])
-    return library().strided(dims, strides, number_of(tensor.dtype)), offset
 
 
 def _part(node: TypedNode, bias: Argument, chunk: _Chunk) -> Argument:
