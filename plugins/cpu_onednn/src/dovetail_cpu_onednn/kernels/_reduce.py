@@ -1,16 +1,18 @@
 """Reductions over constant axes."""
 
+import math
+
 from dovetail.device import Reason, TypedNode
-from dovetail_cpu_onednn.binding import Arg
+from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg
 from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, given
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.post_ops import attach
+from dovetail_cpu_onednn.post_ops import ELTWISE, attach
 from dovetail_ops_onnx.reduce_mean import ReduceMean
 from dovetail_ops_onnx.reduce_prod import ReduceProd
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 
-__all__ = ["ReductionKernel"]
+__all__ = ["ColumnKernel", "ReductionKernel"]
 
 
 class ReductionKernel(PrimitiveKernel):
@@ -23,14 +25,7 @@ class ReductionKernel(PrimitiveKernel):
         self.algorithm = algorithm
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
-        op, src = node.op, given(node, 0)
-        assert isinstance(op, ReduceMean | ReduceProd | ReduceSum)
-        axes = node.inputs[1] if len(node.inputs) > 1 else None
-        if axes is not None and axes.value is None:
-            raise Refused(Reason.DYNAMIC, "the axes are not constant")
-        chosen = op.reduced_axes(src.rank, None if axes is None else axes.value)
-        if not chosen:
-            raise Refused(Reason.ATTRIBUTE, "no axes")
+        src, chosen = given(node, 0), _axes(node)
         dims = tuple(1 if axis in chosen else size for axis, size in enumerate(src.dims))
         given_desc, dst = plain(src.dims), plain(dims)
         if dims == src.dims:
@@ -39,3 +34,50 @@ class ReductionKernel(PrimitiveKernel):
         pd = library().describe("reduction", self.algorithm, given_desc, dst, 0.0, 0.0, attr=chain.attr)
         arguments = (Argument(Arg.SRC, "input", 0, given_desc), Argument(Arg.DST, "output", 0, dst))
         return NodePlan(chain.stages(pd, arguments, dst), chain.shared)
+
+
+class ColumnKernel(PrimitiveKernel):
+    """Over axes side by side before others, by average pooling with channels last: oneDNN's reduction has only its reference.
+
+    A sum is the average of 2^n rows, of which the last ones are padding, times 2^n: exact where the numbers are whole.
+    """
+
+    name = "pooling"
+    parameters = (1,)
+
+    def __init__(self, is_mean: bool) -> None:
+        self.is_mean = is_mean
+
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
+        src, chosen = given(node, 0), _axes(node)
+        first, end = chosen[0], chosen[-1] + 1
+        batch, rows, columns = (math.prod(src.dims[cut]) for cut in (slice(first), slice(first, end), slice(end, None)))
+        if len(chosen) != end - first or columns == 1:
+            raise Refused(Reason.ATTRIBUTE, f"axes {chosen} of {src}; accepted: side by side, before others")
+        if src.size < FEW or rows > EXACT:
+            raise Refused(Reason.SHAPE, f"{rows} rows of {src}; accepted: up to {EXACT}, of {FEW} numbers or more")
+        if node.operands:
+            raise Refused(Reason.POST_OP, "accepted: elementwise functions")
+        lib, window = library(), rows if self.is_mean else 1 << (rows - 1).bit_length()
+        read = lib.strided((batch, columns, rows, 1), (rows * columns, 1, columns, columns))
+        written = lib.strided((batch, columns, 1, 1), (columns, 1, columns, columns))
+        chain = attach(node, False, False, before=() if self.is_mean else [("eltwise", (ELTWISE["linear"], float(window), 0.0))])
+        how = Alg.POOLING_AVG_INCLUDE_PADDING, read, written, (1, 1), (window, 1), (0, 0), (0, 0), (window - rows, 0)
+        pd = lib.describe("pooling_forward", INFERENCE, *how, attr=chain.attr)
+        return NodePlan(chain.stages(pd, (Argument(Arg.SRC, "input", 0, read), Argument(Arg.DST, "output", 0, written)), written))
+
+
+FEW, EXACT = 1 << 14, 1 << 12
+"""NumPy adds up fewer numbers before a primitive is made; more rows are off by 1e-6 in one sum."""
+
+
+def _axes(node: TypedNode) -> tuple[int, ...]:
+    """The axes to reduce, ascending. Raises `Refused` where they are data or there are none."""
+    op, axes = node.op, node.inputs[1] if len(node.inputs) > 1 else None
+    assert isinstance(op, ReduceMean | ReduceProd | ReduceSum)
+    if axes is not None and axes.value is None:
+        raise Refused(Reason.DYNAMIC, "the axes are not constant")
+    chosen = op.reduced_axes(given(node, 0).rank, None if axes is None else axes.value)
+    if not chosen:
+        raise Refused(Reason.ATTRIBUTE, "no axes")
+    return chosen
