@@ -173,7 +173,7 @@ def test_scores_in_parts(monkeypatch, is_packed, mask, part):
     arrays |= {} if mask is None else {"mask": np.asarray(bias)}
     g = GraphBuilder()
     y = g.node(op, *(g.input(name, "float32", x.shape) for name, x in arrays.items()))
-    compiled = dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN")
+    compiled = dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN", {"INFERENCE_NUM_THREADS": 1})
     for _ in range(3):
         copies = {name: x.copy() for name, x in arrays.items()}
         np.testing.assert_allclose(compiled(copies)[y], want, rtol=1e-4, atol=1e-5)
@@ -192,7 +192,7 @@ def test_scores_in_parts_by_the_product_of_the_whole(monkeypatch, is_packed):
         dims = (1, 96, 3 * 16) if is_packed else (1, 3, 96, 16)
         op = Attention(q_num_heads=3, kv_num_heads=3) if is_packed else Attention()
         y = g.node(op, *(g.input(name, "float32", dims) for name in "qkv"))
-        compiled = dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN")
+        compiled = dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN", {"INFERENCE_NUM_THREADS": 1})
         compiled({name: some(np.random.default_rng(0), *dims) for name in "qkv"})
         return compiled.report().nodes[0].kernel.split(" + ")
 
@@ -200,3 +200,19 @@ def test_scores_in_parts_by_the_product_of_the_whole(monkeypatch, is_packed):
     monkeypatch.setattr(kernels, "WHOLE", 0)
     monkeypatch.setattr(kernels, "PART", 4 * 40 * 96)
     assert kernel()[-len(whole) :] == whole
+
+
+def test_threads_share_larger_parts(monkeypatch):
+    monkeypatch.setattr(kernels, "WHOLE", 0)
+    monkeypatch.setattr(kernels, "PART", 4 * 12 * 96)
+    monkeypatch.setattr(NODE_PLANS, "_answers", LruCache(8))
+    g = GraphBuilder()
+    y = g.node(Attention(), *(g.input(name, "float32", (1, 1, 96, 16)) for name in "qkv"))
+    stages = []
+    for threads in (1, 3, 8):
+        compiled = dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN", {"INFERENCE_NUM_THREADS": threads})
+        compiled({name: some(np.random.default_rng(0), 1, 1, 96, 16) for name in "qkv"})
+        (step,) = compiled.plan(((1, 1, 96, 16),) * 3).steps
+        (prepared,) = step.executable.prepared.values()
+        stages.append(len(prepared))
+    assert stages == [3 * 8, 3 * 8, 3 * 2]
