@@ -204,15 +204,15 @@ def test_scores_in_parts_by_the_product_of_the_whole(monkeypatch, is_packed):
 
 def test_threads_share_larger_parts(monkeypatch):
     monkeypatch.setattr(kernels, "WHOLE", 0)
-    monkeypatch.setattr(kernels, "PART", 4 * 12 * 96)
+    monkeypatch.setattr(kernels, "PART", 4 * 64 * 512)
     monkeypatch.setattr(NODE_PLANS, "_answers", LruCache(8))
-    g = GraphBuilder()
-    y = g.node(Attention(), *(g.input(name, "float32", (1, 1, 96, 16)) for name in "qkv"))
+    g, dims = GraphBuilder(), (1, 2, 512, 32)
+    y = g.node(Attention(), *(g.input(name, "float32", dims) for name in "qkv"))
     stages = []
     for threads in (1, 3, 8):
         compiled = dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN", {"INFERENCE_NUM_THREADS": threads})
-        compiled({name: some(np.random.default_rng(0), 1, 1, 96, 16) for name in "qkv"})
-        (step,) = compiled.plan(((1, 1, 96, 16),) * 3).steps
+        compiled({name: some(np.random.default_rng(0), *dims) for name in "qkv"})
+        (step,) = compiled.plan((dims,) * 3).steps
         (prepared,) = step.executable.prepared.values()
         stages.append(len(prepared))
-    assert stages == [3 * 8, 3 * 8, 3 * 2]
+    assert stages == [3 * 16, 3 * 16, 3 * 4]
