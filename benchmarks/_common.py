@@ -168,6 +168,24 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     return result
 
 
+def add_files(options: argparse.ArgumentParser) -> None:
+    """Options for model files in place of those of the script, and for the sizes of their open dimensions."""
+    options.add_argument("--file", type=Path, action="append", default=[], help="a file in place of the models (repeatable)")
+    options.add_argument(
+        "--dim",
+        type=_named_size,
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="an open dimension of files (else 1)",
+    )
+
+
+def _named_size(text: str) -> tuple[str, int]:
+    name, _, size = text.partition("=")
+    return name, int(size)
+
+
 def emit(as_json: bool, rows: Sequence[Row], summary: Mapping[str, Any]) -> None:
     """Print the rows (all with the same keys) and the summary, as JSON or as a Markdown table with lines below it."""
     if as_json:

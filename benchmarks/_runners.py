@@ -10,6 +10,7 @@ from importlib import import_module, resources
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 from _common import Arrays
 
 
@@ -132,3 +133,17 @@ def peer_factory(name: str, precision: str = "f32") -> Factory:
 def dovetail_factory(device: str, options: Mapping[str, Any] | None = None) -> Factory:
     """A factory for `device` with these properties; the thread count is the process's (see `limit_threads`)."""
     return lambda path, _dimensions, _threads: Dovetail(path, device, options)
+
+
+def inputs_of(path: Path, dimensions: Mapping[str, int], seed: int) -> Arrays:
+    """Random inputs of a model file; dimensions that it leaves open are 1 unless given."""
+    rng, found = np.random.default_rng(seed), {}
+    runtime: Any = import_module("onnxruntime")
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    for given in session.get_inputs():
+        shape = [size if isinstance(size, int) else dimensions.get(size, 1) for size in given.shape]
+        kind = given.type.removeprefix("tensor(").removesuffix(")")
+        dtype = np.dtype({"float": "float32", "double": "float64"}.get(kind, kind))
+        values = rng.standard_normal(shape) if dtype.kind == "f" else rng.integers(0, 2, shape)
+        found[given.name] = np.asarray(values).astype(dtype)
+    return found

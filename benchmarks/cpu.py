@@ -13,7 +13,8 @@ best times those of all.
 
 `--threads 1,2,4,8,16` runs all of that once for each number, in a process of its own, and prints one table: `median x` is the
 median as a multiple of the best time, and the last lines are geometric means for each number of threads. Numbers above the
-CPUs that the process may use are left out. It needs numpy, the runtimes that are compared, and the model files.
+CPUs that the process may use are left out. `--file MODEL.onnx --dim NAME=SIZE` takes files in place of the models, with random
+inputs. It needs numpy, the runtimes that are compared, and the model files.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ from _common import (
     Arrays,
     ModelSpec,
     Row,
+    add_files,
     emit,
     geometric_mean,
     interleaved,
@@ -44,39 +47,58 @@ from _common import (
     milliseconds,
     parser,
 )
-from _runners import PEERS, Dovetail, Factory, Runner, dovetail_factory, peer_factory
+from _runners import PEERS, Dovetail, Factory, Runner, dovetail_factory, inputs_of, peer_factory
 
 
-def start(factory: Factory, spec: ModelSpec, size: int, inputs: Arrays, batch: int, threads: int) -> tuple[Runner, Row]:
+@dataclass(frozen=True)
+class Case:
+    """A model file with inputs, and what its rows are called."""
+
+    labels: Row
+    path: Path
+    dimensions: Mapping[str, int]
+    inputs: Arrays
+
+
+def cases(arguments: argparse.Namespace, every: Mapping[str, ModelSpec]) -> Iterator[Case]:
+    """The files that were named, else the models, each in its sizes."""
+    batch, sizes = arguments.batch, dict(arguments.dim)
+    for path in arguments.file:
+        yield Case({"model": str(path), "size": "", "batch": batch}, path, sizes, inputs_of(path, sizes, 0))
+    for name in [] if arguments.file else arguments.only or (QUANTIZED if arguments.quantized else MODELS):
+        for size in every[name].sizes:
+            inputs = every[name].inputs(np.random.default_rng(0), batch, size)
+            labels = {"model": name, "size": size, "batch": batch}
+            yield Case(labels, every[name].path, every[name].dimensions(batch, size), inputs)
+
+
+def start(factory: Factory, case: Case, threads: int) -> tuple[Runner, Row]:
     """A runner that has run once, with its load and first-run times."""
     made: list[Runner] = []
-    load = milliseconds(lambda: made.append(factory(spec.path, spec.dimensions(batch, size), threads)))
-    return made[0], {"load ms": load, "first ms": milliseconds(lambda: made[0].run(inputs))}
+    load = milliseconds(lambda: made.append(factory(case.path, case.dimensions, threads)))
+    return made[0], {"load ms": load, "first ms": milliseconds(lambda: made[0].run(case.inputs))}
 
 
-def compare(spec: ModelSpec, size: int, batch: int, factories: dict[str, Factory], threads: int, rounds: int) -> Iterator[Row]:
+def compare(case: Case, factories: dict[str, Factory], threads: int, rounds: int) -> Iterator[Row]:
     """A row for each runtime on one model and input shape; `error` is the reason why a runtime has no figures."""
-    inputs = spec.inputs(np.random.default_rng(0), batch, size)
     runners, notes = {}, {}
     for name, factory in factories.items():
         try:
-            runners[name], notes[name] = start(factory, spec, size, inputs, batch, threads)
+            runners[name], notes[name] = start(factory, case, threads)
         except Exception as error:  # a runtime that is absent or refuses the model must not end the comparison
             notes[name] = {"load ms": None, "first ms": None, "error": f"{type(error).__name__}: {error}"}
-    samples = interleaved({name: functools.partial(runner.run, inputs) for name, runner in runners.items()}, rounds)
+    samples = interleaved({name: functools.partial(runner.run, case.inputs) for name, runner in runners.items()}, rounds)
     medians = {name: median(values) for name, values in samples.items()}
     for name in factories:
         found = medians.get(name)
         yield {
-            "model": spec.name,
-            "size": size,
-            "batch": batch,
+            **case.labels,
             "runtime": name,
             "load ms": notes[name]["load ms"],
             "first ms": notes[name]["first ms"],
             "median ms": found,
             "best ms": min(samples[name]) if found else None,
-            "per second": 1e3 * batch / found if found else None,
+            "per second": 1e3 * case.labels["batch"] / found if found else None,
             **ratios(found, medians),
             "error": notes[name].get("error", ""),
             "plan": _plan(runners.get(name)),
@@ -172,6 +194,7 @@ def main() -> int:
     options.add_argument("--peers", default="onnxruntime,openvino", help=f"some of {','.join(PEERS)}; empty for none")
     every = {**MODELS, **MADE}
     options.add_argument("--only", choices=sorted(every), action="append", help="only this model (repeatable)")
+    add_files(options)
     options.add_argument("--quantized", action="store_true", help="the int8 models instead of the float32 ones")
     options.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="of ONEDNN and OpenVINO")
     options.add_argument("--batch", type=int, default=1)
@@ -193,12 +216,7 @@ def main() -> int:
     own = {"ONEDNN": {"INFERENCE_PRECISION_HINT": arguments.precision}}
     factories = {name: peer_factory(name, arguments.precision) for name in peers}
     factories |= {name: dovetail_factory(name, own.get(name)) for name in devices}
-    together = (
-        row
-        for name in arguments.only or (QUANTIZED if arguments.quantized else MODELS)
-        for size in every[name].sizes
-        for row in compare(every[name], size, arguments.batch, factories, threads, arguments.rounds)
-    )
+    together = (row for case in cases(arguments, every) for row in compare(case, factories, threads, arguments.rounds))
     rows = apart([*peers, *devices], sys.argv[1:]) if arguments.apart and not arguments.alone else list(together)
     means = {}
     for name in devices:

@@ -17,14 +17,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import Arrays, Row, emit, error_figures, geometric_mean, limit_threads, median, parser
+from _common import Arrays, Row, add_files, emit, error_figures, geometric_mean, limit_threads, median, parser
 from _networks import NETWORKS, export
-from _runners import Dovetail, OnnxRuntime, Runner
+from _runners import Dovetail, OnnxRuntime, Runner, inputs_of
 
 LIMIT = 1e-4
 
@@ -92,37 +91,19 @@ def check(label: str, path: Path, every: list[Arrays], devices: list[str], round
             }
 
 
-def inputs_of(path: Path, dimensions: Mapping[str, int], seed: int) -> Arrays:
-    """Random inputs of a model file; dimensions that it leaves open are 1 unless given."""
-    rng, found = np.random.default_rng(seed), {}
-    runtime: Any = import_module("onnxruntime")
-    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    for given in session.get_inputs():
-        shape = [size if isinstance(size, int) else dimensions.get(size, 1) for size in given.shape]
-        kind = given.type.removeprefix("tensor(").removesuffix(")")
-        dtype = np.dtype({"float": "float32", "double": "float64"}.get(kind, kind))
-        values = rng.standard_normal(shape) if dtype.kind == "f" else rng.integers(0, 2, shape)
-        found[given.name] = np.asarray(values).astype(dtype)
-    return found
-
-
 def main() -> int:
     options = parser(__doc__)
     options.add_argument("-d", "--device", action="append", help="a device (repeatable; NUMPY and ONEDNN by default)")
     options.add_argument("--only", choices=sorted(NETWORKS), action="append", help="only this network (repeatable)")
-    options.add_argument(
-        "--file", type=Path, action="append", default=[], help="a model file in place of the networks (repeatable)"
-    )
-    options.add_argument("--dim", action="append", default=[], metavar="NAME=SIZE", help="an open dimension of the files")
+    add_files(options)
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--seed", type=int, default=0)
     arguments = options.parse_args()
     limit_threads(1)
     devices = arguments.device or ["NUMPY", "ONEDNN"]
     rows: list[Row] = []
-    dimensions = {name: int(size) for name, _, size in (text.partition("=") for text in arguments.dim)}
     for path in arguments.file:
-        rows += check(path.name, path, [inputs_of(path, dimensions, arguments.seed)], devices, arguments.rounds)
+        rows += check(path.name, path, [inputs_of(path, dict(arguments.dim), arguments.seed)], devices, arguments.rounds)
     with tempfile.TemporaryDirectory() as folder:
         for name in [] if arguments.file else arguments.only or NETWORKS:
             every = [NETWORKS[name].arrays(sizes, arguments.seed) for sizes in NETWORKS[name].sizes]
