@@ -19,7 +19,7 @@ from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph, Layout, Node, TensorType, as_constant
 from dovetail.op import PLAIN
 from dovetail.passes import PassContext
-from dovetail_ops_onnx.passes import WIDENED
+from dovetail_ops_onnx.passes import KEPT_PLANS, WIDENED
 from dovetail_ops_onnx.passes._typed_again import Bodies, TypedAgain
 from dovetail_ops_onnx.reshape import Reshape
 
@@ -59,23 +59,38 @@ def take_over(graph: Graph, context: PassContext) -> Graph:
     if context.notes.afresh:
         return graph
     known: deque[_Earlier] = context.memory["plans"]
-    for earlier in tuple(known):
-        planned = earlier.resized(graph, context)
+    alike = [one for one in tuple(known) if one.is_of(graph)]
+    varying = frozenset[str]().union(
+        *(one.varying | one.changed(graph) for one in alike), *(one.made_for(graph) for one in tuple(known))
+    )
+    for earlier in alike:
+        planned, deferred = earlier.resized(graph, context)
         if planned is not None:
             notes = context.notes
+            notes.deferred = deferred
             notes.planned, notes.when_refused = planned, partial(_forget, known, earlier)
             notes.rules.update(earlier.rules)
             notes.stops.update(earlier.stops)
             return graph
-    context.notes.when_planned = partial(_remember, known, graph, context)
+    context.notes.when_planned = partial(_remember, known, graph, varying, context)
     return graph
 
 
-def _remember(known: "deque[_Earlier]", graph: Graph, context: PassContext, planned: Any) -> None:
+def _remember(known: "deque[_Earlier]", graph: Graph, varying: frozenset[str], context: PassContext, planned: Any) -> None:
     bodies = {name: (node, body) for name, (node, body) in context.notes.bodies.items() if body is not None}
     analyzed = _expanded(planned.analyzed, bodies) if len(bodies) == len(context.notes.bodies) else None
-    if analyzed is not None and not graph.states and all(tensor.is_static for tensor in analyzed.types.values()):
-        known.appendleft(_Earlier(graph, replace(planned, analyzed=analyzed), context, bodies))
+    if analyzed is None or graph.states or not all(graph.types[name].is_static for name in graph.inputs):
+        return
+    if all(analyzed.types[name].is_static for name in _names(analyzed)):
+        known.appendleft(_Earlier(graph, varying, replace(planned, analyzed=analyzed), context, bodies))
+        for one in [one for one in tuple(known) if one.is_of(graph)][KEPT_PLANS:]:
+            _forget(known, one)
+
+
+def _names(analyzed: Graph) -> Iterable[str]:
+    return dict.fromkeys(
+        [*analyzed.inputs, *analyzed.outputs, *(name for node in analyzed.nodes for name in (*node.reads, *node.writes))]
+    )
 
 
 def _expanded(graph: Graph, bodies: Bodies) -> Graph | None:
@@ -101,15 +116,25 @@ def _forget(known: "deque[_Earlier]", one: "_Earlier") -> None:
 
 
 class _Earlier:
-    """The decisions of a plan. Keeps alive no array that a pass or folding made, but for small ones."""
+    """The decisions of a plan. Keeps alive no array that a pass or folding made, but for small ones.
 
-    def __init__(self, graph: Graph, planned: Any, context: PassContext, bodies: Bodies) -> None:
-        analyzed, parts, self._graph = planned.analyzed, planned.parts, graph
+    `varying` are the constants of which plans of the same nodes had others: those that the part before them made of sizes.
+    """
+
+    def __init__(
+        self, graph: Graph, varying: frozenset[str], planned: Any, context: PassContext, bodies: Bodies
+    ) -> None:
+        analyzed, parts, self.varying = planned.analyzed, planned.parts, varying
+        waits = context.notes.deferred
+        deferred = () if waits is None else ((*waits.ready, *waits.rest.nodes), waits.containers)
+        self._again = TypedAgain.of(graph, varying, analyzed, bodies, *deferred)
+        graph = graph.replace(constants={name: array for name, array in graph.constants.items() if name not in varying})
+        self._graph, self._deferred = graph, None if waits is None else _Deferred.of(waits, graph.constants)
         widened = _widened(graph, analyzed, parts)
         self.rules, self.stops = dict(context.notes.rules), dict(context.notes.stops)
         nothing = Graph((), planned.whole.inputs, planned.whole.outputs, name=graph.name)
         self._planned = replace(planned, whole=nothing, parts=(), analyzed=nothing)
-        names = dict.fromkeys([*analyzed.outputs, *(name for node in analyzed.nodes for name in (*node.reads, *node.writes))])
+        names = dict.fromkeys(_names(analyzed))
         self._by_type: dict[tuple[Any, Any], list[str]] = {}
         for name in names.keys() - graph.constants.keys():
             self._by_type.setdefault((analyzed.types[name].dtype, analyzed.types[name].dims), []).append(name)
@@ -120,37 +145,55 @@ class _Earlier:
             for name, array in analyzed.constants.items()
             if graph.constants.get(name) is array or array.size <= _SMALL
         }
-        self._again, self._free = TypedAgain.of(graph, analyzed, bodies), _free(analyzed, parts, widened)
+        self._free = _free(analyzed, parts, widened)
         origins = _origins(analyzed, bodies)
         self._parts = [_Template.of(part, analyzed, origins, widened) for part in parts]
         self._groups = _groups(analyzed, parts, origins, widened)
         self._wholes = [_Group.of([group for group in self._groups if group.by_axis is kind], kind) for kind in (False, True)]
         new = [part.graph.constants[name] for part, one in zip(parts, self._parts, strict=True) for name in one.made]
         # A new constant of whole numbers may be made of sizes, which bytes are not.
-        self._holds = all(a.dtype.kind not in "iuOSU" or a.dtype.itemsize == 1 for a in new) and names.keys() >= {
-            *nothing.inputs,
-            *nothing.outputs,
-        }
+        is_made = any(a.dtype.kind in "iuOSU" and a.dtype.itemsize > 1 for a in new)
+        self._holds = not is_made and names.keys() >= {*nothing.outputs}
 
-    def resized(self, graph: Graph, context: PassContext) -> Any:
-        """The parts with other sizes; None where the decisions do not hold."""
-        # Sub-graphs and what waits for data are planned by the same passes.
-        is_other = graph.nodes is not self._graph.nodes or graph.constants is not self._graph.constants
-        if is_other or self._again is None or not self._holds or self._pairs(graph.types, graph.inputs) is None:
-            return None
-        types = self._again.types(graph, context.limit, context.budget)
-        pairs = None if types is None else self._pairs(types)
-        if types is None or pairs is None or not self._fits(pairs) or not self._reads(types):
-            return None
+    def is_of(self, graph: Graph) -> bool:
+        """Whether it is of the same nodes: sub-graphs, and what waits for data, are planned by the same passes."""
+        own, names = self._graph, self._graph.constants.keys() | self.varying
+        return own.nodes is graph.nodes and own.inputs == graph.inputs and names == graph.constants.keys()
+
+    def made_for(self, graph: Graph) -> frozenset[str]:
+        """The constants that folding made of sizes for a graph that is what waits for data here."""
+        deferred = self._deferred
+        return frozenset() if deferred is None or deferred.continuation.rest.nodes is not graph.nodes else deferred.made
+
+    def changed(self, graph: Graph) -> frozenset[str]:
+        """The constants of another content. Of large ones the identity counts."""
+        own = self._graph.constants
+        return frozenset(name for name, array in graph.constants.items() if name in own and not _is_same(own[name], array))
+
+    def resized(self, graph: Graph, context: PassContext) -> tuple[Any, Any]:
+        """The parts with other sizes, and what waits for data; None for both where the decisions do not hold."""
+        types = self._types(graph, context)
         try:
-            parts = [one.resized(types, context.limit) for one in self._parts]
+            parts = None if types is None else [one.resized(types, context.limit) for one in self._parts]
         except Exception:  # a new node refuses the sizes: all is planned, with errors that name nodes of the model
-            return None
-        if None in parts:
-            return None
+            return None, None
+        if types is None or parts is None or None in parts:
+            return None, None
         constants = {name: array for name in self._constants if (array := types[name].value) is not None}
         whole = self._planned.whole.replace(constants=constants, types=types)
-        return replace(self._planned, whole=whole, parts=parts)
+        deferred = None if self._deferred is None else self._deferred.resized(types)
+        return replace(self._planned, whole=whole, parts=parts), deferred
+
+    def _types(self, graph: Graph, context: PassContext) -> Mapping[str, TensorType] | None:
+        """The types of all values; None where the decisions do not hold."""
+        is_known = self._again is not None and self._holds and not self.changed(graph)
+        if not is_known or self._pairs(graph.types, graph.inputs) is None:
+            return None
+        assert self._again is not None
+        types = self._again.types(graph, context.limit, context.budget)
+        pairs = None if types is None else self._pairs(types)
+        is_same = types is not None and pairs is not None and self._fits(pairs) and self._reads(types)
+        return types if is_same else None
 
     def _pairs(self, types: Mapping[str, TensorType], inputs: Container[str] | None = None) -> dict[str, Pairs] | None:
         """The sizes of each value, or of inputs; None where more than sizes changed, or one that is or was 0 or 1."""
@@ -182,6 +225,36 @@ class _Earlier:
             if before is None or now is None or before.tobytes() != now.tobytes():  # their types were compared
                 return False
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Deferred:
+    """What waits for data, without constants; `own` are those of its rest, `made` those of them that folding made."""
+
+    continuation: Any
+    own: tuple[str, ...]
+    made: frozenset[str]
+
+    @staticmethod
+    def of(continuation: Any, constants: Container[str]) -> "_Deferred":
+        """That of a plan of a graph with these constants."""
+        rest = continuation.rest
+        empty = replace(continuation, rest=rest.replace(constants={}, types={}), constants={})
+        return _Deferred(empty, tuple(rest.constants), frozenset(name for name in rest.constants if name not in constants))
+
+    def resized(self, types: Mapping[str, TensorType]) -> Any:
+        """With the constants that there are now."""
+        constants = {name: tensor.value for name, tensor in types.items() if tensor.value is not None}
+        own = {name: constants[name] for name in self.own}
+        rest = self.continuation.rest.replace(constants=own, types={name: types[name] for name in own})
+        return replace(self.continuation, rest=rest, constants=constants)
+
+
+def _is_same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    if one is other:
+        return True
+    is_alike = (one.dtype, one.shape) == (other.dtype, other.shape) and one.size <= _SMALL and one.dtype != object
+    return is_alike and one.tobytes() == other.tobytes()
 
 
 def _pairs_of(before: Sequence[int], now: Sequence[int]) -> Pairs:
