@@ -30,9 +30,11 @@ _SMALL = 64
 
 _CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "ConvTranspose", "QLinearConv"})
 _PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger", "MatMulIntegerToFloat"})
+_WEIGHTED = _CONVOLUTIONS | _PRODUCTS | {"ByteTable"}
+_MOVES = frozenset({"Transpose"})
 _BY_AXIS = _CONVOLUTIONS.union(
     {"Add", "AveragePool", "BatchNormalization", "Cast", "Concat", "DequantizeLinear", "DynamicQuantizeLinear", "Convert"},
-    {"GlobalAveragePool", "GlobalMaxPool", "InstanceNormalization", "LayerNormalization", "MaxPool", "Mul", "Pad"},
+    {"ByteTable", "GlobalAveragePool", "GlobalMaxPool", "GridSample", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "MaxPool", "Mul", "Pad"},
     {"QuantizeLinear", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Reorder", "Reshape", "Resize"},
     {"Slice", "Softmax", "Split", "Upsample"},
 )
@@ -68,7 +70,7 @@ def take_over(graph: Graph, context: PassContext) -> Graph:
         if planned is not None:
             notes = context.notes
             notes.deferred = deferred
-            notes.planned, notes.when_refused = planned, partial(_forget, known, earlier)
+            notes.planned, notes.when_refused = planned, partial(_refuse, known, earlier, graph)
             notes.rules.update(earlier.rules)
             notes.stops.update(earlier.stops)
             return graph
@@ -110,6 +112,13 @@ def _expanded(graph: Graph, bodies: Bodies) -> Graph | None:
     return None if left else graph.replace(nodes=tuple(nodes), constants=constants, types=types)
 
 
+def _refuse(known: "deque[_Earlier]", earlier: "_Earlier", graph: Graph) -> None:
+    """Note that a device refuses these sizes: it may take others, for which other plans are tried first."""
+    earlier.refuse(graph)
+    _forget(known, earlier)
+    known.append(earlier)
+
+
 def _forget(known: "deque[_Earlier]", one: "_Earlier") -> None:
     with suppress(ValueError):  # another thread may have forgotten it
         known.remove(one)
@@ -125,6 +134,7 @@ class _Earlier:
         self, graph: Graph, varying: frozenset[str], planned: Any, context: PassContext, bodies: Bodies
     ) -> None:
         analyzed, parts, self.varying = planned.analyzed, planned.parts, varying
+        self._refused: Sequence[TensorType] | None = None
         waits = context.notes.deferred
         deferred = () if waits is None else ((*waits.ready, *waits.rest.nodes), waits.containers)
         self._again = TypedAgain.of(graph, varying, analyzed, bodies, *deferred)
@@ -154,6 +164,10 @@ class _Earlier:
         # A new constant of whole numbers may be made of sizes, which bytes are not.
         is_made = any(a.dtype.kind in "iuOSU" and a.dtype.itemsize > 1 for a in new)
         self._holds = not is_made and names.keys() >= {*nothing.outputs}
+
+    def refuse(self, graph: Graph) -> None:
+        """Decline these sizes from now on."""
+        self._refused = [graph.types[name] for name in graph.inputs]
 
     def is_of(self, graph: Graph) -> bool:
         """Whether it is of the same nodes: sub-graphs, and what waits for data, are planned by the same passes."""
@@ -186,7 +200,8 @@ class _Earlier:
 
     def _types(self, graph: Graph, context: PassContext) -> Mapping[str, TensorType] | None:
         """The types of all values; None where the decisions do not hold."""
-        is_known = self._again is not None and self._holds and not self.changed(graph)
+        is_refused = self._refused == [graph.types[name] for name in graph.inputs]
+        is_known = self._again is not None and self._holds and not is_refused and not self.changed(graph)
         if not is_known or self._pairs(graph.types, graph.inputs) is None:
             return None
         assert self._again is not None
@@ -329,7 +344,7 @@ def _origins(analyzed: Graph, bodies: Bodies) -> Mapping[str, list[Node]]:
 def _groups(analyzed: Graph, parts: Sequence[Any], origins: Mapping[str, list[Node]], widened: Container[str]) -> list[_Group]:
     """One for each node of the parts that a pass made or gave a layout, and for each node that none of the parts stands for."""
     own, arrays = {id(node.op) for node in analyzed.nodes}, {id(array) for array in analyzed.constants.values()}
-    left = {node.name: node for node in analyzed.nodes}
+    left, fixed = {node.name: node for node in analyzed.nodes}, _fixed(analyzed)
     groups: dict[_Group, None] = {}
     for graph in (part.graph for part in parts):
         made = {n: array.shape for n, array in graph.constants.items() if id(array) not in arrays and n not in widened}
@@ -339,14 +354,26 @@ def _groups(analyzed: Graph, parts: Sequence[Any], origins: Mapping[str, list[No
                 left.pop(one.name, None)
             if [node] == nodes and all(graph.types[name].layout == PLAIN for name in (*node.reads, *node.writes)):
                 continue  # it means for all sizes what the model says
-            values = dict.fromkeys(name for one in (*nodes, node) for name in _values(one, (analyzed.constants, graph.constants)))
-            fixed = frozenset[Any]().union(*(_pairs_of(made[name], made[name]) for name in values if name in made))
-            by_axis = all(_is_by_axis(one, (analyzed.constants, graph.constants)) for one in (*nodes, node))
+            if all(_is_one_of(_MOVES, one) and not one.post_ops for one in (*nodes, node)):
+                continue  # one order of axes for all sizes
+            constants = fixed, graph.constants
+            values = dict.fromkeys(name for one in (*nodes, node) for name in _values(one, constants))
+            pairs = frozenset[Any]().union(*(_pairs_of(made[name], made[name]) for name in values if name in made))
+            by_axis = all(_is_by_axis(one, constants) for one in (*nodes, node))
             numbers = () if id(node.op) in own else _numbers(node)
-            groups[_Group(tuple(values), fixed, frozenset(numbers), by_axis)] = None
-    known = (analyzed.constants,)
+            groups[_Group(tuple(values), pairs, frozenset(numbers), by_axis)] = None
+    known = (fixed,)
     others = (_Group(tuple(_values(n, known)), frozenset(), frozenset(), _is_by_axis(n, known)) for n in left.values())
     return [*groups, *others]
+
+
+def _fixed(graph: Graph) -> Container[str]:
+    """The constants, and what is computed of these alone, such as dequantized weights."""
+    found = {*graph.constants}
+    for node in graph.nodes:
+        if found.issuperset(node.reads):
+            found.update(node.writes)
+    return found
 
 
 def _stood_for(node: Node, origins: Mapping[str, list[Node]]) -> list[Node]:
@@ -364,12 +391,14 @@ def _is_one_of(names: frozenset[str], node: Node) -> bool:
 
 
 def _values(node: Node, constants: Sequence[Container[str]]) -> Sequence[str]:
-    """The values of a node whose sizes matter. Not the weights of a product, which decide nothing by their sizes, and for a view
+    """The values of a node whose sizes matter. Not the weights of a product or a table, which decide nothing by their sizes, and for a view
     not what says only which shape it has.
     """
+    if all(any(name in some for some in constants) for name in node.reads):
+        return ()
     if node.op.is_view and not node.post_ops:
         return (*node.inputs[:1], *node.writes)
-    if _is_one_of(_CONVOLUTIONS | _PRODUCTS, node):
+    if _is_one_of(_WEIGHTED, node):
         weights = {name for name in node.inputs if any(name in some for some in constants)}
         return (*(name for name in node.reads if name not in weights), *node.writes)
     return (*node.reads, *node.writes)
