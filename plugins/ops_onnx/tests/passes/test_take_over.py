@@ -215,9 +215,9 @@ def test_tables_of_bytes(device: str) -> None:
     inner = g.node(QuantizeLinear(), g.node(Relu(), x), *parameters)
     y = g.node(QuantizeLinear(), g.node(Mul(), x, g.node(DequantizeLinear(), inner, *parameters)), *parameters)
     core = dovetail.Core(config=False)
-    compiled, fresh = (
-        core.compile_model(g.model([y]), device, {"PASSES": passes}) for passes in ("", "-tabulate_bytes,-tabulate_chains")
-    )
+    compiled = core.compile_model(g.model([y]), device)
+    # By references, of which the tables are: a device may round otherwise between two bytes.
+    fresh = core.compile_model(g.model([y]), "NUMPY", {"PASSES": "-tabulate_bytes,-tabulate_chains,-fuse_quantized"})
     for shape in ((2, 3, 7), (4, 3, 9)):
         feeds = {"x": RNG.integers(0, 256, shape).astype(np.uint8)}
         assert np.array_equal(compiled(feeds)[0], fresh(feeds)[0])

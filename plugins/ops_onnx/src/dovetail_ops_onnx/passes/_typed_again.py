@@ -151,6 +151,9 @@ class TypedAgain:
         also from one time to the next.
         """
         types, last, now = {**graph.types, **self.inner}, self.last[0], _Found()
+        for name, array in graph.constants.items():
+            if types[name].value is None:  # an input of a loop's body that each iteration gets alike
+                types[name] = TensorType.of(array, known=True)
         for name in (*graph.inputs, *self.varying):
             types[name] = now.one(types[name], last)
         known, before = now.known, last.known
