@@ -97,9 +97,9 @@ def groups_of(analyzed: Graph, parts: Sequence[Any], origins: Mapping[str, list[
             by_axis = all(_is_by_axis(one, constants) for one in (*nodes, node))
             numbers = () if id(node.op) in own else _numbers(node)
             groups[Group(tuple(values), pairs, frozenset(numbers), by_axis)] = None
-    known = (fixed,)
-    others = (Group(tuple(_values(n, known)), frozenset(), frozenset(), _is_by_axis(n, known)) for n in left.values())
-    return [*groups, *others]
+    known, others = (fixed,), [node for node in left.values() if not _is_one_of(_MOVES, node)]
+    apart = [Group(tuple(_values(node, known)), frozenset(), frozenset(), _is_by_axis(node, known)) for node in others]
+    return [*groups, *apart]
 
 
 def images(analyzed: Graph, parts: Sequence[Any], origins: Mapping[str, list[Node]]) -> list[tuple[str, str]]:

@@ -116,6 +116,7 @@ class _Earlier:
         waits = context.notes.deferred
         deferred = () if waits is None else ((*waits.ready, *waits.rest.nodes), waits.containers)
         self._again = TypedAgain.of(graph, varying, analyzed, bodies, *deferred)
+        self._all = None if varying else graph.constants
         graph = graph.replace(constants={name: array for name, array in graph.constants.items() if name not in varying})
         self._graph, self._deferred = graph, None if waits is None else _Deferred.of(waits, graph.constants)
         widened = _widened(graph, analyzed, parts)
@@ -150,8 +151,10 @@ class _Earlier:
 
     def is_of(self, graph: Graph) -> bool:
         """Whether it is of the same nodes: sub-graphs, and what waits for data, are planned by the same passes."""
-        own, names = self._graph, self._graph.constants.keys() | self.varying
-        return own.nodes is graph.nodes and own.inputs == graph.inputs and names == graph.constants.keys()
+        own = self._graph
+        if own.nodes is not graph.nodes or own.inputs != graph.inputs:
+            return False
+        return graph.constants is self._all or own.constants.keys() | self.varying == graph.constants.keys()
 
     def made_for(self, graph: Graph) -> frozenset[str]:
         """The constants that folding made of sizes for a graph that is what waits for data here."""
@@ -160,6 +163,8 @@ class _Earlier:
 
     def changed(self, graph: Graph) -> frozenset[str]:
         """The constants of another content. Of large ones the identity counts."""
+        if graph.constants is self._all:
+            return frozenset()
         own = self._graph.constants
         return frozenset(name for name, array in graph.constants.items() if name in own and not _is_same(own[name], array))
 
