@@ -31,7 +31,7 @@ _SMALL = 64
 """Elements up to which a constant is small."""
 
 _WIDENED = 4
-"""How much larger than the constants that a node reads are those that its composition makes of them: weights of 8 bits as floats."""
+"""How much larger than what a node reads are the constants that its composition makes of it: weights of 8 bits as floats."""
 
 _BYTES = frozenset({DType.INT8, DType.UINT8})
 

@@ -12,6 +12,7 @@ from dovetail.errors import DataDependentShape
 from dovetail.op import Operator, TensorType
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.concat_from_sequence import ConcatFromSequence
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.loop import Loop
@@ -23,7 +24,6 @@ from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.sequence_empty import SequenceEmpty
 from dovetail_ops_onnx.sequence_insert import SequenceInsert
-from dovetail_ops_onnx.concat_from_sequence import ConcatFromSequence
 from dovetail_ops_onnx.shape import Shape
 from dovetail_ops_onnx.squeeze import Squeeze
 from dovetail_ops_onnx.tanh import Tanh

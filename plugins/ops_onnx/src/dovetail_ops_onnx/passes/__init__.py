@@ -19,7 +19,7 @@ WIDENED = "@float32"
 KEPT_PLANS = 4
 """Plans of a graph whose decisions are kept for other input sizes."""
 
-_MOST_PLANS = 64
+_MOST_PLANS = 256
 """Those of a model, its sub-graphs and what waits for data among them."""
 
 
