@@ -229,7 +229,7 @@ class _Earlier:
 
 @dataclass(frozen=True, slots=True)
 class _Deferred:
-    """What waits for data, without constants; `own` are those of its rest, `made` those of them that folding made."""
+    """The part that waits for data, without constants; `own` are those of its rest, `made` those of them that folding made."""
 
     continuation: Any
     own: tuple[str, ...]
