@@ -179,6 +179,14 @@ def summed_products(g: Drawn) -> str:
     return g.node("Einsum", g.value, g.weights(6, 6), equation="nchw,kc->nkhw")
 
 
+def of_groups(g: Drawn) -> str:
+    """Groups of two channels, as PyTorch exports their normalization."""
+    groups = g.node("Reshape", g.value, g.constant(np.array([0, 3, -1])))
+    normal = g.node("InstanceNormalization", groups, g.constant(np.ones(3)), g.constant(np.zeros(3)))
+    scaled = g.node("Mul", g.node("Reshape", normal, g.node("Shape", g.value)), g.weights(6, 1, 1))
+    return g.node("Add", scaled, g.weights(6, 1, 1))
+
+
 def products_by_head(g: Drawn) -> str:
     heads = g.node("Reshape", g.value, g.node("Concat", g.size(0), g.size(1), g.constant(np.array([2, 4])), axis=0))
     return g.node("Reshape", g.node("Einsum", heads, g.weights(2, 4, 4), equation="nlhd,hdk->nlhk"), g.node("Shape", g.value))
@@ -186,7 +194,7 @@ def products_by_head(g: Drawn) -> str:
 
 ON_IMAGES = (
     *(convolution, padded, normalized, divided_by_width, activated, gated, residual, shuffled, joined, enlarged, expanded),
-    *(of_unit_length, averaged, flat, summed_products),
+    *(of_unit_length, averaged, flat, summed_products, of_groups),
 )
 ON_TEXTS = (product, gelu, layer_norm, positions, attention, turned, residual, of_unit_length, products_by_head)
 

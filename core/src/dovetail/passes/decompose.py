@@ -24,11 +24,14 @@ Keeps = Callable[[Node, Graph], bool]
 
 Bodies = MutableMapping[str, tuple[Node, Graph | None]]
 """By name the nodes that were expanded, each with its body, whose name is the scope of the names in it, without the types and
-constants that it reads. None for one with large constants, which would be kept alive.
+constants that it reads. None for one with large constants that may be made of sizes, which would be kept alive.
 """
 
 _SMALL = 64
 """Elements up to which a constant is small."""
+
+_WIDENED = 4
+"""How much larger than what a node reads are the constants that its composition makes of it: weights of 8 bits as floats."""
 
 _BYTES = frozenset({DType.INT8, DType.UINT8})
 
@@ -67,7 +70,7 @@ def _expand_all(graph: Graph, keeps: Keeps, stack: tuple[str, ...], bodies: Bodi
         if node.op.key in stack:
             raise OperatorError(f"node {node}: the composition contains itself: {' -> '.join((*stack, node.op.key))}")
         body = composition(node, graph.types, graph.constants, free_scope(node.name, names))
-        bodies[node.name] = node, _own(body, node)
+        bodies[node.name] = node, _own(body, node, constants)
         body = _expand_all(body, keeps, (*stack, node.op.key), bodies)
         nodes += body.nodes
         constants.update(body.constants)
@@ -75,11 +78,12 @@ def _expand_all(graph: Graph, keeps: Keeps, stack: tuple[str, ...], bodies: Bodi
     return graph.replace(nodes=tuple(nodes), constants=constants, types=types)
 
 
-def _own(body: Graph, node: Node) -> Graph | None:
+def _own(body: Graph, node: Node, known: Mapping[str, NDArray[Any]]) -> Graph | None:
     constants = {name: array for name, array in body.constants.items() if name not in node.inputs}
     types = {name: tensor for name, tensor in body.types.items() if name not in node.inputs}
-    is_small = all(array.size <= _SMALL for array in constants.values())
-    return body.replace(constants=constants, types=types) if is_small else None
+    large = sum(array.nbytes for array in constants.values() if array.size > _SMALL)
+    is_of_weights = large <= _WIDENED * sum(known[name].nbytes for name in set(node.inputs) & known.keys())
+    return body.replace(constants=constants, types=types) if is_of_weights else None
 
 
 def composition(node: Node, types: Mapping[str, TensorType], constants: Mapping[str, NDArray[Any]], scope: str) -> Graph:

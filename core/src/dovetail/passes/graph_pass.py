@@ -45,8 +45,9 @@ class Notes:
     `rules` has, by node name, the number of the rule that chose a node's definition among several, `stops` for a node whose
     post-op chain the device ended the node that stayed outside and the refusal, `deferred` what `type_and_fold` left for later,
     `bodies` what compositions replaced (see `decompose`).
-    A pass that sets `planned` ends the passes: `when_refused` is called if a device refuses that. `when_planned` is called with
-    what was planned, if its passes have `any_sizes` or changed nothing. With `afresh` no pass takes over what others decided.
+    A pass that sets `planned`, and `deferred` with it, ends the passes: `when_refused` is called if a device refuses that.
+    `when_planned` is called with what was planned, if its passes have `any_sizes` or changed nothing. With `afresh` no pass takes
+    over what others decided.
     """
 
     rules: dict[str, int] = field(default_factory=dict)

@@ -147,10 +147,11 @@ class Planner:
         analyzed, continuation = self.analyze(graph, notes)
         if notes.planned is not None:
             try:
-                return self._compiled(notes.planned, notes, started)
+                plan = self._compiled(notes.planned, notes, started)
             except CompileError:  # a device refuses what it took in other sizes
                 notes.when_refused()
                 return self._planned(graph, early)
+            return self._continued(plan, notes.planned.whole, continuation)
         if continuation is not None:
             _require_host(continuation, self.targets)
         whole = self.optimise(analyzed, notes)
@@ -163,16 +164,13 @@ class Planner:
         parts = [self._on_device(part, by_name[part.device].device, notes) for part in partition(whole, homes)]
         planned = Planned(whole, parts, placed, analyzed)
         plan = self._compiled(planned, notes, started)
-        if continuation is not None:
-            types = {live: whole.types[name] for live, name in zip(continuation.live, whole.outputs, strict=True)}
-            return self._with_tail(plan, continuation, types)
         by_sizes = {one.name for one in self.passes if one.needs_shapes and not one.any_sizes}
         if self.placement is None and not any(
             one.origin or one.changed for name, one in notes.passes.items() if name in by_sizes
         ):
             notes.when_planned(planned)
         notes.bodies.clear()  # the report keeps the notes
-        return plan
+        return self._continued(plan, whole, continuation)
 
     def _compiled(self, planned: Planned, notes: Notes, started: float) -> Plan:
         by_name, parts = {target.name: target for target in self.targets}, planned.parts
@@ -235,6 +233,13 @@ class Planner:
 
     def _plan_later(self, _: Graph, inner: Graph, key: Signature) -> Plan:
         return self.plan(typed_inputs(inner, key))
+
+    def _continued(self, plan: Plan, whole: Graph, continuation: Continuation | None) -> Plan:
+        """The plan of the whole graph with what follows it."""
+        if continuation is None:
+            return plan
+        types = {live: whole.types[name] for live, name in zip(continuation.live, whole.outputs, strict=True)}
+        return self._with_tail(plan, continuation, types)
 
     def _with_tail(self, plan: Plan, continuation: Continuation, types: Mapping[str, TensorType]) -> Plan:
         """The plan, whose outputs are the values that live on, with what follows; `types` are theirs where they are known."""

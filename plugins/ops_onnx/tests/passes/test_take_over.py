@@ -215,9 +215,9 @@ def test_tables_of_bytes(device: str) -> None:
     inner = g.node(QuantizeLinear(), g.node(Relu(), x), *parameters)
     y = g.node(QuantizeLinear(), g.node(Mul(), x, g.node(DequantizeLinear(), inner, *parameters)), *parameters)
     core = dovetail.Core(config=False)
-    compiled, fresh = (
-        core.compile_model(g.model([y]), device, {"PASSES": passes}) for passes in ("", "-tabulate_bytes,-tabulate_chains")
-    )
+    compiled = core.compile_model(g.model([y]), device)
+    # By references, of which the tables are: a device may round otherwise between two bytes.
+    fresh = core.compile_model(g.model([y]), "NUMPY", {"PASSES": "-tabulate_bytes,-tabulate_chains,-fuse_quantized"})
     for shape in ((2, 3, 7), (4, 3, 9)):
         feeds = {"x": RNG.integers(0, 256, shape).astype(np.uint8)}
         assert np.array_equal(compiled(feeds)[0], fresh(feeds)[0])
@@ -389,6 +389,45 @@ def test_what_a_device_refuses_is_planned(monkeypatch: pytest.MonkeyPatch) -> No
     compiled = dovetail.Core(config=False).compile_model(model, "NUMPY")
     taken = [run(compiled, model, x=numbers(n, 4, 9, 7)) for n in (2, 3, 5)]
     assert (taken, len(refused)) == ([False, False, True], 1)
+
+
+def test_a_refused_plan_is_taken_over_for_sizes_that_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that needs other nodes for large batches than for small ones: there is a plan to take over for either."""
+    model, made, compile_ = convolutions(), list[tuple[Any, bool]](), NumpyDevice.compile
+
+    def refusing(self: NumpyDevice, graph: Any, options: Any) -> Any:
+        is_large = graph.types[graph.inputs[0]].dims[0] > 5
+        if any(nodes is graph.nodes and was_large is not is_large for nodes, was_large in made):
+            raise CompileError("not in these sizes")
+        made.append((graph.nodes, is_large))
+        return compile_(self, graph, options)
+
+    monkeypatch.setattr(NumpyDevice, "compile", refusing)
+    compiled = dovetail.Core(config=False).compile_model(model, "NUMPY")
+    taken = [run(compiled, model, x=numbers(n, 4, 9, 7)) for n in (2, 3, 8, 9, 4, 10, 5)]
+    assert taken == [False, True, False, True, True, True, True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_places_that_are_made_of_sizes_and_numbers_of_8_bits(device: str) -> None:
+    """As anchors of quantized detectors: they are constants of each size, and none that is held as it is stored."""
+    g = dovetail.GraphBuilder()
+    scale, zero = g.constant(np.float32(0.02)), g.constant(np.uint8(100))
+    x = g.node(DequantizeLinear(), g.node(QuantizeLinear(), g.input("x", "float32", ["N", "L"]), scale, zero), scale, zero)
+    length = g.node(Reshape(), sizes(g, x, 1), g.constant(np.zeros(0, np.int64)))
+    numbered = g.node(Range(), g.constant(np.int64(0)), length, g.constant(np.int64(1)))
+    half = g.node(DequantizeLinear(), g.constant(np.uint8(125)), scale, zero)
+    places = g.node(Add(), g.node(Cast(to=dovetail.DType.FLOAT32), numbered), half)
+    model, core = g.model([g.node(Add(), x, places)]), dovetail.Core(config=False)
+    compiled = core.compile_model(model, device)
+    taken = []
+    for shape in ((2, 70), (3, 80), (5, 91)):
+        x_ = numbers(*shape)
+        fresh = core.compile_model(model, device)
+        assert np.array_equal(compiled({"x": x_})[0], fresh({"x": x_})[0])
+        assert [(n.name, n.op) for n in compiled.report().nodes] == [(n.name, n.op) for n in fresh.report().nodes]
+        taken.append(was_taken_over(compiled))
+    assert taken == [False, True, True]
 
 
 def test_a_new_node_that_refuses_the_sizes(monkeypatch: pytest.MonkeyPatch) -> None:

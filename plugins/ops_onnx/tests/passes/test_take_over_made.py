@@ -17,6 +17,7 @@ from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.einsum import Einsum
 from dovetail_ops_onnx.expand import Expand
 from dovetail_ops_onnx.gather import Gather
+from dovetail_ops_onnx.instance_normalization import InstanceNormalization
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.non_zero import NonZero
@@ -259,3 +260,60 @@ def test_halves(device: str) -> None:
             assert np.array_equal(one, other)
         taken.append(was_taken_over(compiled))
     assert taken == [False, True, True]
+
+
+def grouped(groups: int, images: int = 0) -> dovetail.Model:
+    """A normalization of groups as PyTorch exports it, of images whose number is that of all, or a constant."""
+    g = GraphBuilder()
+    x = g.node(Conv(pads=(1, 1, 1, 1)), g.input("x", "float32", ["N", 3, "H", "W"]), g.constant(numbers(16, 3, 3, 3)))
+    shape = g.constant(np.array([images, groups, -1]))
+    ones, zeros = g.constant(np.ones(groups, np.float32)), g.constant(np.zeros(groups, np.float32))
+    inner = g.node(InstanceNormalization(), g.node(Reshape(), x, shape), ones, zeros)
+    scaled = g.node(Mul(), g.node(Reshape(), inner, g.node(Shape(), x)), g.constant(numbers(16, 1, 1)))
+    return g.model([g.node(Relu(), g.node(Add(), scaled, g.constant(numbers(16, 1, 1))))])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_groups_as_many_as_rows_and_columns(device: str) -> None:
+    """Channels, groups, rows and columns say nothing of each other."""
+    model = grouped(4)
+    first = dovetail.Core(config=False).compile_model(model, device).report({"x": (2, 3, 16, 4)})
+    assert device == "NUMPY" or "GroupNormalization" in {node.op for node in first.nodes}
+    assert compared(model, device, (2, 3, 16, 4), (3, 3, 4, 16), (5, 3, 7, 9)) == [False, True, True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_groups_of_another_number_of_images(device: str) -> None:
+    """It is no normalization of groups where more images are cut into as many groups."""
+    assert compared(grouped(4, images=2), device, (2, 3, 8, 5), (2, 3, 6, 7), (4, 3, 8, 5), (6, 3, 8, 5))[:2] == [False, True]
+
+
+class Widened(Composed):
+    """Weights of 8 bits, as floats."""
+
+    inputs = ("x: T", "w: T2")
+    types = {"T": frozenset({dovetail.DType.FLOAT32, dovetail.DType.FLOAT64}), "T2": frozenset({dovetail.DType.INT8})}
+
+    def infer(self, x: TensorType, w: TensorType) -> TensorType:  # type: ignore[override]
+        return infer_composition(self, [x, w])[0]
+
+    def compose(self, g: GraphBuilder, x: str, w: str) -> str:  # type: ignore[override]
+        found = g.type_of(x)
+        assert found is not None
+        return str(g.node(MatMul(), x, g.node(Mul(), g.node(Cast(to=found.dtype), w), like(g, x, 0.1))))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_composition_that_makes_floats_of_weights(device: str) -> None:
+    g = GraphBuilder()
+    w = g.constant(RNG.integers(-9, 9, (9, 12)).astype(np.int8))
+    model = g.model([g.node(Relu(), g.node(Widened(), g.node(Tanh(), g.input("x", "float32", ["N", 9])), w))])
+    assert compared(model, device, (4, 9), (7, 9), (3, 9)) == [False, True, True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_transposes_of_axes_that_were_alike(device: str) -> None:
+    g = GraphBuilder()
+    x = g.node(Relu(), g.input("x", "float32", ["N", "L", "K"]))
+    turned = g.node(Transpose(perm=(2, 0, 1)), g.node(Transpose(perm=(1, 0, 2)), x))
+    assert compared(g.model([turned]), device, (4, 4, 2), (5, 4, 3), (3, 7, 9)) == [False, True, True]

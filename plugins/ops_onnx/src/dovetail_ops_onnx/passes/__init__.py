@@ -17,7 +17,10 @@ WIDENED = "@float32"
 """The end of the names of constants of halves that `widen_halves` made float32."""
 
 KEPT_PLANS = 4
-"""Plans of a model whose decisions are kept for other input sizes."""
+"""Plans of a graph whose decisions are kept for other input sizes."""
+
+_MOST_PLANS = 256
+"""Those of a model, its sub-graphs and what waits for data among them."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def _pass(
 def _keep_plans(graph: Graph, context: PassContext) -> Graph:
     """Note for take_over that a model is planned for several input sizes."""
     if not all((tensor := graph.types.get(name)) is not None and tensor.is_static for name in graph.inputs):
-        context.memory.setdefault("plans", deque(maxlen=KEPT_PLANS))
+        context.memory.setdefault("plans", deque(maxlen=_MOST_PLANS))
     return graph
 
 

@@ -1,13 +1,14 @@
 """Types and folds a graph for other input sizes in the order of an earlier time, without the questions answered then."""
 
-from collections.abc import Callable, Container, Hashable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dovetail.dataclass import dataclass
-from dovetail.graph import AbstractOperator, Graph, Node, TensorType, as_constant
+from dovetail.errors import DataDependentShape
+from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType, as_constant
 from dovetail.passes import chosen_branch, composition, drop_dead_nodes, inlined, schedule
 from dovetail_ops_onnx._pairs import Arithmetic
 
@@ -30,7 +31,7 @@ Bodies = Mapping[str, tuple[Node, Graph]]
 class _Step:
     """A node with what is asked of its operator; `missing` inputs at the end were left out. It was folded, or left out because
     its result was equal to its input, or neither. With a `branch` it is an `If` that chose this one, whose nodes follow. With a
-    `body` it was expanded, and also writes all values of that.
+    `body` it was expanded, and also writes all values of that. One that `waits` has results whose shapes depend on data.
 
     Steps of the same `kind` do the same with the same types of the values that they read besides constants.
     """
@@ -45,6 +46,7 @@ class _Step:
     writes: tuple[str, ...]
     branch: Graph | None = None
     body: Graph | None = None
+    waits: bool = False
 
 
 class _Found:
@@ -88,15 +90,31 @@ class TypedAgain:
     kept: Sequence[object]
     inner: Types
     last: list[_Found]
+    varying: tuple[str, ...]
 
     @staticmethod
-    def of(graph: Graph, analyzed: Graph, bodies: Bodies) -> "TypedAgain | None":
-        """`analyzed` is what became of `graph`, with `bodies` in place of nodes that were expanded.
+    def of(
+        graph: Graph,
+        varying: Iterable[str],
+        analyzed: Graph,
+        bodies: Bodies,
+        deferred: Sequence[Node] = (),
+        containers: Container[str] = (),
+    ) -> "TypedAgain | None":
+        """`analyzed` is what became of `graph`, with `bodies` in place of nodes that were expanded, and without those deferred.
+        `varying` are constants that have another content each time, `containers` values that are known to be no tensors.
 
         None where there is more to do than to infer, fold, leave out and expand.
         """
+        late, unplanned = {name for node in deferred for name in node.writes}, {node.name for node in deferred}
         found, inner = _flattened(graph, analyzed, bodies)
-        nodes = [node for node, branch in found if branch is None]
+        # What reads from these, or runs sub-graphs, waits in all sizes.
+        found = [
+            (node, branch)
+            for node, branch in found
+            if node.name not in unplanned or not (node.op.has_control() or late.intersection(node.reads))
+        ]
+        nodes = [node for node, branch in found if branch is None and node.name not in unplanned]
         before, types, left = {node.name: node for node in nodes}, analyzed.types, {node.name for node in analyzed.nodes}
         made = {node.name for _, body in bodies.values() for node in body.nodes}
         own = all(
@@ -110,16 +128,21 @@ class TypedAgain:
             return None
         kinds: dict[Hashable, int] = {}
         alike: dict[Hashable, TensorType] = {}
-        known = {**graph.constants, **inner}
+        known = {**graph.constants, **inner}.keys() - set(varying)
+        for node in [node for node, _ in found if node.name in unplanned]:
+            if all(types[name].value is not None for name in node.reads) and not all(name in containers for name in node.writes):
+                return None  # it would be computed if its result were not too large
         steps = [
             _choice(node, branch, known, kinds)
             if branch is not None
+            else _wait(node, known, types, kinds, alike)
+            if node.name in unplanned
             else _expansion(node, bodies[node.name][1], known, types, kinds, alike)
             if node.name in bodies
             else _step(node, known, types, node.name in left, kinds, alike)
             for node, branch in found
         ]
-        return TypedAgain(tuple(steps), [*alike.values()], inner, [_Found()])
+        return TypedAgain(tuple(steps), [*alike.values()], inner, [_Found()], tuple(varying))
 
     def types(self, graph: Graph, limit: int | None, budget: int) -> Types | None:
         """The types of all values; None where more or less is folded or left out now, and for a graph that is not valid.
@@ -128,7 +151,10 @@ class TypedAgain:
         also from one time to the next.
         """
         types, last, now = {**graph.types, **self.inner}, self.last[0], _Found()
-        for name in graph.inputs:
+        for name, array in graph.constants.items():
+            if types[name].value is None:  # an input of a loop's body that each iteration gets alike
+                types[name] = TensorType.of(array, known=True)
+        for name in (*graph.inputs, *self.varying):
             types[name] = now.one(types[name], last)
         known, before = now.known, last.known
         try:
@@ -189,6 +215,17 @@ def _flattened(graph: Graph, analyzed: Graph, bodies: Bodies) -> tuple[list[tupl
 def _choice(node: Node, branch: Graph, constants: Container[str], kinds: dict[Hashable, int]) -> _Step:
     reads = tuple([name for name in node.inputs if name and name not in constants])
     return _Step(node, id, (), False, False, kinds.setdefault((id(node.op), id(branch)), len(kinds)), reads, (), branch)
+
+
+def _wait(
+    node: Node,
+    constants: Container[str],
+    types: Mapping[str, TensorType],
+    kinds: dict[Hashable, int],
+    alike: dict[Hashable, Any],
+) -> _Step:
+    alone = _step(node, constants, {**dict.fromkeys(node.writes, TensorType(DType.FLOAT32, None)), **types}, True, kinds, alike)
+    return replace(alone, kind=kinds.setdefault((alone.kind, "waits"), len(kinds)), writes=(), waits=True)
 
 
 def _expansion(
@@ -261,6 +298,8 @@ def _typed(step: _Step, types: Types, limit: int | None) -> tuple[Sequence[Tenso
         if node.op.chosen_graph([None if t is None else t.value for t in inputs]) is not step.branch:
             raise _Misfit
         return (), 0
+    if step.waits:
+        return _still_waits(step, inputs)
     given = step.infer(*inputs, *step.missing)
     if step.body is not None:
         return _expanded(step, step.body, types, given if isinstance(given, tuple) else (given,)), 0
@@ -286,6 +325,17 @@ def _typed(step: _Step, types: Types, limit: int | None) -> tuple[Sequence[Tenso
     return found, 0
 
 
+def _still_waits(step: _Step, inputs: Sequence[TensorType | None]) -> tuple[Sequence[TensorType], int]:
+    try:
+        given = step.infer(*inputs, *step.missing)
+    except DataDependentShape:
+        return (), 0
+    outputs = given if isinstance(given, tuple) else (given,)
+    if all(t.is_static for name, t in zip(step.node.outputs, outputs, strict=False) if name):
+        raise _Misfit
+    return (), 0
+
+
 def _expanded(step: _Step, body: Graph, types: Types, outputs: Sequence[TensorType]) -> Sequence[TensorType]:
     """The types of the node's outputs, and of the values of its body."""
     node = step.node
@@ -295,7 +345,9 @@ def _expanded(step: _Step, body: Graph, types: Types, outputs: Sequence[TensorTy
     found = composition(node, given, known, body.name)
     if _described(found) != _described(body) or found.constants.keys() - known.keys() != body.constants.keys():
         raise _Misfit
-    return [found.types[name] for name in step.writes]
+    # What is made of weights is what it was; devices know it as the same array.
+    same = {name: a for name, a in body.constants.items() if a.size >= LARGE and np.array_equal(a, found.constants[name])}
+    return [TensorType.of(same[name], known=True) if name in same else found.types[name] for name in step.writes]
 
 
 def _described(body: Graph) -> Sequence[object]:

@@ -8,12 +8,14 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType, as_constant
-from dovetail.passes import drop_dead_nodes, fold_constants
+from dovetail.passes import drop_dead_nodes, fold_constants, schedule
 from dovetail_ops_onnx.constant import Constant
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.passes._scalings import STORED, scaling_of
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.quantized import PREVIOUS, Quantized, QuantizedStep, Scaling
+from dovetail_ops_onnx.shape import Shape
+from dovetail_ops_onnx.size import Size
 
 __all__ = ["HeldDequantizeLinear", "fuse_quantized", "hold_quantized", "release_quantized"]
 
@@ -31,13 +33,28 @@ class HeldDequantizeLinear(DequantizeLinear):
 def hold_quantized(graph: Graph) -> Graph:
     """The bound graph whose 8-bit constants stay quantized, for `fuse_quantized` to see. It folds the others."""
     known = {*graph.constants, *(name for node in graph.nodes if isinstance(node.op, Constant) for name in node.writes)}
+    sizes = _made_of_sizes(graph)
 
     def held(node: Node) -> Node:
         if type(node.op) is not DequantizeLinear or node.post_ops or not all(name in known for name in node.inputs):
             return node
+        readers = graph.consumers.get(node.outputs[0], ())
+        if readers and all(sizes.issuperset(one.writes) for one in readers):
+            return node  # these are constants too, such as the places of anchors, and other ones for other sizes
         return dataclasses.replace(node, op=_replaced(node.op, HeldDequantizeLinear))
 
     return graph.replace(nodes=tuple(held(node) for node in graph.nodes))
+
+
+def _made_of_sizes(graph: Graph) -> set[str]:
+    """The values that depend on the shapes of the inputs, and not on their content."""
+    data, sizes = {*graph.inputs}, set[str]()
+    for node in schedule(graph).nodes:
+        if node.op.is_random or node.op.subgraphs or (not isinstance(node.op, Shape | Size) and not data.isdisjoint(node.reads)):
+            data.update(node.writes)
+        elif isinstance(node.op, Shape | Size) or not sizes.isdisjoint(node.reads):
+            sizes.update(node.writes)
+    return sizes
 
 
 def _replaced(op: DequantizeLinear, cls: type[DequantizeLinear]) -> DequantizeLinear:

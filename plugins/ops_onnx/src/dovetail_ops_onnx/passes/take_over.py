@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph, Layout, Node, TensorType, as_constant
-from dovetail.op import PLAIN
 from dovetail.passes import PassContext
-from dovetail_ops_onnx.passes import WIDENED
+from dovetail_ops_onnx.passes import KEPT_PLANS, WIDENED
+from dovetail_ops_onnx.passes._equal_sizes import Group, Pairs, groups_of, images, origins_of, pairs_of, stood_for
 from dovetail_ops_onnx.passes._typed_again import Bodies, TypedAgain
 from dovetail_ops_onnx.reshape import Reshape
 
@@ -27,24 +27,6 @@ __all__ = ["take_over"]
 
 _SMALL = 64
 """Elements up to which constants that sizes may change are kept, to be compared."""
-
-_CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "ConvTranspose", "QLinearConv"})
-_PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger", "MatMulIntegerToFloat"})
-_BY_AXIS = _CONVOLUTIONS.union(
-    {"Add", "AveragePool", "BatchNormalization", "Cast", "Concat", "DequantizeLinear", "DynamicQuantizeLinear", "Convert"},
-    {"GlobalAveragePool", "GlobalMaxPool", "InstanceNormalization", "LayerNormalization", "MaxPool", "Mul", "Pad"},
-    {"QuantizeLinear", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Reorder", "Reshape", "Resize"},
-    {"Slice", "Softmax", "Split", "Upsample"},
-)
-"""Operators for which sizes of different axes mean nothing to each other, their quantized forms too. So it is for those that
-compute in place, and for products by constants.
-"""
-
-_STANDARD = ("dovetail", __package__.partition(".")[0])
-"""The packages of these."""
-
-Pairs = frozenset[tuple[int, int, int]]
-"""The sizes of the axes of values: the axis, counted from the last one, before and now. Axis 0 stands for any."""
 
 
 def take_over(graph: Graph, context: PassContext) -> Graph:
@@ -59,23 +41,38 @@ def take_over(graph: Graph, context: PassContext) -> Graph:
     if context.notes.afresh:
         return graph
     known: deque[_Earlier] = context.memory["plans"]
-    for earlier in tuple(known):
-        planned = earlier.resized(graph, context)
+    alike = [one for one in tuple(known) if one.is_of(graph)]
+    varying = frozenset[str]().union(
+        *(one.varying | one.changed(graph) for one in alike), *(one.made_for(graph) for one in tuple(known))
+    )
+    for earlier in alike:
+        planned, deferred = earlier.resized(graph, context)
         if planned is not None:
             notes = context.notes
-            notes.planned, notes.when_refused = planned, partial(_forget, known, earlier)
+            notes.deferred = deferred
+            notes.planned, notes.when_refused = planned, partial(_refuse, known, earlier, graph)
             notes.rules.update(earlier.rules)
             notes.stops.update(earlier.stops)
             return graph
-    context.notes.when_planned = partial(_remember, known, graph, context)
+    context.notes.when_planned = partial(_remember, known, graph, varying, context)
     return graph
 
 
-def _remember(known: "deque[_Earlier]", graph: Graph, context: PassContext, planned: Any) -> None:
+def _remember(known: "deque[_Earlier]", graph: Graph, varying: frozenset[str], context: PassContext, planned: Any) -> None:
     bodies = {name: (node, body) for name, (node, body) in context.notes.bodies.items() if body is not None}
     analyzed = _expanded(planned.analyzed, bodies) if len(bodies) == len(context.notes.bodies) else None
-    if analyzed is not None and not graph.states and all(tensor.is_static for tensor in analyzed.types.values()):
-        known.appendleft(_Earlier(graph, replace(planned, analyzed=analyzed), context, bodies))
+    if analyzed is None or graph.states or not all(graph.types[name].is_static for name in graph.inputs):
+        return
+    if all(analyzed.types[name].is_static for name in _names(analyzed)):
+        known.appendleft(_Earlier(graph, varying, replace(planned, analyzed=analyzed), context, bodies))
+        for one in [one for one in tuple(known) if one.is_of(graph)][KEPT_PLANS:]:
+            _forget(known, one)
+
+
+def _names(analyzed: Graph) -> Iterable[str]:
+    return dict.fromkeys(
+        [*analyzed.inputs, *analyzed.outputs, *(name for node in analyzed.nodes for name in (*node.reads, *node.writes))]
+    )
 
 
 def _expanded(graph: Graph, bodies: Bodies) -> Graph | None:
@@ -95,62 +92,108 @@ def _expanded(graph: Graph, bodies: Bodies) -> Graph | None:
     return None if left else graph.replace(nodes=tuple(nodes), constants=constants, types=types)
 
 
+def _refuse(known: "deque[_Earlier]", earlier: "_Earlier", graph: Graph) -> None:
+    """Note that a device refuses these sizes: it may take others, for which other plans are tried first."""
+    earlier.refuse(graph)
+    _forget(known, earlier)
+    known.append(earlier)
+
+
 def _forget(known: "deque[_Earlier]", one: "_Earlier") -> None:
     with suppress(ValueError):  # another thread may have forgotten it
         known.remove(one)
 
 
 class _Earlier:
-    """The decisions of a plan. Keeps alive no array that a pass or folding made, but for small ones."""
+    """The decisions of a plan. Keeps alive no array that a pass or folding made, but for small ones.
 
-    def __init__(self, graph: Graph, planned: Any, context: PassContext, bodies: Bodies) -> None:
-        analyzed, parts, self._graph = planned.analyzed, planned.parts, graph
+    `varying` are the constants of which plans of the same nodes had others: those that the part before them made of sizes.
+    """
+
+    def __init__(self, graph: Graph, varying: frozenset[str], planned: Any, context: PassContext, bodies: Bodies) -> None:
+        analyzed, parts, self.varying = planned.analyzed, planned.parts, varying
+        self._refused: Sequence[TensorType] | None = None
+        waits = context.notes.deferred
+        deferred = () if waits is None else ((*waits.ready, *waits.rest.nodes), waits.containers)
+        self._again = TypedAgain.of(graph, varying, analyzed, bodies, *deferred)
+        self._all = None if varying else graph.constants
+        graph = graph.replace(constants={name: array for name, array in graph.constants.items() if name not in varying})
+        self._graph, self._deferred = graph, None if waits is None else _Deferred.of(waits, graph.constants)
         widened = _widened(graph, analyzed, parts)
         self.rules, self.stops = dict(context.notes.rules), dict(context.notes.stops)
         nothing = Graph((), planned.whole.inputs, planned.whole.outputs, name=graph.name)
         self._planned = replace(planned, whole=nothing, parts=(), analyzed=nothing)
-        names = dict.fromkeys([*analyzed.outputs, *(name for node in analyzed.nodes for name in (*node.reads, *node.writes))])
+        names = dict.fromkeys(_names(analyzed))
         self._by_type: dict[tuple[Any, Any], list[str]] = {}
         for name in names.keys() - graph.constants.keys():
             self._by_type.setdefault((analyzed.types[name].dtype, analyzed.types[name].dims), []).append(name)
-        self._fixed = {n: _pairs_of(d, d) for n in names if n in graph.constants and (d := analyzed.types[n].dims)}
+        self._fixed = {n: pairs_of(d, d) for n in names if n in graph.constants and (d := analyzed.types[n].dims)}
         self._constants = tuple(analyzed.constants)
         self._same = {
             name: array
             for name, array in analyzed.constants.items()
             if graph.constants.get(name) is array or array.size <= _SMALL
         }
-        self._again, self._free = TypedAgain.of(graph, analyzed, bodies), _free(analyzed, parts, widened)
-        origins = _origins(analyzed, bodies)
+        self._free = _free(analyzed, parts, widened)
+        origins = origins_of(analyzed, bodies)
         self._parts = [_Template.of(part, analyzed, origins, widened) for part in parts]
-        self._groups = _groups(analyzed, parts, origins, widened)
-        self._wholes = [_Group.of([group for group in self._groups if group.by_axis is kind], kind) for kind in (False, True)]
+        self._groups = groups_of(analyzed, parts, origins, widened)
+        self._images = images(analyzed, parts, origins)
+        self._wholes = [Group.of([group for group in self._groups if group.by_axis is kind], kind) for kind in (False, True)]
         new = [part.graph.constants[name] for part, one in zip(parts, self._parts, strict=True) for name in one.made]
         # A new constant of whole numbers may be made of sizes, which bytes are not.
-        self._holds = all(a.dtype.kind not in "iuOSU" or a.dtype.itemsize == 1 for a in new) and names.keys() >= {
-            *nothing.inputs,
-            *nothing.outputs,
-        }
+        is_made = any(a.dtype.kind in "iuOSU" and a.dtype.itemsize > 1 for a in new)
+        self._holds = not is_made and names.keys() >= {*nothing.outputs}
 
-    def resized(self, graph: Graph, context: PassContext) -> Any:
-        """The parts with other sizes; None where the decisions do not hold."""
-        # Sub-graphs and what waits for data are planned by the same passes.
-        is_other = graph.nodes is not self._graph.nodes or graph.constants is not self._graph.constants
-        if is_other or self._again is None or not self._holds or self._pairs(graph.types, graph.inputs) is None:
+    def refuse(self, graph: Graph) -> None:
+        """Decline these sizes from now on."""
+        self._refused = [graph.types[name] for name in graph.inputs]
+
+    def is_of(self, graph: Graph) -> bool:
+        """Whether it is of the same nodes: sub-graphs, and what waits for data, are planned by the same passes."""
+        own = self._graph
+        if own.nodes is not graph.nodes or own.inputs != graph.inputs:
+            return False
+        return graph.constants is self._all or own.constants.keys() | self.varying == graph.constants.keys()
+
+    def made_for(self, graph: Graph) -> frozenset[str]:
+        """The constants that folding made of sizes for a graph that is what waits for data here."""
+        deferred = self._deferred
+        return frozenset() if deferred is None or deferred.continuation.rest.nodes is not graph.nodes else deferred.made
+
+    def changed(self, graph: Graph) -> frozenset[str]:
+        """The constants of another content. Of large ones the identity counts."""
+        if graph.constants is self._all:
+            return frozenset()
+        own = self._graph.constants
+        return frozenset(name for name, array in graph.constants.items() if name in own and not _is_same(own[name], array))
+
+    def resized(self, graph: Graph, context: PassContext) -> tuple[Any, Any]:
+        """The parts with other sizes, and what waits for data; None for both where the decisions do not hold."""
+        types = self._types(graph, context)
+        try:
+            parts = None if types is None else [one.resized(types, context.limit) for one in self._parts]
+        except Exception:  # a new node refuses the sizes: all is planned, with errors that name nodes of the model
+            return None, None
+        if types is None or parts is None or None in parts:
+            return None, None
+        constants = {name: tensor.value for name, tensor in types.items() if tensor.value is not None}
+        whole = self._planned.whole.replace(constants={name: constants[name] for name in self._constants}, types=types)
+        deferred = None if self._deferred is None else self._deferred.resized(constants, types)
+        return replace(self._planned, whole=whole, parts=parts), deferred
+
+    def _types(self, graph: Graph, context: PassContext) -> Mapping[str, TensorType] | None:
+        """The types of all values; None where the decisions do not hold."""
+        is_refused = self._refused == [graph.types[name] for name in graph.inputs]
+        is_known = self._again is not None and self._holds and not is_refused and not self.changed(graph)
+        if not is_known or self._pairs(graph.types, graph.inputs) is None:
             return None
+        assert self._again is not None
         types = self._again.types(graph, context.limit, context.budget)
         pairs = None if types is None else self._pairs(types)
         if types is None or pairs is None or not self._fits(pairs) or not self._reads(types):
             return None
-        try:
-            parts = [one.resized(types, context.limit) for one in self._parts]
-        except Exception:  # a new node refuses the sizes: all is planned, with errors that name nodes of the model
-            return None
-        if None in parts:
-            return None
-        constants = {name: array for name in self._constants if (array := types[name].value) is not None}
-        whole = self._planned.whole.replace(constants=constants, types=types)
-        return replace(self._planned, whole=whole, parts=parts)
+        return types if all(types[one].dims[0] == types[other].dims[0] for one, other in self._images) else None
 
     def _pairs(self, types: Mapping[str, TensorType], inputs: Container[str] | None = None) -> dict[str, Pairs] | None:
         """The sizes of each value, or of inputs; None where more than sizes changed, or one that is or was 0 or 1."""
@@ -163,7 +206,7 @@ class _Earlier:
                 if pairs is None:
                     if now.dtype is not dtype or not now.is_static or len(now.dims) != len(dims):
                         return None
-                    pairs = known[id(now)] = _pairs_of(dims, now.dims)
+                    pairs = known[id(now)] = pairs_of(dims, now.dims)
                     if any(one != other and min(one, other) < 2 for _, one, other in pairs):
                         return None
                 found[name] = pairs
@@ -184,8 +227,33 @@ class _Earlier:
         return True
 
 
-def _pairs_of(before: Sequence[int], now: Sequence[int]) -> Pairs:
-    return frozenset((axis - len(now), one, other) for axis, (one, other) in enumerate(zip(before, now, strict=True)))
+@dataclass(frozen=True, slots=True)
+class _Deferred:
+    """The part that waits for data, without constants; `own` are those of its rest, `made` those of them that folding made."""
+
+    continuation: Any
+    own: tuple[str, ...]
+    made: frozenset[str]
+
+    @staticmethod
+    def of(continuation: Any, constants: Container[str]) -> "_Deferred":
+        """That of a plan of a graph with these constants."""
+        rest = continuation.rest
+        empty = replace(continuation, rest=rest.replace(constants={}, types={}), constants={})
+        return _Deferred(empty, tuple(rest.constants), frozenset(name for name in rest.constants if name not in constants))
+
+    def resized(self, constants: Mapping[str, NDArray[Any]], types: Mapping[str, TensorType]) -> Any:
+        """With the constants that there are now."""
+        own = {name: constants[name] for name in self.own}
+        rest = self.continuation.rest.replace(constants=own, types={name: types[name] for name in own})
+        return replace(self.continuation, rest=rest, constants=constants)
+
+
+def _is_same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    if one is other:
+        return True
+    is_alike = (one.dtype, one.shape) == (other.dtype, other.shape) and one.size <= _SMALL and one.dtype != object
+    return is_alike and one.tobytes() == other.tobytes()
 
 
 def _widened(graph: Graph, analyzed: Graph, parts: Sequence[Any]) -> Mapping[str, str]:
@@ -216,96 +284,6 @@ def _free(analyzed: Graph, parts: Sequence[Any], widened: Mapping[str, str]) -> 
 
     bound = {name for node in nodes for name in node.reads if name in own and not is_read(node, id(own[name]))}
     return frozenset(own.keys() - bound)
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """The values of the nodes that one node of a part stands for, and its own. `fixed` are the sizes of constants that passes
-    made, `numbers` the whole numbers among attributes that passes set. `by_axis`: only sizes of one axis are compared.
-    """
-
-    values: tuple[str, ...]
-    fixed: Pairs
-    numbers: frozenset[int]
-    by_axis: bool
-
-    @staticmethod
-    def of(groups: "Sequence[_Group]", by_axis: bool) -> "_Group":
-        """All of these in one."""
-        fixed, numbers = (frozenset[Any]().union(*parts) for parts in ([g.fixed for g in groups], [g.numbers for g in groups]))
-        return _Group(tuple(dict.fromkeys(name for group in groups for name in group.values)), fixed, numbers, by_axis)
-
-    def fits(self, pairs: Mapping[str, Pairs]) -> bool:
-        """Whether sizes that were equal still are, and none that changed is an attribute."""
-        found = self.fixed.union(*{pairs[name] for name in self.values if name in pairs})
-        if not self.by_axis:
-            found = frozenset((0, one, now) for _, one, now in found)
-        before = {(axis, one) for axis, one, _ in found}
-        return len(before) == len(found) and not any(one in self.numbers and one != now for _, one, now in found)
-
-
-def _origins(analyzed: Graph, bodies: Bodies) -> Mapping[str, list[Node]]:
-    """The analyzed nodes by the names that nodes of the parts have, as their own or for origins."""
-    found = {node.name: [node] for node in analyzed.nodes}
-    for node in (node for _, body in bodies.values() for node in body.nodes if node.name in found):
-        for name in node.origins:  # those of the node that was expanded
-            found.setdefault(name, []).append(found[node.name][0])
-    return found
-
-
-def _groups(analyzed: Graph, parts: Sequence[Any], origins: Mapping[str, list[Node]], widened: Container[str]) -> list[_Group]:
-    """One for each node of the parts that a pass made or gave a layout, and for each node that none of the parts stands for."""
-    own, arrays = {id(node.op) for node in analyzed.nodes}, {id(array) for array in analyzed.constants.values()}
-    left = {node.name: node for node in analyzed.nodes}
-    groups: dict[_Group, None] = {}
-    for graph in (part.graph for part in parts):
-        made = {n: array.shape for n, array in graph.constants.items() if id(array) not in arrays and n not in widened}
-        for node in graph.nodes:
-            nodes = _stood_for(node, origins)
-            for one in nodes:
-                left.pop(one.name, None)
-            if [node] == nodes and all(graph.types[name].layout == PLAIN for name in (*node.reads, *node.writes)):
-                continue  # it means for all sizes what the model says
-            values = dict.fromkeys(name for one in (*nodes, node) for name in _values(one, (analyzed.constants, graph.constants)))
-            fixed = frozenset[Any]().union(*(_pairs_of(made[name], made[name]) for name in values if name in made))
-            by_axis = all(_is_by_axis(one, (analyzed.constants, graph.constants)) for one in (*nodes, node))
-            numbers = () if id(node.op) in own else _numbers(node)
-            groups[_Group(tuple(values), fixed, frozenset(numbers), by_axis)] = None
-    known = (analyzed.constants,)
-    others = (_Group(tuple(_values(n, known)), frozenset(), frozenset(), _is_by_axis(n, known)) for n in left.values())
-    return [*groups, *others]
-
-
-def _stood_for(node: Node, origins: Mapping[str, list[Node]]) -> list[Node]:
-    """The analyzed nodes that a node of a part stands for."""
-    return [*dict.fromkeys(one for name in (node.name, *node.origins) for one in origins.get(name, ()))]
-
-
-def _is_by_axis(node: Node, constants: Sequence[Container[str]]) -> bool:
-    by_constant = any(node.inputs[1] in some for some in constants if len(node.inputs) > 1)
-    return node.op.in_place or _is_one_of(_BY_AXIS, node) or (by_constant and _is_one_of(_PRODUCTS, node))
-
-
-def _is_one_of(names: frozenset[str], node: Node) -> bool:
-    return node.op.package in _STANDARD and node.op.op_type.removeprefix("Quantized") in names
-
-
-def _values(node: Node, constants: Sequence[Container[str]]) -> Sequence[str]:
-    """The values of a node whose sizes matter. Not the weights of a product, which decide nothing by their sizes, and for a view
-    not what says only which shape it has.
-    """
-    if node.op.is_view and not node.post_ops:
-        return (*node.inputs[:1], *node.writes)
-    if _is_one_of(_CONVOLUTIONS | _PRODUCTS, node):
-        weights = {name for name in node.inputs if any(name in some for some in constants)}
-        return (*(name for name in node.reads if name not in weights), *node.writes)
-    return (*node.reads, *node.writes)
-
-
-def _numbers(node: Node) -> Iterable[int]:
-    for name in node.op.attributes:
-        value = getattr(node.op, name)
-        yield from (one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, int))
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,8 +371,8 @@ class _View:
             return None
         views = graph.consumers[name]
         nodes = dict.fromkeys([*views, *(node for one in views for node in graph.consumers.get(one.writes[0], ()))])
-        stood_for = [node for one in nodes for node in (*_stood_for(one, origins), one)]
-        values = dict.fromkeys(value for node in stood_for for value in (*node.reads, *node.writes) if value in types)
+        known = [node for one in nodes for node in (*stood_for(one, origins), one)]
+        values = dict.fromkeys(value for node in known for value in (*node.reads, *node.writes) if value in types)
         sizes = ((size, value, axis) for value in values for axis, size in enumerate(types[value].dims))
         return _View(tuple(graph.constants[name].tolist()), tuple(sizes))
 
