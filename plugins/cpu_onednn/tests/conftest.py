@@ -34,12 +34,6 @@ class Bench(KernelBench):
         request._arena.fill(255)
 
 
-@pytest.fixture
-def by_primitives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Elementwise nodes of few elements run by primitives, as those of many do."""
-    monkeypatch.setattr("dovetail_cpu_onednn.small.MOST", -1)
-
-
 @pytest.fixture(scope="session")
 def bench() -> Bench:
     return Bench(OnednnDevice(infos()[0], {}))

@@ -31,16 +31,6 @@ def test_cases(bench, stem):
         assert not (wrong := passed(case, outputs)), f"{case.name}: {wrong}"
 
 
-@pytest.mark.parametrize("activation", ["clip", "exp", "leaky_relu", "relu"])
-def test_cases_by_primitives(by_primitives, bench, activation):
-    """Of operators without kernels of their own, which NumPy runs for so few elements."""
-    cases = variants(bench, activation)
-    assert any(bench.device.supports(TypedNode.of(graph.nodes[0], graph)).kernel.startswith("jit") for _, graph in cases)
-    for case, graph in cases:
-        outputs = bench.run_twice(bench.executable(graph), [case.feeds()[n] for n in graph.inputs])
-        assert not (wrong := passed(case, outputs)), f"{case.name}: {wrong}"
-
-
 CHAINS = {
     "eltwise": (Eltwise("linear", 0.5, -0.25), Eltwise("tanh")),
     "clip": (Eltwise("clip", -0.5, 0.75, 1.5),),

@@ -345,7 +345,7 @@ def test_slopes_of_prelu_that_are_not_finite(slope, is_constant):
 
 @pytest.mark.parametrize("first", ["relu", "elu", "exp", "hard_sigmoid", "sigmoid", "tanh", "leaky_relu", "neg", "abs"])
 @pytest.mark.parametrize("then", ["relu", "sigmoid", "gated"])
-def test_activations_one_after_another(by_primitives, first, then):
+def test_activations_one_after_another(first, then):
     """They are one primitive, and NaN, infinities and the largest numbers give what they give one by one."""
     op = {type(o).stem: o for o in (Relu(), Elu(), Exp(), HardSigmoid(), Sigmoid(), Tanh(), LeakyRelu(alpha=0.25), Neg(), Abs())}
     x = np.random.default_rng(1).standard_normal((3, 5, 7)).astype(np.float32)

@@ -39,7 +39,6 @@ from dovetail_cpu_onednn.memory import naming_out_of_memory
 from dovetail_cpu_onednn.options import Options
 from dovetail_cpu_onednn.reference import ReferenceKernel
 from dovetail_cpu_onednn.shared_constants import SharedConstants
-from dovetail_cpu_onednn.small import SmallKernel
 from dovetail_cpu_onednn.threads import sharers, single_thread_ns, worth_sharing
 from dovetail_cpu_onednn.view import ViewKernel
 
@@ -49,7 +48,7 @@ _TABLE: KernelTable[OnednnKernel] = KernelTable(
     "dovetail_cpu_onednn.kernels", defined_in=("dovetail", "dovetail_cpu_onednn", "dovetail_ops_onnx")
 )
 
-_FOR_EVERY_OPERATOR: tuple[OnednnKernel, ...] = (ViewKernel(), SmallKernel(), ElementwiseKernel(), ReferenceKernel())
+_FOR_EVERY_OPERATOR: tuple[OnednnKernel, ...] = (ViewKernel(), ElementwiseKernel(), ReferenceKernel())
 """The kernels that are tried after those of an operator's stem."""
 
 _Earlier = tuple[Mapping[str, Decided], "weakref.ref[OnednnExecutable]"]

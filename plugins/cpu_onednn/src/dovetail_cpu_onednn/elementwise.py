@@ -24,7 +24,7 @@ from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel,
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, Appended, attach, eltwise_kind, is_one_element_a_channel
 
-__all__ = ["LOSES_NAN", "ElementwiseKernel", "chain_of"]
+__all__ = ["ElementwiseKernel"]
 
 
 LOSES_NAN = frozenset({"relu", "clip", "exp", "hardsigmoid", "hardswish", "gelu_erf", "gelu_tanh", "elu", "swish"})
@@ -48,7 +48,7 @@ class ElementwiseKernel(PrimitiveKernel):
         return again if isinstance(again, NodePlan) else found
 
     def _plan(self, node: TypedNode) -> NodePlan:
-        chained, own = chain_of(node)
+        chained, own = _chain_of(node)
         if isinstance(own[0], Binary) and own[0].algorithm == "rsub":
             # oneDNN subtracts the other way round only.
             own = (Binary("sub", own[0].operand), Eltwise("linear", -1.0), *own[1:])
@@ -111,10 +111,10 @@ class ElementwiseKernel(PrimitiveKernel):
         return first, when_asked(node, last, lambda: self._attempt(relaid(node, last), self._checked))
 
     def is_guarded(self, node: TypedNode) -> bool:
-        return any(isinstance(p, Eltwise) and p.algorithm in LOSES_NAN for p in chain_of(node)[1])
+        return any(isinstance(p, Eltwise) and p.algorithm in LOSES_NAN for p in _chain_of(node)[1])
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
-        return (node.node.inputs[chain_of(node)[0]],)
+        return (node.node.inputs[_chain_of(node)[0]],)
 
 
 def _merged(node: TypedNode) -> TypedNode:
@@ -190,8 +190,7 @@ def _broadcast(node: TypedNode, index: int, computed: tuple[int, ...] | None) ->
     return plain(dims if computed is None else dims[: len(computed)], number_of(tensor.dtype))
 
 
-def chain_of(node: TypedNode) -> tuple[int, tuple[PostOp, ...]]:
-    """The input that is chained, and the operator as post-ops over it. Raises `Refused`."""
+def _chain_of(node: TypedNode) -> tuple[int, tuple[PostOp, ...]]:
     if len(node.outputs) == 1 and node.node.outputs[0]:
         for index, tensor in enumerate(node.inputs):
             if tensor is not None and tensor.dims == node.outputs[0].dims and tensor.dtype is node.outputs[0].dtype:

@@ -1,11 +1,14 @@
 """Runs the host kernels that an operator's class provides (`HostKernel`)."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
 
 from dovetail import device
-from dovetail.device import AbstractOperator, Accepted, DType, HostKernel, Reason, Refusal, TypedNode
+from dovetail.device import AbstractOperator, Accepted, DType, HostKernel, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_onednn.descriptors import BLOCKED
-from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, filling, quiet
+from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
 
 __all__ = ["HostedKernel", "hosted_kernels"]
 
@@ -42,5 +45,13 @@ class HostedKernel(device.HostedKernel, PythonKernel):
         for step in self.steps(node, self.chosen(node), inputs, outputs):
             yield quiet(step)
         for name, tensor in zip(node.node.writes, node.outputs, strict=True):
-            if (zeros := filling(array(name), tensor)) is not None:
-                yield zeros
+            if (filling := _filling(array(name), tensor)) is not None:
+                yield filling
+
+
+def _filling(array: Array, tensor: TensorType) -> Call | None:
+    """Zeros in the channels past the last, which oneDNN's primitives rely on; None where there are none."""
+    block = tensor.layout.block
+    if not block or not tensor.dims[1] % block:
+        return None
+    return partial(np.copyto, array[:, -1, ..., tensor.dims[1] % block :], np.float32(0))

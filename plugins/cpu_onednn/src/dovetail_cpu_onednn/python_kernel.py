@@ -2,16 +2,14 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
-from functools import partial
 from typing import Any, cast
 
-import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import TensorType, TypedNode
+from dovetail.device import TypedNode
 from dovetail_cpu_onednn.kernel import OnednnKernel
 
-__all__ = ["Array", "Call", "PythonKernel", "filling", "in_turn", "number", "quiet"]
+__all__ = ["Array", "Call", "PythonKernel", "in_turn", "number", "quiet"]
 
 Array = NDArray[Any]
 Call = Callable[[], int | None]
@@ -30,14 +28,6 @@ def number(array: Array) -> MutableSequence[Any]:
     """The single element of an array as number 0: reading and writing it takes 0.1 us, and 0.4 to 0.9 by NumPy's functions."""
     found: Any = array.reshape(1).data
     return cast(MutableSequence[Any], found)
-
-
-def filling(array: Array, tensor: TensorType) -> Call | None:
-    """Zeros in the channels past the last, which oneDNN's primitives rely on; None where there are none."""
-    block = tensor.layout.block
-    if not block or not tensor.dims[1] % block:
-        return None
-    return partial(np.copyto, array[:, -1, ..., tensor.dims[1] % block :], np.float32(0))
 
 
 def quiet(function: Callable[[], object]) -> Call:

@@ -6,7 +6,7 @@ same decisions hold: the passes behind stage `bind` do not run.
 
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -43,9 +43,6 @@ compute in place, and for products by constants.
 _STANDARD = ("dovetail", __package__.partition(".")[0])
 """The packages of these."""
 
-Stops = Mapping[str, tuple[str, Any]]
-"""`Notes.stops`."""
-
 Pairs = frozenset[tuple[int, int, int]]
 """The sizes of the axes of values: the axis, counted from the last one, before and now. Axis 0 stands for any."""
 
@@ -61,13 +58,12 @@ def take_over(graph: Graph, context: PassContext) -> Graph:
     """
     if context.notes.afresh:
         return graph
-    known: deque[_Plan] = context.memory["plans"]
-    for one in tuple(known):
-        earlier = one.decisions()
-        planned = None if earlier is None else earlier.resized(graph, context)
-        if earlier is not None and planned is not None:
+    known: deque[_Earlier] = context.memory["plans"]
+    for earlier in tuple(known):
+        planned = earlier.resized(graph, context)
+        if planned is not None:
             notes = context.notes
-            notes.planned, notes.when_refused = planned, partial(_forget, known, one)
+            notes.planned, notes.when_refused = planned, partial(_forget, known, earlier)
             notes.rules.update(earlier.rules)
             notes.stops.update(earlier.stops)
             return graph
@@ -75,37 +71,11 @@ def take_over(graph: Graph, context: PassContext) -> Graph:
     return graph
 
 
-def _remember(known: "deque[_Plan]", graph: Graph, context: PassContext, planned: Any) -> None:
+def _remember(known: "deque[_Earlier]", graph: Graph, context: PassContext, planned: Any) -> None:
     bodies = {name: (node, body) for name, (node, body) in context.notes.bodies.items() if body is not None}
-    if len(bodies) == len(context.notes.bodies) and not graph.states:
-        chosen = dict(context.notes.rules), dict(context.notes.stops)  # the context has `known`, so it would be a circle
-        known.appendleft(_Plan(partial(_decisions, graph, planned, bodies, *chosen)))
-
-
-def _decisions(graph: Graph, planned: Any, bodies: Bodies, rules: Mapping[str, int], stops: Stops) -> "_Earlier | None":
-    analyzed = _expanded(planned.analyzed, bodies)
-    if analyzed is None or not all(tensor.is_static for tensor in analyzed.types.values()):
-        return None
-    return _Earlier(graph, replace(planned, analyzed=analyzed), bodies, rules, stops)
-
-
-class _Plan:
-    """A plan whose decisions are looked at when other sizes come, which most programs have none of: a tenth of the time of a plan.
-
-    Until then it keeps the arrays alive that passes made, as the plan's own report does.
-    """
-
-    def __init__(self, look: Callable[[], "_Earlier | None"]) -> None:
-        self._look: Callable[[], _Earlier | None] | None = look
-        self._found: _Earlier | None = None
-
-    def decisions(self) -> "_Earlier | None":
-        """None where they cannot be taken over. Threads may look twice."""
-        look = self._look
-        if look is not None:
-            self._found = look()
-            self._look = None
-        return self._found
+    analyzed = _expanded(planned.analyzed, bodies) if len(bodies) == len(context.notes.bodies) else None
+    if analyzed is not None and not graph.states and all(tensor.is_static for tensor in analyzed.types.values()):
+        known.appendleft(_Earlier(graph, replace(planned, analyzed=analyzed), context, bodies))
 
 
 def _expanded(graph: Graph, bodies: Bodies) -> Graph | None:
@@ -125,18 +95,26 @@ def _expanded(graph: Graph, bodies: Bodies) -> Graph | None:
     return None if left else graph.replace(nodes=tuple(nodes), constants=constants, types=types)
 
 
-def _forget(known: "deque[_Plan]", one: _Plan) -> None:
+def _forget(known: "deque[_Earlier]", one: "_Earlier") -> None:
     with suppress(ValueError):  # another thread may have forgotten it
         known.remove(one)
 
 
 class _Earlier:
-    """The decisions of a plan. Keeps alive no array that a pass or folding made, but for small ones."""
+    """The decisions of a plan. They are looked at when other sizes come, which most programs do not have: it takes a tenth of the
+    time of a plan. From then on no array is kept alive that a pass or folding made, but for small ones; before, the plan's report
+    needs them too.
+    """
 
-    def __init__(self, graph: Graph, planned: Any, bodies: Bodies, rules: Mapping[str, int], stops: Stops) -> None:
-        analyzed, parts, self._graph = planned.analyzed, planned.parts, graph
+    def __init__(self, graph: Graph, planned: Any, context: PassContext, bodies: Bodies) -> None:
+        self._graph = graph
+        self.rules, self.stops = dict(context.notes.rules), dict(context.notes.stops)
+        self._unseen: tuple[Any, Bodies] | None = planned, bodies
+
+    def _look(self, graph: Graph, planned: Any, bodies: Bodies) -> None:
+        """Threads may do this twice, with the same result."""
+        analyzed, parts = planned.analyzed, planned.parts
         widened = _widened(graph, analyzed, parts)
-        self.rules, self.stops = rules, stops
         nothing = Graph((), planned.whole.inputs, planned.whole.outputs, name=graph.name)
         self._planned = replace(planned, whole=nothing, parts=(), analyzed=nothing)
         names = dict.fromkeys([*analyzed.outputs, *(name for node in analyzed.nodes for name in (*node.reads, *node.writes))])
@@ -161,12 +139,16 @@ class _Earlier:
             *nothing.inputs,
             *nothing.outputs,
         }
+        self._unseen = None
 
     def resized(self, graph: Graph, context: PassContext) -> Any:
         """The parts with other sizes; None where the decisions do not hold."""
         # Sub-graphs and what waits for data are planned by the same passes.
-        is_other = graph.nodes is not self._graph.nodes or graph.constants is not self._graph.constants
-        if is_other or self._again is None or not self._holds or self._pairs(graph.types, graph.inputs) is None:
+        if graph.nodes is not self._graph.nodes or graph.constants is not self._graph.constants:
+            return None
+        if (unseen := self._unseen) is not None:
+            self._look(self._graph, *unseen)
+        if self._again is None or not self._holds or self._pairs(graph.types, graph.inputs) is None:
             return None
         types = self._again.types(graph, context.limit, context.budget)
         pairs = None if types is None else self._pairs(types)
