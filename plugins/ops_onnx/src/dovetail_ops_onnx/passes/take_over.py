@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,10 @@ from dovetail.graph import DType, Graph, Layout, Node, TensorType, as_constant
 from dovetail.op import PLAIN
 from dovetail.passes import PassContext
 from dovetail_ops_onnx.passes import WIDENED
-from dovetail_ops_onnx.passes._typed_again import Bodies, TypedAgain
 from dovetail_ops_onnx.reshape import Reshape
+
+if TYPE_CHECKING:
+    from dovetail_ops_onnx.passes._typed_again import Bodies
 
 __all__ = ["take_over"]
 
@@ -78,7 +80,7 @@ def _remember(known: "deque[_Earlier]", graph: Graph, context: PassContext, plan
         known.appendleft(_Earlier(graph, replace(planned, analyzed=analyzed), context, bodies))
 
 
-def _expanded(graph: Graph, bodies: Bodies) -> Graph | None:
+def _expanded(graph: Graph, bodies: "Bodies") -> Graph | None:
     """The graph with the bodies in place of the nodes that were expanded; None where one of these is not as it was here."""
     nodes, constants, types, waiting, left = [], dict(graph.constants), dict(graph.types), [*reversed(graph.nodes)], dict(bodies)
     while waiting:
@@ -106,13 +108,15 @@ class _Earlier:
     needs them too.
     """
 
-    def __init__(self, graph: Graph, planned: Any, context: PassContext, bodies: Bodies) -> None:
+    def __init__(self, graph: Graph, planned: Any, context: PassContext, bodies: "Bodies") -> None:
         self._graph = graph
         self.rules, self.stops = dict(context.notes.rules), dict(context.notes.stops)
         self._unseen: tuple[Any, Bodies] | None = planned, bodies
 
-    def _look(self, graph: Graph, planned: Any, bodies: Bodies) -> None:
+    def _look(self, graph: Graph, planned: Any, bodies: "Bodies") -> None:
         """Threads may do this twice, with the same result."""
+        from dovetail_ops_onnx.passes._typed_again import TypedAgain  # here, because first plans do without
+
         analyzed, parts = planned.analyzed, planned.parts
         widened = _widened(graph, analyzed, parts)
         nothing = Graph((), planned.whole.inputs, planned.whole.outputs, name=graph.name)
@@ -256,7 +260,7 @@ class _Group:
         return len(before) == len(found) and not any(one in self.numbers and one != now for _, one, now in found)
 
 
-def _origins(analyzed: Graph, bodies: Bodies) -> Mapping[str, list[Node]]:
+def _origins(analyzed: Graph, bodies: "Bodies") -> Mapping[str, list[Node]]:
     """The analyzed nodes by the names that nodes of the parts have, as their own or for origins."""
     found = {node.name: [node] for node in analyzed.nodes}
     for node in (node for _, body in bodies.values() for node in body.nodes if node.name in found):
