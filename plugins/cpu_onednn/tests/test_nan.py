@@ -7,10 +7,11 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 import dovetail
-from dovetail.device import TypedNode
+from dovetail.device import DType, Node, TensorType, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Binary, Eltwise, HostConfig, HostKernel, Layout, Operator
 from dovetail_cpu_onednn import binder
+from dovetail_cpu_onednn.elementwise import ElementwiseKernel
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan import bounds, fused_steps, scan
 from dovetail_ops_onnx.abs import Abs
@@ -361,3 +362,66 @@ def test_activations_one_after_another(first, then):
         assert node.kernel == "jit:uni"
         assert len(node.post_ops) == 1
         np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-6)
+
+
+def leaky(x, slope):
+    with np.errstate(all="ignore"):
+        return np.where(x > 0, x, np.float32(slope) * x)
+
+
+@pytest.mark.parametrize("slope", [0.01, 0.25, 1.0, 1.5, 1e30, 1e-30, -0.5, -3.0])
+@pytest.mark.parametrize("dims", [(), (7,), (3, 5), (2, 3, 40), (2, 20, 4, 3), (2, 3, 1, 1), (2, 3, 2, 2, 3), (2, 2, 2, 2, 2, 2)])
+def test_slopes_of_one_primitive(slope, dims):
+    """Of any sign, and with a step behind it."""
+    x = np.asarray(np.random.default_rng(3).standard_normal(dims), np.float32)
+    special = [*SPECIAL, 0.0, -0.0, 3e38, -3e38, 1e-40, -1e-40]
+    for first in range(0, len(special), max(1, x.size)):
+        data = x.copy()
+        data.reshape(-1)[: len(special) - first] = special[first:][: x.size]
+        g = GraphBuilder()
+        y = g.node(LeakyRelu(alpha=slope), g.input("x", "float32", dims))
+        got = device_run([y, g.node(Abs(), g.node(LeakyRelu(alpha=slope), "x"))], g, data)[0]
+        np.testing.assert_array_equal(got[0], leaky(data, slope))
+        np.testing.assert_array_equal(got[1], np.abs(leaky(data, slope)))
+
+
+@pytest.mark.parametrize("slope", [0.25, -2.0, 4.0])
+def test_slopes_behind_a_convolution_with_other_readers(slope):
+    """In blocks of channels, the last one not whole."""
+    rng = np.random.default_rng(4)
+    x, w = spoilt(rng, (2, 3, 6, 6), np.nan), rng.standard_normal((20, 3, 3, 3)).astype(np.float32)
+    g = GraphBuilder()
+    y = g.node(Conv(), g.input("x", "float32", x.shape), g.constant(w))
+    (plain, got), report = device_run([y, g.node(LeakyRelu(alpha=slope), y)], g, x)
+    assert not report.nodes[0].post_ops
+    np.testing.assert_array_equal(got, leaky(plain, slope))
+
+
+def test_slopes_share_a_primitive():
+    kernel, x = ElementwiseKernel(), TensorType(DType.FLOAT32, (2, 3, 5))
+    nodes = [TypedNode(Node("n", LeakyRelu(alpha=a), ("x",), ("y",)), (x,), (x,)) for a in (0.1, 0.2, -0.3, 1.5)]
+    first, second, third, over_1 = [kernel.plan(node, False, False).stages[0].desc for node in nodes]
+    assert first is second is third is not over_1
+    assert not any(kernel.is_guarded(node) for node in nodes)
+    blocks = TensorType(DType.FLOAT32, (2, 20, 3, 5)).with_layout(Layout(BLOCKS))
+    in_blocks = TypedNode(nodes[0].node, (blocks,), (blocks,))
+    assert kernel.is_guarded(in_blocks)
+    assert not kernel.final(in_blocks, False).is_reference
+
+
+class DoubledLeaky(Operator):
+    domain = "com.test"
+    inputs, outputs, types = ("X: T",), ("Y: T",), {"T": FLOATS}
+
+    def post_ops(self, types, names, chained):
+        return (Eltwise("relu", 0.5, scale=2.0),)
+
+    def reference(self, X):
+        return 2 * leaky(X, 0.5)
+
+
+def test_a_slope_with_a_factor():
+    x = np.array([*SPECIAL, 3, -5], np.float32)
+    g = GraphBuilder()
+    (got,), _ = device_run([g.node(DoubledLeaky(), g.input("x", "float32", x.shape))], g, x)
+    np.testing.assert_array_equal(got, 2 * leaky(x, 0.5))

@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
+import numpy as np
+
 from dovetail.device import (
     ANY,
     BYXF,
     PLAIN,
     Binary,
+    DType,
     Eltwise,
     LayerConfig,
     Layout,
@@ -30,8 +33,8 @@ __all__ = ["ElementwiseKernel"]
 LOSES_NAN = frozenset({"relu", "clip", "exp", "hardsigmoid", "hardswish", "gelu_erf", "gelu_tanh", "elu", "swish"})
 """The eltwise algorithms that do not give NaN for NaN, or infinity for infinity, in oneDNN."""
 
-MAX = 0x1FFF2
-"""The larger of two numbers: of a number and itself that number, NaN and the sign of 0 too."""
+MAX, MIN = 0x1FFF2, 0x1FFF3
+"""The larger and the smaller of two numbers: of a number and itself that number, NaN and the sign of 0 too."""
 
 
 class ElementwiseKernel(PrimitiveKernel):
@@ -52,54 +55,56 @@ class ElementwiseKernel(PrimitiveKernel):
         if isinstance(own[0], Binary) and own[0].algorithm == "rsub":
             # oneDNN subtracts the other way round only.
             own = (Binary("sub", own[0].operand), Eltwise("linear", -1.0), *own[1:])
-        names = [p.operand for p in own if not isinstance(p, Eltwise)]
-        first, rest = own[0], own[1:]
+        where = [node.node.inputs.index(p.operand) for p in own if not isinstance(p, Eltwise)]
+        first, rest, dims = own[0], own[1:], _computed_dims(node)
+        ends = (
+            Argument(Arg.SRC, "input", chained, _described(given(node, chained), dims)),
+            Argument(Arg.DST, "output", 0, _described(node.outputs[0], dims)),
+        )
         if isinstance(first, Eltwise):
-            return self._plan_eltwise(node, chained, names, first, rest)
+            return self._plan_eltwise(node, ends, where, first, rest)
         if not isinstance(first, Binary) or first.algorithm not in BINARY:
             raise Refused(Reason.POST_OP, f"oneDNN has no primitive for {first}")
-        where = [node.node.inputs.index(name) for name in names]
-        return self._plan_binary(node, chained, where[0], BINARY[first.algorithm], where[1:], (), rest)
+        second = Argument(Arg.SRC_1, "input", where[0], _broadcast(node, where[0], dims))
+        return self._plan_binary(node, BINARY[first.algorithm], (*ends, second), where[1:], (), rest)
 
     def _plan_eltwise(
-        self, node: TypedNode, chained: int, names: Sequence[str], first: Eltwise, rest: Sequence[PostOp]
+        self, node: TypedNode, ends: tuple[Argument, Argument], where: Sequence[int], first: Eltwise, rest: Sequence[PostOp]
     ) -> NodePlan:
         """The primitive eltwise has no fast implementation with post-ops; a binary primitive of equal operands has."""
-        appended = eltwise_kind(first)
+        appended, src, chained = eltwise_kind(first), ends[0].desc, ends[0].index
+        if _is_sloped(first, node):
+            # With the slope for an operand one primitive serves all slopes.
+            slope = np.array(first.alpha, np.float32, ndmin=len(src.dims))
+            second = Argument(Arg.SRC_1, "value", 0, plain(slope.shape), value=slope)
+            third = Argument(Arg.post_op(0, Arg.SRC_1), "input", chained, src)
+            limit: Appended = ("binary", (MAX if first.alpha <= 1 else MIN, src))
+            return self._plan_binary(node, BINARY["mul"], (*ends, second, third), where, (limit,), rest)
         if rest or node.post_ops or len(appended) > 1:
-            where = [node.node.inputs.index(name) for name in names]
-            return self._plan_binary(node, chained, chained, MAX, where, appended, rest)
-        dims = _computed_dims(node)
-        src, dst = (_described(t, dims) for t in (given(node, chained), node.outputs[0]))
+            return self._plan_binary(node, MAX, (*ends, Argument(Arg.SRC_1, "input", chained, src)), where, appended, rest)
         alg, alpha, beta = appended[0][1]
-        pd = library().describe("eltwise_forward", INFERENCE, alg, src, dst, alpha, beta)
-        return NodePlan((Stage(pd, (Argument(Arg.SRC, "input", chained, src), Argument(Arg.DST, "output", 0, dst))),))
+        pd = library().describe("eltwise_forward", INFERENCE, alg, src, ends[1].desc, alpha, beta)
+        return NodePlan((Stage(pd, ends),))
 
     def _plan_binary(
         self,
         node: TypedNode,
-        chained: int,
-        other: int,
         algorithm: int,
+        arguments: Sequence[Argument],
         inside: Sequence[int],
         before: Sequence[Appended],
         rest: Sequence[PostOp],
     ) -> NodePlan:
-        """The primitive over inputs `chained` and `other`, behind it `before`, `rest` (over inputs `inside`) and the post-ops."""
+        """The primitive over `arguments`: source, destination, second source, and what `before` reads. Behind it come `before`,
+        `rest` (over inputs `inside`) and the node's post-ops.
+        """
         extended = node
         if rest:
             operands = (*(given(node, i) for i in inside), *node.operands)
             extended = replace(node, node=replace(node.node, post_ops=(*rest, *node.post_ops)), operands=operands)
-        dims = _computed_dims(node)
-        src, dst = (_described(t, dims) for t in (given(node, chained), node.outputs[0]))
-        second = src if other == chained else _broadcast(node, other, dims)
-        chain = attach(extended, False, False, before=before, dims=dims)
+        chain = attach(extended, False, False, before=before, dims=_computed_dims(node))
+        src, dst, second = (argument.desc for argument in arguments[:3])
         pd = library().describe("binary", algorithm, src, second, dst, attr=chain.attr)
-        arguments = (
-            Argument(Arg.SRC, "input", chained, src),
-            Argument(Arg.DST, "output", 0, dst),
-            Argument(Arg.SRC_1, "input", other, second),
-        )
         return NodePlan((Stage(pd, (*arguments, *(_placed(a, inside) for a in chain.arguments(pd)))),))
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
@@ -111,10 +116,21 @@ class ElementwiseKernel(PrimitiveKernel):
         return first, when_asked(node, last, lambda: self._attempt(relaid(node, last), self._checked))
 
     def is_guarded(self, node: TypedNode) -> bool:
-        return any(isinstance(p, Eltwise) and p.algorithm in LOSES_NAN for p in _chain_of(node)[1])
+        return any(isinstance(p, Eltwise) and p.algorithm in LOSES_NAN and not _is_sloped(p, node) for p in _chain_of(node)[1])
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
         return (node.node.inputs[_chain_of(node)[0]],)
+
+
+def _is_sloped(step: PostOp, node: TypedNode) -> bool:
+    """Whether it is a ReLU with a slope that runs as the larger of s and slope * s, or the smaller one: both are NaN where s is,
+    so that the data need not be searched for it. oneDNN has only its reference for that in blocks.
+    """
+    if not isinstance(step, Eltwise) or step.algorithm != "relu" or step.scale != 1:
+        return False
+    result = node.outputs[0]
+    is_finite = bool(0 < abs(np.float32(step.alpha)) < np.inf)
+    return is_finite and result.dtype is DType.FLOAT32 and not result.layout.block
 
 
 def _merged(node: TypedNode) -> TypedNode:

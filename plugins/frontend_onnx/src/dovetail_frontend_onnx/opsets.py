@@ -1,14 +1,12 @@
 """Which versions of ONNX's operator set are read: unchanged, and after `upgrade`."""
 
-from pkgutil import get_data
-
-from dovetail_frontend_onnx.messages import ModelProto
+from dovetail_frontend_onnx.messages import ModelProto, vendored
 
 __all__ = ["NEWEST_OPSET", "OLDEST_OPSET", "is_old", "versions"]
 
 OLDEST_OPSET = 7
 """The oldest version that is read unchanged."""
-NEWEST_OPSET = int(get_data("dovetail_frontend_onnx", "vendor/onnx/newest-opset.txt") or "")
+NEWEST_OPSET = int(vendored("newest-opset.txt"))
 """The newest version of the ONNX release whose messages are vendored."""
 
 

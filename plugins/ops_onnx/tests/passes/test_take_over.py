@@ -26,7 +26,7 @@ from dovetail_ops_onnx.if_ import If
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
 from dovetail_ops_onnx.mul import Mul
-from dovetail_ops_onnx.passes import _typed_again
+from dovetail_ops_onnx.passes import _typed_again, take_over
 from dovetail_ops_onnx.q_linear_conv import QLinearConv
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.range import Range
@@ -87,6 +87,19 @@ def test_other_sizes_get_the_same_nodes(device: str) -> None:
     assert len(first.nodes) < len(model.graph.nodes)
     assert [one.name for one in again.passes][-1] == "take_over"
     assert all(x.type.shape[:1] == (5,) for n in again.nodes for x in n.outputs if x.type.shape)
+
+
+def test_a_plan_is_looked_at_when_other_sizes_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, however many sizes come."""
+    looked, model = [], convolutions()
+    look = take_over._Earlier._look
+    monkeypatch.setattr(take_over._Earlier, "_look", lambda self, *given: looked.append(look(self, *given)))
+    compiled = dovetail.Core(config=False).compile_model(model, "NUMPY")
+    counts = []
+    for n in (2, 2, 3, 5):
+        run(compiled, model, x=numbers(n, 4, 9, 7))
+        counts.append(len(looked))
+    assert counts == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -17,7 +17,7 @@ from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE
 __all__ = ["between_layouts", "quotient", "scaled_reorder"]
 
 
-def scaled_reorder(node: TypedNode, axis: int, side: Arg, stored: np.dtype[Any]) -> NodePlan:
+def scaled_reorder(node: TypedNode, axis: int, side: int, stored: np.dtype[Any]) -> NodePlan:
     """Input 0 to output 0, the one at `side` quantized by inputs 1 and 2, along `axis` where there are several scales.
 
     Raises `Refused` for parameters that are not constant, and zero points that differ along the axis.

@@ -6,7 +6,7 @@ same decisions hold: the passes behind stage `bind` do not run.
 
 import weakref
 from collections import Counter, deque
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -105,22 +105,30 @@ def _forget(known: "deque[_Earlier]", one: "_Earlier") -> None:
 
 
 class _Earlier:
-    """The decisions of a plan. Keeps alive no array that a pass or folding made, but for small ones.
+    """The decisions of a plan. They are looked at when other sizes come, which most programs do not have: it takes a tenth of the
+    time of a plan. From then on no array is kept alive that a pass or folding made, but for small ones; before, the plan's report
+    needs them too.
 
     `varying` are the constants of which plans of the same nodes had others: those that the part before them made of sizes.
     """
 
     def __init__(self, graph: Graph, varying: frozenset[str], planned: Any, context: PassContext, bodies: Bodies) -> None:
-        analyzed, parts, self.varying = planned.analyzed, planned.parts, varying
+        self.varying = varying
         self._refused: Sequence[TensorType] | None = None
-        waits = context.notes.deferred
-        deferred = () if waits is None else ((*waits.ready, *waits.rest.nodes), waits.containers)
-        self._again = TypedAgain.of(graph, varying, analyzed, bodies, *deferred)
-        self._all = None if varying else graph.constants
-        graph = graph.replace(constants={name: array for name, array in graph.constants.items() if name not in varying})
-        self._graph, self._deferred = graph, None if waits is None else _Deferred.of(waits, graph.constants)
-        widened = _widened(graph, analyzed, parts)
         self.rules, self.stops = dict(context.notes.rules), dict(context.notes.stops)
+        self._all = None if varying else graph.constants
+        self._graph = graph.replace(constants={name: array for name, array in graph.constants.items() if name not in varying})
+        waits = context.notes.deferred
+        self._deferred = None if waits is None else _Deferred.of(waits, self._graph.constants)
+        self._unseen: Callable[[], None] | None = partial(self._look, graph, planned, bodies, waits)
+
+    def _look(self, graph: Graph, planned: Any, bodies: Bodies, waits: Any) -> None:
+        """Threads may do this twice, with the same result."""
+        analyzed, parts = planned.analyzed, planned.parts
+        deferred = () if waits is None else ((*waits.ready, *waits.rest.nodes), waits.containers)
+        self._again = TypedAgain.of(graph, self.varying, analyzed, bodies, *deferred)
+        graph = self._graph
+        widened = _widened(graph, analyzed, parts)
         nothing = Graph((), planned.whole.inputs, planned.whole.outputs, name=graph.name)
         self._planned = replace(planned, whole=nothing, parts=(), analyzed=nothing)
         names = dict.fromkeys(_names(analyzed))
@@ -144,6 +152,7 @@ class _Earlier:
         # A new constant of whole numbers may be made of sizes, which bytes are not.
         is_made = any(a.dtype.kind in "iuOSU" and a.dtype.itemsize > 1 for a in new)
         self._holds = not is_made and names.keys() >= {*nothing.outputs}
+        self._unseen = None
 
     def refuse(self, graph: Graph) -> None:
         """Decline these sizes from now on."""
@@ -184,11 +193,12 @@ class _Earlier:
 
     def _types(self, graph: Graph, context: PassContext) -> Mapping[str, TensorType] | None:
         """The types of all values; None where the decisions do not hold."""
-        is_refused = self._refused == [graph.types[name] for name in graph.inputs]
-        is_known = self._again is not None and self._holds and not is_refused and not self.changed(graph)
-        if not is_known or self._pairs(graph.types, graph.inputs) is None:
+        if self._refused == [graph.types[name] for name in graph.inputs] or self.changed(graph):
             return None
-        assert self._again is not None
+        if (look := self._unseen) is not None:
+            look()
+        if self._again is None or not self._holds or self._pairs(graph.types, graph.inputs) is None:
+            return None
         types = self._again.types(graph, context.limit, context.budget)
         pairs = None if types is None else self._pairs(types)
         if types is None or pairs is None or not self._fits(pairs) or not self._reads(types):
