@@ -281,7 +281,9 @@ def _indices() -> Iterable[Any]:
         yield Operation(f"gather {dtype.__name__}", lambda x, n: opset8.gather(x, n, c(1), 0), (f(2, 5, 3), whole))
         order = np.stack([RNG.permutation(5)[:3] for _ in range(2)]).astype(dtype)
         yield Operation(
-            f"scatter elements {dtype.__name__}", lambda x, n, u: opset3.scatter_elements_update(x, n, u, c(1)), (f(2, 5), order, f(2, 3))
+            f"scatter elements {dtype.__name__}",
+            lambda x, n, u: opset3.scatter_elements_update(x, n, u, c(1)),
+            (f(2, 5), order, f(2, 3)),
         )
     yield Operation("gather nd", lambda x, n: opset8.gather_nd(x, n), (f(3, 4, 5), i(6, 2, low=0, high=3)))
     yield Operation("gather nd batch", lambda x, n: opset8.gather_nd(x, n, 1), (f(3, 4, 5), i(3, 2, 1, low=0, high=4)))

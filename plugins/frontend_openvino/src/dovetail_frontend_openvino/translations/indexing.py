@@ -56,7 +56,9 @@ def _scatter_elements(call: Call) -> str:
     reduction = call.choice_attr("reduction", _REDUCTIONS, "none")
     if reduction != "none" and not call.bool_attr("use_init_val", True):
         raise FormatError("use_init_val is false", hint="accepted: true")
-    return call.op("ScatterElements", call.name(0), _integers(call, 1), call.name(2), axis=call.integer(3, "axis"), reduction=reduction)
+    return call.op(
+        "ScatterElements", call.name(0), _integers(call, 1), call.name(2), axis=call.integer(3, "axis"), reduction=reduction
+    )
 
 
 def _scatter_nd(call: Call) -> str:
