@@ -171,7 +171,7 @@ def test_variables_are_states(saved: Any, core: Any, device: str, shared: bool) 
 
 
 def _growing(first: float) -> ov.Model:
-    """present = past with its rows in another order, and x; past is `first`, in as many columns as rows or none, until it was assigned."""
+    """present = past with its rows in another order, and x; past is `first` at first, in as many columns as rows, or none."""
     x, order = opset13.parameter([-1, -1, 3], np.float32, "x"), opset13.parameter([-1], np.int32, "order")
     variables = []
     for _ in range(2):
@@ -226,10 +226,3 @@ def test_declared_types_of_extensions(core: Any) -> None:
     assert model.graph.types["leaky"] == TensorType(model.inputs["image"].dtype, (1, 2, 5, 6))
     with pytest.raises(GraphError, match=r"com\.acme::Leaky"):
         core.compile_model(model, "NUMPY")
-
-
-def test_the_mean_of_bags_is_refused(saved: Any, core: Any) -> None:
-    table, indices = opset13.parameter([7, 3], np.float32), opset13.parameter([4, 2], np.int64)
-    bags = opset15.embedding_bag_packed(table, indices, reduction="mean")
-    with pytest.raises(FormatError, match=r"\(opset15 EmbeddingBagPacked\): reduction is 'mean'\s+accepted: sum"):
-        core.read_model(saved(ov.Model([bags], [table, indices], "m")))

@@ -33,8 +33,9 @@ class States:
         if not layer.outputs:
             raise FormatError("the layer has no output port")
         port, given = layer.outputs[0], layer.attributes
-        dtype = element_type(given["variable_type"], "variable_type") if "variable_type" in given else port.dtype
-        dims = shape(given["variable_shape"], "a dimension of variable_shape") if "variable_shape" in given else port.shape
+        dtype = element_type(given.get("variable_type", "dynamic"), "variable_type") or port.dtype
+        dims = shape(given.get("variable_shape", "..."), "a dimension of variable_shape")
+        dims = port.shape if dims is None else dims
         if dtype is None or dims is None:
             raise FormatError("the type of the variable is open", hint="accepted: variable_type and variable_shape")
         self.inputs[key] = emitter.input(key, TensorType(dtype, dims))

@@ -1,5 +1,7 @@
 """Gather, Scatter and what finds indices."""
 
+import numpy as np
+
 from dovetail.frontend import DType, FormatError
 from dovetail_frontend_openvino.call import Call, Outputs, Table
 
@@ -54,11 +56,20 @@ def _gather_elements(call: Call) -> str:
 
 def _scatter_elements(call: Call) -> str:
     reduction = call.choice_attr("reduction", _REDUCTIONS, "none")
-    if reduction != "none" and not call.bool_attr("use_init_val", True):
-        raise FormatError("use_init_val is false", hint="accepted: true")
-    return call.op(
-        "ScatterElements", call.name(0), _integers(call, 1), call.name(2), axis=call.integer(3, "axis"), reduction=reduction
-    )
+    data, indices, axis = call.name(0), _integers(call, 1), call.integer(3, "axis")
+    if reduction != "none" and not call.bool_attr("use_init_val", True):  # what is written starts from what changes nothing
+        first = call.op("Expand", call.like(_neutral(call.dtype(0), reduction), 0), call.op("Shape", indices))
+        data = call.op("ScatterElements", data, indices, first, axis=axis)
+    return call.op("ScatterElements", data, indices, call.name(2), axis=axis, reduction=reduction)
+
+
+def _neutral(dtype: DType, reduction: str) -> float:
+    if reduction in ("add", "mul"):
+        return 0 if reduction == "add" else 1
+    if dtype.is_integer:
+        info = np.iinfo(dtype.numpy)
+        return int(info.min if reduction == "max" else info.max)
+    return -np.inf if reduction == "max" else np.inf
 
 
 def _scatter_nd(call: Call) -> str:
