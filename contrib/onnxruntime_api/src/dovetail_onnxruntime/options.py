@@ -169,7 +169,7 @@ class SessionOptions(_Options):
 
     @property
     def is_load_cancelled(self) -> bool:
-        """What `set_load_cancellation_flag` was given."""
+        """The value that `set_load_cancellation_flag` was given."""
         return bool(self.__dict__["_is_cancelled"])
 
     def register_custom_ops_library(self, path: str | os.PathLike[str]) -> NoReturn:
