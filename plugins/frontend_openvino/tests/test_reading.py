@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import openvino as ov
 import pytest
-from openvino import opset13, opset15
+from openvino import opset13
 
 from dovetail.frontend import FormatError, GraphError, TensorType, UsageError
 from dovetail_frontend_openvino import dovetail_read_model

@@ -34,7 +34,7 @@ def _last_class(call: Call) -> str:
 
 
 def _compact(call: Call, classes: str, alive: str, blank: str) -> tuple[str, str]:
-    """What is kept of each row, filled up with -1, and how much that is."""
+    """The classes that are kept of each row, filled up with -1, and their number."""
     keep = call.op("And", alive, call.op("Not", call.op("Equal", classes, blank)))
     merge = call.bool_attr("merge_repeated", call.bool_attr("ctc_merge_repeated", True))
     if merge:
