@@ -126,3 +126,52 @@ def test_threads_become_a_property(add: bytes, monkeypatch: pytest.MonkeyPatch) 
     options.intra_op_num_threads = 1
     ort.InferenceSession(add, options, providers=[(OWN, {"device": "NUMPY"})])
     assert asked == [{"INFERENCE_NUM_THREADS": 1}, {}]  # NUMPY takes no number of threads
+
+
+def test_providers_of_the_options(add: bytes, feed: dict[str, Any]) -> None:
+    options = ort.SessionOptions()
+    assert not options.has_providers()
+    options.add_provider(OWN, {"device": "NUMPY"})
+    assert options.has_providers()
+    session = ort.InferenceSession(add, options)
+    assert (session.get_providers(), session.dovetail_device) == ([OWN, CPU], "NUMPY")
+    with pytest.warns(UserWarning, match="SessionOptions has already been configured with providers"):
+        assert ort.InferenceSession(add, options, providers=[CPU]).get_providers() == [CPU]
+    with pytest.raises(RuntimeError, match="Unknown Provider Type: NoExecutionProvider"):
+        options.add_provider("NoExecutionProvider", {})
+    with pytest.raises(ort.capi.onnxruntime_pybind11_state.InvalidArgument, match="provider of type 'QNNExecutionProvider'"):
+        options.add_provider("QNNExecutionProvider", {})
+
+
+def test_devices_and_policies(add: bytes) -> None:
+    import onnxruntime as theirs
+
+    (cpu,) = (device for device in ort.get_ep_devices() if device.device.type == ort.OrtHardwareDeviceType.CPU)
+    (wanted,) = (device for device in theirs.get_ep_devices() if device.ep_name == CPU)
+    assert (cpu.ep_name, cpu.ep_metadata) == (wanted.ep_name, {"version": ort.__version__})
+    options = ort.SessionOptions()
+    options.add_provider_for_devices([cpu, cpu], {})
+    session = ort.InferenceSession(add, options)
+    assert session.get_providers() == [CPU]
+    assert session.get_input_epdevices() == [cpu] * len(session.get_inputs())
+    other = ort.OrtEpDevice(OWN, cpu.device)
+    for devices in ([], [cpu, other]):
+        with pytest.raises(ort.capi.onnxruntime_pybind11_state.InvalidArgument):
+            options.add_provider_for_devices(devices, {})
+    gpus = [name for name in ort.get_available_providers() if name not in (OWN, CPU)]
+    for policy in ort.OrtExecutionProviderDevicePolicy:
+        options = ort.SessionOptions()
+        options.set_provider_selection_policy(policy)
+        assert options.has_providers()
+        fast = policy.name in ("PREFER_GPU", "MAX_PERFORMANCE")
+        assert ort.InferenceSession(add, options).get_providers() == [*(gpus if fast else []), CPU]
+        assert policy == int(theirs.OrtExecutionProviderDevicePolicy.__members__[policy.name])
+
+
+def test_a_load_that_is_cancelled(add: bytes) -> None:
+    options = ort.SessionOptions()
+    options.set_load_cancellation_flag(True)
+    with pytest.raises(ort.capi.onnxruntime_pybind11_state.ModelLoadCanceled):
+        ort.InferenceSession(add, options)
+    options.set_load_cancellation_flag(False)
+    assert ort.InferenceSession(add, options).get_providers() == [CPU]

@@ -132,15 +132,53 @@ def test_unknown_names_are_refused(core: Any, states: Any, message: str) -> None
         core.compile_model(accumulator(), "NUMPY", {"STATE": states})
 
 
-def test_states_have_static_shapes(core: Any) -> None:
+def growing(*shape: Any) -> Model:
+    """present = past and x behind each other along axis 1, y their sum."""
     g = dovetail.GraphBuilder()
-    past = g.input("past", "float32", ("length", 3))
+    x, past = g.input("x", "float32", ("batch", "new", 3)), g.input("past", "float32", shape)
+    g.node(Concat(axis=1), past, x, outputs=["present"])
+    g.node(ReduceSum(keepdims=False), "present", g.constant([1], "int64"), outputs=["y"])
+    return g.model(["present", "y"]).with_states("past:present")
+
+
+@pytest.mark.parametrize("device", ["NUMPY", *VIRTUAL])
+def test_states_of_open_shapes_grow(core: Any, device: str) -> None:
+    rng = np.random.default_rng(3)
+    with core.compile_model(growing("batch", "length", 3), device) as compiled:
+        request = compiled.create_infer_request()
+        for batch in (1, 2):
+            assert request.query_state()["past"].shape == (0, 0, 3)
+            parts = [rng.standard_normal((batch, new, 3)).astype(np.float32) for new in (4, 1, 1, 0, 2)]
+            for count, part in enumerate(parts, 1):
+                whole = np.concatenate(parts[:count], axis=1)
+                np.testing.assert_allclose(request.infer(part)["y"], whole.sum(1), rtol=1e-5)
+                np.testing.assert_array_equal(request.query_state()["past"], whole)
+            request.query_state()["past"][...] = 1
+            np.testing.assert_allclose(request.infer(parts[1])["y"], 8 + parts[1].sum(1), rtol=1e-5)
+            request.reset_state()
+
+
+def test_states_that_keep_an_open_shape_keep_their_array(core: Any) -> None:
+    g = dovetail.GraphBuilder()
+    x, past = g.input("x", "float32", ("n",)), g.input("past", "float32", ("n",))
+    g.node(Add(), past, x, outputs=["present"])
+    request = core.compile_model(g.model(["present"]), "NUMPY", {"STATE": "past:present"}).create_infer_request()
+    request.infer(np.ones(3, np.float32))
+    array = request.query_state()["past"]
+    request.infer(np.ones(3, np.float32))
+    assert request.query_state()["past"] is array
+    assert array.tolist() == [2, 2, 2]
+
+
+def test_states_have_a_rank_and_a_type(core: Any) -> None:
+    g = dovetail.GraphBuilder()
+    past = g.input("past", "float32", None)
     g.node(Add(), past, past, outputs=["present"])
-    model = g.model(["present"]).with_states("past:present")
-    with pytest.raises(UsageError, match=r"state 'past' of <graph> is float32\[length, 3\]") as caught:
-        core.compile_model(model, "NUMPY")
-    assert "model.reshape({'past': ...})" in caught.value.hint
-    assert list(core.compile_model(model.reshape({"past": (2, 3)}), "NUMPY").inputs) == []
+    with pytest.raises(UsageError, match="state 'past' of <graph> is float32"):
+        core.compile_model(g.model(["present"]), "NUMPY", {"STATE": "past:present"})
+    request = core.compile_model(growing("batch", None, 2), "NUMPY").create_infer_request()
+    with pytest.raises(dovetail.errors.DovetailError):
+        request.infer(np.ones((1, 2, 3), np.float32))
 
 
 def test_an_output_of_another_shape_continues_no_state(core: Any) -> None:

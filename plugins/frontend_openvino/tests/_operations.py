@@ -29,7 +29,7 @@ _GRAPHS = runpy.run_path(str(Path(__file__).with_name("_graphs.py")))
 Operation, f, i, c, b, RNG = (_GRAPHS[name] for name in ("Operation", "f", "i", "c", "b", "RNG"))
 FURTHER = [
     family
-    for name in ("_sequences.py", "_blocks.py", "_searches.py")
+    for name in ("_sequences.py", "_blocks.py", "_searches.py", "_further.py", "_priors.py", "_pictures.py")
     for family in runpy.run_path(str(Path(__file__).with_name(name)))["FAMILIES"]
 ]
 
@@ -276,6 +276,15 @@ def _indices() -> Iterable[Any]:
     yield Operation("gather batch", lambda x, n: opset8.gather(x, n, c(1), 1), (f(2, 5, 3), i(2, 4, low=0, high=5)))
     yield Operation("gather batch far", lambda x, n: opset8.gather(x, n, c(3), 1), (f(2, 3, 4, 5), i(2, 6, 2, low=0, high=5)))
     yield Operation("gather elements", lambda x, n: opset6.gather_elements(x, n, 1), (f(2, 5), i(2, 3, low=0, high=5)))
+    for dtype in (np.uint8, np.uint32, np.uint64, np.int16):
+        whole = i(2, 3, low=0, high=5, dtype=dtype)
+        yield Operation(f"gather {dtype.__name__}", lambda x, n: opset8.gather(x, n, c(1), 0), (f(2, 5, 3), whole))
+        order = np.stack([RNG.permutation(5)[:3] for _ in range(2)]).astype(dtype)
+        yield Operation(
+            f"scatter elements {dtype.__name__}",
+            lambda x, n, u: opset3.scatter_elements_update(x, n, u, c(1)),
+            (f(2, 5), order, f(2, 3)),
+        )
     yield Operation("gather nd", lambda x, n: opset8.gather_nd(x, n), (f(3, 4, 5), i(6, 2, low=0, high=3)))
     yield Operation("gather nd batch", lambda x, n: opset8.gather_nd(x, n, 1), (f(3, 4, 5), i(3, 2, 1, low=0, high=4)))
     yield Operation("gather nd batch 5", lambda x, n: opset5.gather_nd(x, n, 2), (f(3, 4, 5, 2), i(3, 4, 1, low=0, high=5)))

@@ -67,6 +67,14 @@ def _attention() -> Iterable[Any]:
     yield Operation("attention scale", lambda q, k, v, m: sdpa(q, k, v, m, c(0.3, np.float32)), (*qkv, f(5, 7)))
     yield Operation("attention scale computed", lambda q, k, v, m, s: sdpa(q, k, v, m, s), (*qkv, f(5, 7), f(low=0.2, high=0.5)))
     yield Operation("attention heads", sdpa, (f(2, 5, 4), f(2, 7, 4), f(2, 7, 6)))
+    blocks = (f(2, 3, 2, 5, 4), f(2, 3, 2, 7, 4), f(2, 3, 2, 7, 6))
+    yield Operation("attention blocks", sdpa, blocks)
+    yield Operation("attention blocks open", sdpa, blocks, open=True)
+    yield Operation("attention blocks causal", lambda q, k, v: sdpa(q, k, v, causal=True), blocks)
+    for lead in ((), (3, 1), (2, 1, 2), (1, 1, 1)):
+        yield Operation(f"attention blocks mask {len(lead)}{lead[:1]}", sdpa, (*blocks, f(*lead, 5, 7)))
+    yield Operation("attention shared", sdpa, (f(2, 3, 5, 4), f(1, 3, 7, 4), f(2, 1, 7, 6)))
+    yield Operation("attention shared heads", sdpa, (f(2, 5, 4), f(1, 7, 4), f(2, 7, 6), f(2, 5, 7)))
 
 
 def _loop(trips: int, x: Any, start: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import openvino as ov
 import pytest
-from openvino import opset13, opset15
+from openvino import opset13
 
 from dovetail.frontend import FormatError, GraphError, TensorType, UsageError
 from dovetail_frontend_openvino import dovetail_read_model
@@ -170,6 +170,41 @@ def test_variables_are_states(saved: Any, core: Any, device: str, shared: bool) 
         np.testing.assert_allclose(request.infer(x)[0], [3, 0.5] if shared else [6, 1])
 
 
+def _growing(first: float) -> ov.Model:
+    """present = past with its rows in another order, and x; past is `first` at first, in as many columns as rows, or none."""
+    x, order = opset13.parameter([-1, -1, 3], np.float32, "x"), opset13.parameter([-1], np.int32, "order")
+    variables = []
+    for _ in range(2):
+        info = ov.op.util.VariableInfo()
+        info.data_shape, info.data_type, info.variable_id = ov.PartialShape([-1, -1, 3]), ov.Type.f32, "past"
+        variables.append(ov.op.util.Variable(info))
+    rows = opset13.gather(opset13.shape_of(x), opset13.constant([0]), opset13.constant(0))
+    columns = opset13.multiply(rows, opset13.constant([0 if first == 0 else 1]))
+    sizes = opset13.concat([rows, columns, opset13.constant([3])], 0)
+    past = ov.opset6.read_value(opset13.broadcast(opset13.constant(np.float32(first)), sizes), variables[0])
+    present = opset13.concat([opset13.gather(past, order, opset13.constant(0)), x], 1)
+    y = opset13.multiply(present, np.float32(2))
+    return ov.Model([opset13.result(y)], [ov.opset6.assign(present, variables[1])], [x, order], "growing")
+
+
+@pytest.mark.parametrize("first", [0, 5])
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+def test_variables_grow(saved: Any, core: Any, device: str, first: float) -> None:
+    path = saved(_growing(first))
+    theirs = ov.Core().compile_model(path, "CPU").create_infer_request()
+    rng = np.random.default_rng(5)
+    with core.compile_model(core.read_model(path), device) as compiled:
+        request = compiled.create_infer_request()
+        for batch in (2, 3):
+            for new in (4, 1, 1, 2):
+                feeds = [rng.standard_normal((batch, new, 3)).astype(np.float32), rng.permutation(batch).astype(np.int32)]
+                np.testing.assert_allclose(request.infer(feeds)[0], theirs.infer(feeds)[0], rtol=1e-5)
+                (state,) = theirs.query_state()
+                np.testing.assert_allclose(request.query_state()["past"], state.state.data, rtol=1e-5)
+            request.reset_state()
+            theirs.reset_state()
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -191,10 +226,3 @@ def test_declared_types_of_extensions(core: Any) -> None:
     assert model.graph.types["leaky"] == TensorType(model.inputs["image"].dtype, (1, 2, 5, 6))
     with pytest.raises(GraphError, match=r"com\.acme::Leaky"):
         core.compile_model(model, "NUMPY")
-
-
-def test_the_mean_of_bags_is_refused(saved: Any, core: Any) -> None:
-    table, indices = opset13.parameter([7, 3], np.float32), opset13.parameter([4, 2], np.int64)
-    bags = opset15.embedding_bag_packed(table, indices, reduction="mean")
-    with pytest.raises(FormatError, match=r"\(opset15 EmbeddingBagPacked\): reduction is 'mean'\s+accepted: sum"):
-        core.read_model(saved(ov.Model([bags], [table, indices], "m")))

@@ -13,7 +13,8 @@ import pytest
 from dovetail.cache import FileCache, cache_key
 from dovetail.device import DeviceInfo, Refusal, TensorType, TypedNode
 from dovetail.op import OpenCLKernel, Operator
-from dovetail_gpu_opencl import matrix_units, wide_vectors
+from dovetail_gpu_opencl import discovery, matrix_units, probes, wide_vectors
+from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.probes import runs_correctly
 from dovetail_gpu_opencl.wide_vectors import refuse_wide_vectors, survives
@@ -100,6 +101,23 @@ def test_a_probe_that_dies_says_no(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not runs_correctly("no device has this identity", "")
     monkeypatch.setattr("sys.executable", "/no/such/python")
     assert not runs_correctly("whichever", "")
+
+
+def test_a_frozen_program_tries_nothing(kept: Path, info: DeviceInfo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its executable is the program itself: it has what another program found out, and keeps nothing."""
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setattr(subprocess, "run", None)
+    caps = Capabilities.query(discovery.find_device(info.name))
+    identity = "a device of the test"
+    assert not probes.runs_correctly(identity, "")
+    assert not wide_vectors.survives.__wrapped__(identity)
+    assert "a frozen program" in matrix_units._known(caps, info.name, "f16")
+    discovery._asking_ends_a_process.cache_clear()
+    assert discovery._asking_ends_a_process()
+    discovery._asking_ends_a_process.cache_clear()
+    monkeypatch.delattr(sys, "frozen")
+    monkeypatch.setattr(wide_vectors, "runs_correctly", lambda *_: True)
+    assert wide_vectors.survives.__wrapped__(identity)
 
 
 def test_a_probe_that_computes_for_ever_ends() -> None:

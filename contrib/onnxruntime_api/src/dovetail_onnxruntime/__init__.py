@@ -16,6 +16,13 @@ from dovetail_onnxruntime.version import __version__
 _HOMES = {
     "arguments": ("ModelMetadata", "NodeArg"),
     "binding": ("IOBinding",),
+    "devices": (
+        "OrtEpDevice",
+        "OrtExecutionProviderDevicePolicy",
+        "OrtHardwareDevice",
+        "OrtHardwareDeviceType",
+        "get_ep_devices",
+    ),
     "enums": ("ExecutionMode", "ExecutionOrder", "GraphOptimizationLevel", "OrtAllocatorType", "OrtMemType"),
     "functions": (
         "disable_telemetry_events",

@@ -83,6 +83,10 @@ class IOBinding:
         """The outputs of the last run, in the order in which they were bound."""
         return list(self._outputs)
 
+    def get_outputs_as_ortvaluevector(self) -> list[OrtValue]:
+        """As `get_outputs`."""
+        return self.get_outputs()
+
     def copy_outputs_to_cpu(self) -> list[Any]:
         """The outputs of the last run as arrays."""
         return [value._on_host() for value in self._outputs]

@@ -1,11 +1,15 @@
 """`SessionOptions` and `RunOptions`, and what of them becomes a property of dovetail."""
 
 import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from dovetail_onnxruntime.absent import refuse
+from dovetail_onnxruntime.devices import OrtEpDevice, OrtExecutionProviderDevicePolicy, providers_of
 from dovetail_onnxruntime.enums import ExecutionMode, ExecutionOrder, GraphOptimizationLevel
+from dovetail_onnxruntime.exceptions import InvalidArgument, coded
 from dovetail_onnxruntime.noted import without_effect
+from dovetail_onnxruntime.providers import get_all_providers, is_available
 
 __all__ = ["RunOptions", "SessionOptions"]
 
@@ -92,7 +96,7 @@ class SessionOptions(_Options):
 
     def __init__(self) -> None:
         super().__init__()
-        self.__dict__["_free_dimensions"] = {}
+        self.__dict__.update(_free_dimensions={}, _providers={}, _policy=None, _is_cancelled=False)
 
     @property
     def free_dimensions(self) -> dict[str, int]:
@@ -116,9 +120,57 @@ class SessionOptions(_Options):
         """The entry of a key. Raises `RuntimeError` when there is none."""
         return _entry(self, "SessionOptions", config_key)
 
+    def add_provider(self, provider_name: str, provider_options: Mapping[str, str]) -> None:
+        """Add a provider for sessions that are given none.
+
+        Raises `RuntimeError` for an unknown one, `InvalidArgument` for one that means no device which is there.
+        """
+        if provider_name not in get_all_providers():
+            raise RuntimeError(f"Unknown Provider Type: {provider_name}")
+        if not is_available(provider_name):
+            text = f"Failed to add provider of type '{provider_name}' to SessionOptions. Provider configuration is not supported."
+            raise coded(InvalidArgument, text)
+        self.__dict__["_providers"][provider_name] = dict(provider_options)
+
+    def add_provider_for_devices(self, ep_devices: Sequence[OrtEpDevice], provider_options: Mapping[str, str]) -> None:
+        """Add the provider of devices that `get_ep_devices` listed. Raises `InvalidArgument` unless they have one provider."""
+        names = {device.ep_name for device in ep_devices}
+        if len(names) != 1:
+            text = (
+                "All OrtEpDevice values in ep_devices must have the same execution provider."
+                if names
+                else "No devices were provided."
+            )
+            raise coded(InvalidArgument, text)
+        self.add_provider(names.pop(), provider_options)
+
+    def set_provider_selection_policy(self, policy: OrtExecutionProviderDevicePolicy) -> None:
+        """Let sessions that are given no provider choose one by this policy."""
+        self.__dict__["_policy"] = OrtExecutionProviderDevicePolicy(policy)
+
+    def set_provider_selection_policy_delegate(self, delegate: Callable[..., Any]) -> NoReturn:
+        """Raises: see the list of what is not there."""
+        refuse("SessionOptions.set_provider_selection_policy_delegate")
+
     def has_providers(self) -> bool:
-        """False: providers are given to the session."""
-        return False
+        """Whether providers were added, or a policy was set."""
+        return bool(self.__dict__["_providers"]) or self.__dict__["_policy"] is not None
+
+    @property
+    def providers(self) -> list[tuple[str, dict[str, str]]]:
+        """The providers that were added, or those that the policy chooses, with their options."""
+        added: dict[str, dict[str, str]] = self.__dict__["_providers"]
+        policy = self.__dict__["_policy"]
+        return list(added.items()) if added or policy is None else [(name, {}) for name in providers_of(policy)]
+
+    def set_load_cancellation_flag(self, value: bool) -> None:
+        """With true: sessions that are made with these options end with `ModelLoadCanceled`."""
+        self.__dict__["_is_cancelled"] = bool(value)
+
+    @property
+    def is_load_cancelled(self) -> bool:
+        """The value that `set_load_cancellation_flag` was given."""
+        return bool(self.__dict__["_is_cancelled"])
 
     def register_custom_ops_library(self, path: str | os.PathLike[str]) -> NoReturn:
         """Raises: a library of kernels for onnxruntime cannot run here."""
@@ -131,6 +183,18 @@ class SessionOptions(_Options):
     def add_external_initializers(self, names: Any, ort_values: Any) -> NoReturn:
         """Raises: see the list of what is not there."""
         refuse("SessionOptions.add_external_initializers")
+
+    def add_external_initializers_from_files_in_memory(self, names: Any, buffers: Any, lengths: Any) -> NoReturn:
+        """Raises: see the list of what is not there."""
+        refuse("SessionOptions.add_external_initializers_from_files_in_memory")
+
+    def set_ep_context_data_read_func(self, read: Any) -> NoReturn:
+        """Raises: see the list of what is not there."""
+        refuse("SessionOptions.set_ep_context_data_read_func")
+
+    def clear_ep_context_data_read_func(self) -> NoReturn:
+        """Raises: see the list of what is not there."""
+        refuse("SessionOptions.clear_ep_context_data_read_func")
 
     def note_without_effect(self) -> None:
         """Warn, once a process and option, of those that were set and mean nothing here."""

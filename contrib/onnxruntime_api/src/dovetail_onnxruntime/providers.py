@@ -18,6 +18,8 @@ __all__ = [
     "get_all_providers",
     "get_available_providers",
     "get_device",
+    "gpu_providers",
+    "is_available",
     "normalized",
     "use_device",
 ]
@@ -81,6 +83,17 @@ def get_all_providers() -> list[str]:
 def get_available_providers() -> list[str]:
     """The providers that mean a device which is there, by descending priority."""
     return [*([_CUDA] if _has_gpu() else []), DOVETAIL, CPU]
+
+
+def is_available(name: str) -> bool:
+    """Whether a provider means a device that is there."""
+    available = get_available_providers()
+    return name in available or (name in _GPUS and _CUDA in available)
+
+
+def gpu_providers(names: Sequence[str]) -> list[str]:
+    """Those of the names that mean a GPU."""
+    return [name for name in names if name in _GPUS]
 
 
 def get_device() -> str:

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn
@@ -15,8 +16,9 @@ from dovetail_onnxruntime.absent import refuse
 from dovetail_onnxruntime.arguments import ModelMetadata, NodeArg, metadata_of
 from dovetail_onnxruntime.binding import IOBinding
 from dovetail_onnxruntime.decoder import Decoder
+from dovetail_onnxruntime.devices import OrtEpDevice, device_of_provider
 from dovetail_onnxruntime.enums import GraphOptimizationLevel
-from dovetail_onnxruntime.exceptions import Fail, InvalidArgument, coded, failed_run, loading
+from dovetail_onnxruntime.exceptions import Fail, InvalidArgument, ModelLoadCanceled, coded, failed_run, loading
 from dovetail_onnxruntime.feeds import FeedReader, result
 from dovetail_onnxruntime.noted import without_effect
 from dovetail_onnxruntime.options import RunOptions, SessionOptions
@@ -27,6 +29,10 @@ from dovetail_onnxruntime.values import OrtValue
 __all__ = ["InferenceSession", "Session"]
 
 _THREADS = "INFERENCE_NUM_THREADS"
+_TWICE = (
+    "Specified 'providers'/'provider_options' when creating InferenceSession but SessionOptions has already been configured with "
+    "providers. InferenceSession will only use the providers passed to InferenceSession()."
+)
 _OPEN = 3
 """A size for open dimensions when the shapes of outputs are asked for; the next one shows which of them depend on it."""
 
@@ -194,6 +200,40 @@ class Session:
         """The start of the profile in terms of `time.monotonic_ns`."""
         return 0 if self._profile is None else self._profile.start_ns
 
+    def get_input_epdevices(self) -> list[OrtEpDevice]:
+        """The device of each input: that of the first provider."""
+        return [device_of_provider(next(iter(self._providers)))] * len(self._inputs_meta)
+
+    def get_input_memory_infos(self) -> NoReturn:
+        """Raises: see the list of what is not there."""
+        refuse("InferenceSession.get_input_memory_infos")
+
+    def get_output_memory_infos(self) -> NoReturn:
+        """Raises: see the list of what is not there."""
+        refuse("InferenceSession.get_output_memory_infos")
+
+    def get_provider_graph_assignment_info(self) -> NoReturn:
+        """Raises: see the list of what is not there."""
+        refuse("InferenceSession.get_provider_graph_assignment_info")
+
+    def run_with_ortvaluevector(self, *arguments: Any) -> NoReturn:
+        """Raises: see the list of what is not there."""
+        refuse("InferenceSession.run_with_ortvaluevector")
+
+    def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
+        """Note that none has an effect."""
+        for key in options:
+            without_effect(f"dynamic option {key!r}")
+
+    def release_captured_graph(self, graph_annotation_id: int = 0) -> None:
+        """Return, as onnxruntime does with providers that capture no graphs by number."""
+
+    def create_ortvalue_from_shape_and_type(
+        self, shape: Sequence[int], element_type: Any, device_type: str, device_id: int = 0, vendor_id: int = -1
+    ) -> OrtValue:
+        """A value of zeros for this session."""
+        return OrtValue.ortvalue_from_shape_and_type(shape, element_type, device_type, device_id)
+
     def get_tuning_results(self) -> NoReturn:
         """Raises: see the list of what is not there."""
         refuse("InferenceSession.get_tuning_results")
@@ -207,6 +247,8 @@ class Session:
     def _load(self) -> None:
         options = self._sess_options
         options.note_without_effect()
+        if options.is_load_cancelled:
+            raise coded(ModelLoadCanceled, "Session load was canceled by the flag of its options.")
         self._profile = Profile(options.profile_file_prefix) if options.enable_profiling else None
         with loading(self._model_path, self._model_bytes):
             with self._event("model_loading"):
@@ -276,6 +318,11 @@ class InferenceSession(Session):
         self._model_path = None if isinstance(path_or_bytes, bytes) else os.fspath(path_or_bytes)
         # onnxruntime takes any false value for none: programs pass {}.
         self._sess_options = sess_options or SessionOptions()
+        if self._sess_options.has_providers():
+            if providers or provider_options:
+                warnings.warn(_TWICE, UserWarning, stacklevel=2)
+            else:
+                providers = self._sess_options.providers
         try:
             self._providers = normalized(providers, provider_options)
         except ValueError:

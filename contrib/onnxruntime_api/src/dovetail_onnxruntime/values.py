@@ -24,12 +24,14 @@ class OrtDevice:
     def __init__(self, device_type: str = "cpu", device_id: int = 0) -> None:
         if device_type.lower() not in _DEVICE_TYPES:
             raise Exception(f"Unsupported device type: {device_type}")  # the class that onnxruntime raises
-        self._type, self._id = device_type.lower(), device_id
+        self._type, self._id, self._vendor = device_type.lower(), device_id, 0
 
     @staticmethod
     def make(device_type: str, device_id: int = 0, vendor_id: int = -1) -> "OrtDevice":
         """The device of this kind and number. Raises `Exception` for an unknown kind, as onnxruntime does."""
-        return OrtDevice(device_type, device_id)
+        made = OrtDevice(device_type, device_id)
+        made._vendor = max(int(vendor_id), 0)
+        return made
 
     def device_type(self) -> str:
         """`cpu`, `cuda`, ..."""
@@ -38,6 +40,14 @@ class OrtDevice:
     def device_id(self) -> int:
         """The number."""
         return self._id
+
+    def device_vendor_id(self) -> int:
+        """The number of the vendor that `make` was given; 0 for none."""
+        return self._vendor
+
+    def device_mem_type(self) -> int:
+        """0, the device's own memory."""
+        return 0
 
 
 def _on_host(device_type: str, device_id: int = 0) -> None:
@@ -179,9 +189,9 @@ class OrtValue:
         """True for a list of arrays."""
         return isinstance(self._value, list) and all(isinstance(item, np.ndarray) for item in self._value)
 
-    def update_inplace(self, np_arr: NDArray[Any]) -> None:
+    def update_inplace(self, data: NDArray[Any]) -> None:
         """Copy an array of the same size and type into the memory of this one. Raises `RuntimeError` for others."""
-        array, given = self._tensor(), np.asarray(np_arr)
+        array, given = self._tensor(), np.asarray(data)
         if given.size != array.size or given.dtype != array.dtype:
             raise RuntimeError("The input size of numpy arrays does not match the size of the OrtValue.")
         array.reshape(-1)[:] = given.reshape(-1)

@@ -419,9 +419,10 @@ def _with_bodies(plan: Plan) -> PlanReport:
 
 def _check_states(model: Model) -> None:
     for name in model.graph.states:
-        if not model.graph.types[name].is_static:
-            hint = f"say all of its shape: model.reshape({{{name!r}: ...}})"
-            raise UsageError(f"the state {name!r} of {model.source} is {model.graph.types[name]}", hint=hint)
+        tensor = model.graph.types[name]
+        if not isinstance(tensor, TensorType) or tensor.shape is None:
+            hint = f"say its shape, of which single dimensions may be open: model.reshape({{{name!r}: ...}})"
+            raise UsageError(f"the state {name!r} of {model.source} is {tensor}", hint=hint)
 
 
 def finish_elsewhere(work: Callable[[], None]) -> None:

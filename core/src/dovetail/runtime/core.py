@@ -268,7 +268,7 @@ class Core:
         opened, options = self._opened(targets)
         name = device if virtual is not None and len(targets.devices) > 1 else opened[0].name
         planner = self._planner(opened, options, place=_placement(model, targets))
-        graph = Prepared(planner, model.graph)
+        graph = Prepared(planner, _without_growing_states(model.graph))
         limit, passed_over = options.TIME_LIMIT, targets.passed_over
         trace = Trace() if options.TRACE else None
         logged: set[str] = set()
@@ -358,6 +358,11 @@ def _placement(model: Model, targets: Targets) -> Placement | None:
         placed = f"{printable(', '.join(elsewhere[:3]))}{' ...' if len(elsewhere) > 3 else ''}"
         _log.warning("%s: %s places no nodes; affinities left out: %s", printable(model.source), targets.devices[0], placed)
     return None
+
+
+def _without_growing_states(graph: Graph) -> Graph:
+    """The graph whose states of open shapes are plain inputs and outputs, which requests carry on: no device keeps those."""
+    return graph.replace(states={name: index for name, index in graph.states.items() if graph.types[name].is_static})
 
 
 def _specialised(graph: Graph, shapes: Shapes | None) -> Graph:

@@ -312,6 +312,7 @@ class InferRequest:
 
     def query_state(self, *, on_device: bool = False) -> Mapping[str, Any]:
         """The states by the names of their inputs, zeros before the first run: the next run reads what is written into them.
+        One of an open shape is empty then.
 
         They are the arrays themselves where these are in the host's memory; from a device they are brought, and go back with the
         next run. With `on_device` they stay there, as `DeviceArray`s, to be read until then. After a run that failed they are
@@ -333,7 +334,7 @@ class InferRequest:
 
     def _with_states(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The inputs of the plan from those of the caller."""
-        states, given = self._states.values(), iter(arrays)
+        states, given = self._states.values(arrays), iter(arrays)
         return [states[n] if n in states else next(given) for n in self._plans.model.graph.inputs]
 
     def close(self) -> None:

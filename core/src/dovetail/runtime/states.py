@@ -9,53 +9,72 @@ from numpy.typing import NDArray
 from dovetail.devices.device_array import DeviceArray
 from dovetail.errors import InferError
 from dovetail.graph.graph import Graph
+from dovetail.graph.types import ANONYMOUS, TensorType
 
 __all__ = ["RequestStates"]
 
 
 class RequestStates:
-    """The values that the inputs of a graph's states have in the next run: zeros before the first one."""
+    """The values that the inputs of a graph's states have in the next run: zeros before the first one.
+
+    A state with open dimensions takes the shape of the output that continues it. Before the first run its dimensions have the
+    sizes of those with the same names in the other inputs, and the others are 0.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self._types = {name: graph.types[name] for name in graph.states}
+        self._given = [graph.types[name].shape or () for name in graph.inputs if name not in graph.states]
         self._outputs = dict(graph.states)
         self.continued = frozenset(self._outputs.values())
         """The positions of the outputs that continue states."""
         self._held: dict[str, Any] = {}
 
-    def values(self) -> Mapping[str, Any]:
-        """Arrays, or `DeviceArray`s, by the names of the inputs."""
+    def values(self, inputs: Sequence[Any] = ()) -> Mapping[str, Any]:
+        """Arrays, or `DeviceArray`s, by the names of the inputs. `inputs`: the others, of the run that is about to begin."""
         if len(self._held) < len(self._types):
-            self._held |= {n: np.zeros(t.dims, t.dtype.numpy) for n, t in self._types.items() if n not in self._held}
-        return self._held
+            self._held |= {n: _empty(t, {}) for n, t in self._types.items() if n not in self._held and t.is_static}
+        if len(self._held) == len(self._types):
+            return self._held
+        pairs = [
+            pair for shape, value in zip(self._given, inputs, strict=False) for pair in zip(shape, np.shape(value), strict=False)
+        ]
+        sizes = {name: size for name, size in pairs if isinstance(name, str) and name not in ANONYMOUS}
+        return {n: self._held[n] if n in self._held else _empty(t, sizes) for n, t in self._types.items()}
 
     def on_host(self) -> Mapping[str, NDArray[Any]]:
         """The arrays of the host that the next run reads; those of a device are brought."""
-        self._held = {name: np.asarray(state) for name, state in self.values().items()}
-        return dict(self._held)
+        self._held = {name: np.asarray(state) for name, state in self._held.items()}
+        return dict(self.values())
 
     def reset(self) -> None:
-        """Set all to zeros; those on a device are made anew."""
-        self._held = {name: state for name, state in self._held.items() if isinstance(state, np.ndarray)}
+        """Set all to zeros; those on a device, and of open shapes, are made anew."""
+        self._held = {n: state for n, state in self._held.items() if isinstance(state, np.ndarray) and self._types[n].is_static}
         for array in self._held.values():
             array[...] = 0
 
     def take(self, outputs: Sequence[Any]) -> Sequence[Any]:
         """The outputs of a run without those that continue states. Raises `InferError` for one of another type."""
         for name, index in self._outputs.items():
-            state, found = self._held[name], outputs[index]
+            state, found = self._held.get(name), outputs[index]
             if found is state:
                 continue
-            if (found.shape, found.dtype) != (state.shape, state.dtype):
-                kinds = [f"{one.dtype}{list(one.shape)}" for one in (state, found)]
-                raise InferError(f"the state {name!r} is {kinds[0]}, the output that continues it {kinds[1]}")
+            self._check(name, found)
             if isinstance(found, DeviceArray) and not isinstance(found.held, np.ndarray):
                 self._held[name] = found
-            elif isinstance(state, DeviceArray):
-                self._held[name] = np.array(found)
-            else:
+            elif isinstance(state, np.ndarray) and state.shape == found.shape:
                 np.copyto(state, found)  # nothing where it is the same memory
+            else:
+                self._held[name] = np.array(found)
         return [array for index, array in enumerate(outputs) if index not in self.continued]
+
+    def _check(self, name: str, found: Any) -> None:
+        wanted, shape = self._types[name], self._types[name].shape or ()
+        fits = len(found.shape) == len(shape) and all(
+            d == w or not isinstance(w, int) for d, w in zip(found.shape, shape, strict=True)
+        )
+        if found.dtype != wanted.dtype.numpy or not fits:
+            written = f"{found.dtype}{list(found.shape)}"
+            raise InferError(f"the state {name!r} is {wanted}, the output that continues it {written}")
 
     def move(self) -> None:
         """Copy all into arrays that nobody else knows."""
@@ -64,3 +83,8 @@ class RequestStates:
     def clear(self) -> None:
         """Free all."""
         self._held = {}
+
+
+def _empty(tensor: TensorType, sizes: Mapping[str, int]) -> NDArray[Any]:
+    shape = [d if isinstance(d, int) else sizes.get(d, 0) if d else 0 for d in tensor.shape or ()]
+    return np.zeros(shape, tensor.dtype.numpy)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dovetail.frontend import Dim, DType, FormatError, UnboundOperator, printable
 from dovetail_frontend_openvino.emit import ONNX_VERSION, Emitter
 from dovetail_frontend_openvino.layers import Layer, Net
-from dovetail_frontend_openvino.text import boolean, decimal, element_type, integer, integers
+from dovetail_frontend_openvino.text import boolean, decimal, element_type, integer, integers, items
 
 __all__ = ["Call", "LinkBody", "Outputs", "Table", "Value"]
 
@@ -177,6 +177,12 @@ class Call:
     def float_attr(self, name: str, default: float = _REQUIRED) -> float:
         """An attribute that is a number."""
         return default if self._left_out(name, default) else decimal(self.text_attr(name), f"the attribute '{name}'")
+
+    def floats_attr(self, name: str, default: tuple[float, ...] = _REQUIRED) -> tuple[float, ...]:
+        """An attribute that is a list of numbers."""
+        if self._left_out(name, default):
+            return default
+        return tuple(decimal(item, f"the attribute '{name}'") for item in items(self.text_attr(name)))
 
     def bool_attr(self, name: str, default: bool = _REQUIRED) -> bool:
         """An attribute that is `true` or `false`."""

@@ -1,9 +1,12 @@
 """ReadValue and Assign: variables, which become states of requests."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dovetail.frontend import FormatError, GraphError, TensorType, UnboundOperator, printable
+import numpy as np
+
+from dovetail.frontend import FormatError, Graph, GraphError, TensorType, UnboundOperator, printable
 from dovetail_frontend_openvino.call import Value
 from dovetail_frontend_openvino.emit import ONNX_VERSION, Emitter
 from dovetail_frontend_openvino.layers import Layer
@@ -20,22 +23,29 @@ class States:
     written: dict[str, str] = field(default_factory=dict)
 
     def read(self, layer: Layer, inputs: tuple[Value, ...], emitter: Emitter) -> Value:
-        """ReadValue: the value is an input of the graph. Raises `FormatError` unless it is zeros at first."""
+        """ReadValue: the value is an input of the graph. Where that is empty, a variable of an open shape has its first value.
+
+        Raises `FormatError` for one of a fixed shape unless it is zeros at first.
+        """
         key = _variable(layer)
         if key in self.inputs:
             raise GraphError(f"the variable '{printable(key)}' is read twice")
-        first = [emitter.known(value.name) for value in inputs]
-        if any(array is None or array.any() for array in first):
-            raise FormatError("the first value of the variable is computed, or not zeros", hint="accepted: a constant of zeros")
         if not layer.outputs:
             raise FormatError("the layer has no output port")
         port, given = layer.outputs[0], layer.attributes
-        dtype = element_type(given["variable_type"], "variable_type") if "variable_type" in given else port.dtype
-        dims = shape(given["variable_shape"], "a dimension of variable_shape") if "variable_shape" in given else port.shape
+        dtype = element_type(given.get("variable_type", "dynamic"), "variable_type") or port.dtype
+        dims = shape(given.get("variable_shape", "..."), "a dimension of variable_shape")
+        dims = port.shape if dims is None else dims
         if dtype is None or dims is None:
             raise FormatError("the type of the variable is open", hint="accepted: variable_type and variable_shape")
         self.inputs[key] = emitter.input(key, TensorType(dtype, dims))
-        return Value(self.inputs[key], dtype, dims)
+        value = Value(self.inputs[key], dtype, dims)
+        if None in dims and inputs:
+            return dataclasses.replace(value, name=_or_first(layer, value.name, inputs[0].name, emitter))
+        first = [emitter.known(given.name) for given in inputs]
+        if any(array is None or array.any() for array in first):
+            raise FormatError("the first value of the variable is computed, or not zeros", hint="accepted: a constant of zeros")
+        return value
 
     def write(self, layer: Layer, inputs: tuple[Value, ...], emitter: Emitter) -> Value:
         """Assign: its input is also an output of the graph, under a name of its own."""
@@ -52,6 +62,20 @@ class States:
             alone = sorted(self.inputs.keys() ^ self.written.keys())[0]
             raise GraphError(f"the variable '{printable(alone)}' is read and never assigned, or assigned and never read")
         return {self.inputs[key]: outputs + index for index, key in enumerate(self.written)}
+
+
+def _or_first(layer: Layer, value: str, first: str, emitter: Emitter) -> str:
+    """The value, or the first one where it is empty; which of them is known while planning."""
+
+    def node(graph: Emitter, op_type: str, *inputs: str, **attributes: Graph) -> str:
+        return graph.node(UnboundOperator("", op_type, ONNX_VERSION, attributes), inputs, 1, layer.name)[0]
+
+    branches = {}
+    for word, name in (("then", first), ("else", value)):
+        inner = emitter.inside()
+        branches[f"{word}_branch"] = inner.graph((node(inner, "Identity", name),), word)
+    is_empty = node(emitter, "Equal", node(emitter, "Size", value), emitter.constant(np.int64(0), f"{layer.name}/constant"))
+    return node(emitter, "If", is_empty, **branches)
 
 
 def _variable(layer: Layer) -> str:

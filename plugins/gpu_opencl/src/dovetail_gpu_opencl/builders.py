@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
+from dovetail_gpu_opencl import interpreter
+
 __all__ = ["Builders", "Job", "count"]
 
 K = TypeVar("K", bound=Hashable)
@@ -29,8 +31,7 @@ _PROGRAMS = 4
 def count(programs: int) -> int:
     """How many processes to start for as many programs, beside this one."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    # The executable of a frozen program is the program itself.
-    return min(_MOST, programs // _PROGRAMS, cores - 1) if sys.executable and not hasattr(sys, "frozen") else 0
+    return min(_MOST, programs // _PROGRAMS, cores - 1) if interpreter.command() else 0
 
 
 class Builders(Generic[K]):
@@ -42,7 +43,7 @@ class Builders(Generic[K]):
     def __init__(self, device: str, jobs: Mapping[K, Job], processes: int) -> None:
         self.binaries: dict[K, bytes] = {}
         self._waiting = deque(jobs.items())
-        self._command = [sys.executable, "-P", "-m", "dovetail_gpu_opencl.builders", device]
+        self._command = interpreter.command("-m", "dovetail_gpu_opencl.builders", device) or []
         self._processes: list[subprocess.Popen[bytes]] = []
         self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(processes)]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyopencl as cl
 
 from dovetail.device import DeviceInfo, Unavailable
-from dovetail_gpu_opencl import driver_pages, fork, linker
+from dovetail_gpu_opencl import driver_pages, fork, interpreter, linker
 from dovetail_gpu_opencl.capabilities import identity_of, kind_of, needs_linker, refused_cpu
 
 __all__ = ["TYPE", "device_infos", "find_device"]
@@ -92,8 +92,9 @@ def _platform_devices(platform: Any) -> list[Any]:
 
 @functools.cache
 def _asking_ends_a_process() -> bool:
-    done = subprocess.run([sys.executable, "-P", "-c", _ASK], capture_output=True, check=False)
-    return done.returncode < 0
+    command = interpreter.command("-c", _ASK)
+    # Where no other process can ask, nobody does: it might end this one.
+    return command is None or subprocess.run(command, capture_output=True, check=False).returncode < 0
 
 
 def _unusable(device: Any) -> Unavailable | None:

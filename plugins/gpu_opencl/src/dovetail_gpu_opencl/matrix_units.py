@@ -14,6 +14,7 @@ import numpy as np
 
 from dovetail.cache import FileCache, cache_key
 from dovetail.device import DeviceError, DType
+from dovetail_gpu_opencl import interpreter
 from dovetail_gpu_opencl.capabilities import Capabilities
 
 __all__ = ["allowed", "halves_of", "remarks"]
@@ -73,6 +74,8 @@ def _known(caps: Capabilities, name: str, precision: str) -> str:
     cache, key = FileCache(_SECTION), cache_key("matrix", caps.identity, precision)
     reason = cache.get(key)
     if reason is None:
+        if interpreter.command() is None:
+            return "a frozen program cannot try them in another process, and no other program did"
         reason = _tried(name, precision).encode()
         cache.put(key, reason)
     return reason.decode(errors="replace")
@@ -81,7 +84,7 @@ def _known(caps: Capabilities, name: str, precision: str) -> str:
 @functools.cache
 def _tried(name: str, precision: str) -> str:
     """Why the trial failed; empty when it did not."""
-    command = [sys.executable, "-P", "-m", "dovetail_gpu_opencl.matrix_units", name, precision]
+    command = interpreter.command("-m", "dovetail_gpu_opencl.matrix_units", name, precision) or []
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:

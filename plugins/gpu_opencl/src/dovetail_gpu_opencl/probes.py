@@ -11,6 +11,7 @@ from contextlib import suppress
 import numpy as np
 import pyopencl as cl
 
+from dovetail_gpu_opencl import interpreter
 from dovetail_gpu_opencl.capabilities import identity_of
 
 __all__ = ["runs_correctly"]
@@ -21,7 +22,9 @@ _SECONDS, _CPU_SECONDS = 60, 10
 
 def runs_correctly(identity: str, source: str) -> bool:
     """Whether the device of this identity (`Capabilities.identity`) runs the source without a crash and correctly."""
-    command = [sys.executable, "-P", "-m", __name__, identity, source]
+    command = interpreter.command("-m", __name__, identity, source)
+    if command is None:
+        return False
     try:
         done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):  # no process could be started, or it hangs in the compiler

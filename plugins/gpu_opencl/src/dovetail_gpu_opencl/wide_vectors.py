@@ -5,6 +5,7 @@ import re
 
 from dovetail.cache import FileCache, cache_key
 from dovetail.device import Reason, Refusal
+from dovetail_gpu_opencl import interpreter
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.probes import runs_correctly
 
@@ -39,5 +40,6 @@ def survives(identity: str) -> bool:
     known = cache.get(key)
     if known is None:
         known = b"1" if runs_correctly(identity, _PROBE) else b"0"
-        cache.put(key, known)
+        if interpreter.command() is not None:  # else nothing was tried
+            cache.put(key, known)
     return known == b"1"

@@ -11,6 +11,7 @@ from dovetail.evaluate.composition import infer_composition
 from dovetail.op import GraphBuilder, Operator, TensorType
 from dovetail.testing.random_graphs import evaluate
 from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.attention import Attention
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.conv import Conv
@@ -32,6 +33,7 @@ from dovetail_ops_onnx.sqrt import Sqrt
 from dovetail_ops_onnx.squeeze import Squeeze
 from dovetail_ops_onnx.tanh import Tanh
 from dovetail_ops_onnx.transpose import Transpose
+from dovetail_ops_onnx.unsqueeze import Unsqueeze
 
 RNG = np.random.default_rng(0)
 DEVICES = ["NUMPY", "ONEDNN"]
@@ -229,6 +231,33 @@ def test_keys_whose_heads_are_flat(device: str) -> None:
     first = dovetail.Core(config=False).compile_model(model, device).report({"x": (2, 7, 12)})
     assert "Attention" in {node.op for node in first.nodes}
     assert compared(model, device, (2, 7, 12), (5, 9, 12), (6, 11, 12)) == [False, True, True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_heads_that_are_repeated_in_a_shape_of_sizes(device: str) -> None:
+    """Attention takes keys and values before they are repeated, where it can: then nothing reads the shape."""
+    g = GraphBuilder()
+    x = g.input("x", "float32", ["B", "L", 12])
+    batch, length = (g.node(Gather(), g.node(Shape(), x), g.constant(np.array([axis]))) for axis in (0, 1))
+    two, size = g.constant(np.array([2])), g.constant(np.array([4]))
+    repeated = g.node(Concat(axis=0), batch, two, two, length, size)
+    heads = []
+    for count in (4, 2, 2):
+        product = g.node(MatMul(), x, g.constant(numbers(12, count * 4)))
+        parts = g.node(Reshape(), product, g.constant(np.array([0, 0, count, 4])))
+        heads.append(g.node(Transpose(perm=(0, 2, 1, 3)), parts))
+    q, *others = heads
+    k, v = (
+        g.node(
+            Reshape(),
+            g.node(Expand(), g.node(Unsqueeze(), one, g.constant(np.array([2]))), repeated),
+            g.constant(np.array([0, 4, -1, 4])),
+        )
+        for one in others
+    )
+    joined = g.node(Transpose(perm=(0, 2, 1, 3)), g.node(Attention(), q, k, v))
+    model = g.model([g.node(Reshape(), joined, g.constant(np.array([0, 0, 16])))])
+    assert compared(model, device, (3, 7, 12), (5, 9, 12), (6, 11, 12)) == [False, True, True]
 
 
 @pytest.mark.parametrize("device", DEVICES)

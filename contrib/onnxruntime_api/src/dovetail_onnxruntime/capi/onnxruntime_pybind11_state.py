@@ -1,6 +1,13 @@
 """The names of onnxruntime's native module: exceptions, options, functions."""
 
 from dovetail_onnxruntime.arguments import ModelMetadata, NodeArg
+from dovetail_onnxruntime.devices import (
+    OrtEpDevice,
+    OrtExecutionProviderDevicePolicy,
+    OrtHardwareDevice,
+    OrtHardwareDeviceType,
+    get_ep_devices,
+)
 from dovetail_onnxruntime.enums import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, OrtAllocatorType, OrtMemType
 from dovetail_onnxruntime.exceptions import (
     DeviceReset,
@@ -57,6 +64,10 @@ __all__ = [
     "NotImplemented",
     "OrtAllocatorType",
     "OrtDevice",
+    "OrtEpDevice",
+    "OrtExecutionProviderDevicePolicy",
+    "OrtHardwareDevice",
+    "OrtHardwareDeviceType",
     "OrtMemType",
     "OrtValue",
     "RunOptions",
@@ -68,6 +79,7 @@ __all__ = [
     "get_available_providers",
     "get_build_info",
     "get_device",
+    "get_ep_devices",
     "get_version_string",
     "has_collective_ops",
     "set_default_logger_severity",

@@ -15,6 +15,16 @@ def _unary(op_type: str) -> Callable[[Call], str]:
     return lambda call: call.op(op_type, call.name(0))
 
 
+def _rounded(op_type: str) -> Callable[[Call], str]:
+    """Integers stay as they are: PyTorch's floor_divide rounds its quotient, whatever that is."""
+    return lambda call: call.op("Identity" if _is_whole(call) else op_type, call.name(0))
+
+
+def _is_whole(call: Call) -> bool:
+    dtype = call.value(0).dtype
+    return dtype is not None and dtype.is_integer
+
+
 def broadcast(call: Call) -> tuple[str, str]:
     """The two inputs, the second reshaped where `auto_broadcast` is PaddlePaddle's (`pdpd`), which lays it at an axis."""
     mode = call.choice_attr("auto_broadcast", {"numpy": "numpy", "none": "none", "explicit": "none", "pdpd": "pdpd"}, "numpy")
@@ -107,6 +117,8 @@ def _gelu(call: Call) -> str:
 
 def _round(call: Call) -> str:
     x = call.name(0)
+    if _is_whole(call):
+        return x
     if call.choice_attr("mode", {"half_to_even": "even", "half_away_from_zero": "away"}, "half_to_even") == "even":
         return call.op("Round", x)
     return call.op("Mul", call.op("Sign", x), call.op("Floor", call.op("Add", call.op("Abs", x), call.like(0.5, 0))))
@@ -143,11 +155,12 @@ def _shift(direction: str) -> Callable[[Call], str]:
     return lambda call: call.op("BitShift", *broadcast(call), direction=direction)
 
 
-_SAME_NAME = "Abs Acos Acosh Asin Asinh Atan Atanh Cos Cosh Erf Exp Floor IsNaN Log Mish Relu Sigmoid Sign Sin Sinh Sqrt Tan Tanh"
+_SAME_NAME = "Abs Acos Acosh Asin Asinh Atan Atanh Cos Cosh Erf Exp IsNaN Log Mish Relu Sigmoid Sign Sin Sinh Sqrt Tan Tanh"
 
 TABLE: Table = {
     **{name: _unary(name) for name in _SAME_NAME.split()},
-    "Ceiling": _unary("Ceil"),
+    "Ceiling": _rounded("Ceil"),
+    "Floor": _rounded("Floor"),
     "Negative": _unary("Neg"),
     "SoftPlus": _unary("Softplus"),
     "SoftSign": _unary("Softsign"),

@@ -18,44 +18,51 @@ def _rows(call: Call, weights: int) -> str:
     return call.op("Mul", rows, factors or call.name(weights))
 
 
-def _reduced(call: Call) -> None:
-    if call.text_attr("reduction", "sum").strip().lower() != "sum":
-        raise FormatError(f"reduction is '{call.text_attr('reduction')}'", hint="accepted: sum")
+def _is_mean(call: Call, weights: int) -> bool:
+    mean = bool(call.choice_attr("reduction", {"sum": "", "mean": "mean"}, "sum"))
+    if mean and call.has(weights):
+        raise FormatError("reduction is 'mean', and there are weights", hint="accepted with weights: sum")
+    return mean
 
 
 def _packed(call: Call) -> str:
-    _reduced(call)
-    return call.op("ReduceSum", _rows(call, 2), call.const([1]), keepdims=0)
+    reduction = "ReduceMean" if _is_mean(call, 2) else "ReduceSum"
+    return call.op(reduction, _rows(call, 2), call.const([1]), keepdims=0)
 
 
 def _offsets(call: Call) -> str:
-    _reduced(call)
+    mean = _is_mean(call, 4)
     offsets = call.index_list(2)
     count = call.op("Squeeze", call.op("Shape", call.name(1)), call.const([0]))
     places = call.op("Unsqueeze", call.op("Range", call.const(0), count, call.const(1)), call.const([1]))
     begun = call.cast(call.op("GreaterOrEqual", places, call.op("Unsqueeze", offsets, call.const([0]))), DType.INT64)
     bags = call.op("Sub", call.op("ReduceSum", begun, call.const([1]), keepdims=0), call.const(1))
-    return _summed(call, bags, call.op("Shape", offsets))
+    return _summed(call, bags, call.op("Shape", offsets), mean=mean)
 
 
 def _segments(call: Call) -> str:
     return _summed(call, call.index_list(2), call.index_list(3), further=4)
 
 
-def _summed(call: Call, bags: str, count: str, further: int = 3) -> str:
-    """The rows added up by the bag that each is in; a bag without rows is 0, or the row of the default index."""
+def _summed(call: Call, bags: str, count: str, further: int = 3, *, mean: bool = False) -> str:
+    """The rows added up by the bag that each is in, or their mean; a bag without rows is 0, or the row of the default index."""
     default = call.integers(further, "default_index") if call.has(further) else (-1,)
     where = call.op("Unsqueeze", bags, call.const([-1]))
     inner = call.op("Slice", call.op("Shape", call.name(0)), call.const([1]), call.const([2**31]))
     shape = call.op("Concat", count, inner, axis=0)
     zeros = call.op("ConstantOfShape", shape, value=np.zeros(1, call.dtype(0).numpy))
     total = call.op("ScatterND", zeros, where, _rows(call, further + 1), reduction="add")
-    if default[0] < 0:
+    if default[0] < 0 and not mean:
         return total
     ones = call.op("Expand", call.const([1]), call.op("Shape", bags))
     empty = call.op("ConstantOfShape", count, value=np.zeros(1, np.int64))
     members = call.op("ScatterND", empty, where, ones, reduction="add")
     behind = call.const([1 + i for i in range(call.rank(0) - 1)])
+    if mean:
+        divisor = call.op("Unsqueeze", call.op("Max", members, call.const(1)), behind)
+        total = call.op("Div", total, call.op("CastLike", divisor, total))
+    if default[0] < 0:
+        return total
     none = call.op("Unsqueeze", call.op("Equal", members, call.const(0)), behind)
     return call.op("Where", none, call.op("Gather", call.name(0), call.const(list(default[:1])), axis=0), total)
 

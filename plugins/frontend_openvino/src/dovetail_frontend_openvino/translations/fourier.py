@@ -8,18 +8,21 @@ from dovetail_frontend_openvino.call import Call, Table
 __all__ = ["TABLE"]
 
 
-def _axes(call: Call, rank: int) -> list[tuple[int, int]]:
-    """Each axis with its length, -1 for as it is."""
+def _axes(call: Call, rank: int) -> list[tuple[int, str]]:
+    """Each axis with the name of its length, "" for as it is."""
     axes = call.axes(1, rank)
+    if call.has(2) and call.known(2) is None:
+        lengths = call.ops("Split", len(axes), call.index_list(2), axis=0, num_outputs=len(axes))
+        # Lengths that are computed are those of PyTorch and TensorFlow, which are never -1.
+        return [(axis, call.op("Squeeze", length)) for axis, length in zip(axes, lengths, strict=True)]
     sizes = call.integers(2, "signal_size") if call.has(2) else (-1,) * len(axes)
     if len(sizes) != len(axes) or not axes:
         raise FormatError(f"signal_size is {list(sizes)} for the axes {list(axes)}", hint="accepted: one for each axis")
-    return list(zip(axes, sizes, strict=True))
+    return [(axis, "" if size == -1 else call.const(size)) for axis, size in zip(axes, sizes, strict=True)]
 
 
-def _along(call: Call, x: str, steps: Sequence[tuple[int, int]], *, inverse: bool, onesided: bool = False) -> str:
-    for axis, size in steps:
-        length = "" if size == -1 else call.const(size)
+def _along(call: Call, x: str, steps: Sequence[tuple[int, str]], *, inverse: bool, onesided: bool = False) -> str:
+    for axis, length in steps:
         x = call.op("DFT", x, length, call.const(axis), inverse=int(inverse), onesided=int(onesided))
     return x
 

@@ -1,5 +1,7 @@
 """Gather, Scatter and what finds indices."""
 
+import numpy as np
+
 from dovetail.frontend import DType, FormatError
 from dovetail_frontend_openvino.call import Call, Outputs, Table
 
@@ -11,7 +13,7 @@ _REDUCTIONS = {"none": "none", "sum": "add", "prod": "mul", "min": "min", "max":
 def _gather(call: Call) -> str:
     axis, batch = call.integer(2, "axis"), call.int_attr("batch_dims", 0)
     if not batch:
-        return call.op("Gather", call.name(0), call.name(1), axis=axis)
+        return call.op("Gather", call.name(0), _integers(call, 1), axis=axis)
     rank, indices = call.rank(0), call.rank(1)
     axis, batch = call.axis(axis, rank), call.axis(batch, indices + 1)
     if batch > axis:
@@ -29,6 +31,11 @@ def _gather(call: Call) -> str:
 def _wide(call: Call, index: int) -> str:
     """Indices as int64."""
     return call.name(index) if call.value(index).dtype is DType.INT64 else call.cast(call.name(index), DType.INT64)
+
+
+def _integers(call: Call, index: int) -> str:
+    """Indices as int32 or int64; OpenVINO takes integers of any type, and writes uint64 behind NonMaxSuppression."""
+    return call.name(index) if call.value(index).dtype is DType.INT32 else _wide(call, index)
 
 
 def _gather_nd(call: Call) -> str:
@@ -49,9 +56,20 @@ def _gather_elements(call: Call) -> str:
 
 def _scatter_elements(call: Call) -> str:
     reduction = call.choice_attr("reduction", _REDUCTIONS, "none")
-    if reduction != "none" and not call.bool_attr("use_init_val", True):
-        raise FormatError("use_init_val is false", hint="accepted: true")
-    return call.op("ScatterElements", *call.names[:3], axis=call.integer(3, "axis"), reduction=reduction)
+    data, indices, axis = call.name(0), _integers(call, 1), call.integer(3, "axis")
+    if reduction != "none" and not call.bool_attr("use_init_val", True):  # what is written starts from what changes nothing
+        first = call.op("Expand", call.like(_neutral(call.dtype(0), reduction), 0), call.op("Shape", indices))
+        data = call.op("ScatterElements", data, indices, first, axis=axis)
+    return call.op("ScatterElements", data, indices, call.name(2), axis=axis, reduction=reduction)
+
+
+def _neutral(dtype: DType, reduction: str) -> float:
+    if reduction in ("add", "mul"):
+        return 0 if reduction == "add" else 1
+    if dtype.is_integer:
+        info = np.iinfo(dtype.numpy)
+        return int(info.min if reduction == "max" else info.max)
+    return -np.inf if reduction == "max" else np.inf
 
 
 def _scatter_nd(call: Call) -> str:

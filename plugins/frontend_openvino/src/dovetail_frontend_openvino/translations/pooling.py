@@ -10,6 +10,7 @@ from dovetail_frontend_openvino.translations.convolution import AUTO_PAD
 
 __all__ = ["TABLE"]
 
+_MOST_PARTS = 64
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "ceil_torch": "ceil_torch"}
 
 
@@ -55,18 +56,21 @@ def _max(call: Call) -> Outputs:
     values, indices = call.ops("MaxPool", 2, call.name(0), **window)
     axis = call.axis(call.int_attr("axis", 0), call.rank(0))
     if axis:  # ONNX counts through the whole tensor
-        size = int(np.prod([call.size(0, i) for i in range(axis, call.rank(0))]))
-        indices = call.op("Mod", indices, call.const(size))
+        size = call.op("ReduceProd", call.op("Shape", call.name(0), start=axis), keepdims=0)
+        indices = call.op("Mod", indices, size)
     dtype = call.type_attr("index_element_type", DType.INT64)
     return values, indices if dtype is DType.INT64 else call.cast(indices, dtype)
 
 
 def _adaptive_average(call: Call) -> str:
-    """Averages are sums weighted the same along each axis: one matrix product an axis."""
+    """Averages are sums weighted the same along each axis: one matrix product an axis, where its size is declared."""
     rank, value = call.rank(0), call.name(0)
     for i, wanted in enumerate(_spatial(call, rank)):
         if wanted == 1:
             value = call.op("ReduceMean", value, call.const([2 + i]), keepdims=1)
+            continue
+        if not isinstance(call.shape(0)[2 + i], int):
+            value = _by_parts(call, value, 2 + i, wanted, "ReduceMean")
             continue
         perm = [axis for axis in range(rank) if axis != 2 + i] + [2 + i]
         back = [perm.index(axis) for axis in range(rank)]
@@ -80,6 +84,29 @@ def _spatial(call: Call, rank: int) -> tuple[int, ...]:
     if len(sizes) != rank - 2 or not all(0 < size <= 4096 for size in sizes):
         raise FormatError(f"the output shape is {sizes}", hint=f"accepted: {rank - 2} sizes from 1 to 4096")
     return sizes
+
+
+def _by_parts(call: Call, value: str, axis: int, wanted: int, reduction: str) -> str:
+    """The reduction of each of the `wanted` parts, which may overlap, along an axis."""
+    if wanted > _MOST_PARTS and not isinstance(call.shape(0)[axis], int):
+        raise FormatError(f"the output has size {wanted} at an open dimension", hint=f"accepted: at most {_MOST_PARTS}")
+    where, parts = call.const([axis]), []
+    for start, end in _part_bounds(call, axis, wanted):
+        parts.append(call.op(reduction, call.op("Slice", value, start, end, where), where, keepdims=1))
+    return call.op("Concat", *parts, axis=axis)
+
+
+def _part_bounds(call: Call, axis: int, wanted: int) -> list[tuple[str, str]]:
+    size = call.shape(0)[axis]
+    if isinstance(size, int):
+        return [(call.const([start]), call.const([end])) for start, end in _bounds(size, wanted)]
+    there, count = call.op("Shape", call.name(0), start=axis, end=axis + 1), call.const([wanted])
+
+    def place(number: int, further: int) -> str:
+        scaled = call.op("Add", call.op("Mul", there, call.const([number])), call.const([further]))
+        return call.op("Div", scaled, count)
+
+    return [(place(i, 0), place(i + 1, wanted - 1)) for i in range(wanted)]
 
 
 def _bounds(size: int, wanted: int) -> list[tuple[int, int]]:
@@ -100,15 +127,10 @@ def _adaptive_max(call: Call) -> Outputs:
         raise FormatError("the indices of AdaptiveMaxPool are used", hint="accepted: its values only")
     rank, value = call.rank(0), call.name(0)
     for i, wanted in enumerate(_spatial(call, rank)):
-        axis = call.const([2 + i])
         if wanted == 1:
-            value = call.op("ReduceMax", value, axis, keepdims=1)
-            continue
-        parts = []
-        for start, end in _bounds(call.size(0, 2 + i), wanted):
-            part = call.op("Slice", value, call.const([start]), call.const([end]), axis)
-            parts.append(call.op("ReduceMax", part, axis, keepdims=1))
-        value = call.op("Concat", *parts, axis=2 + i)
+            value = call.op("ReduceMax", value, call.const([2 + i]), keepdims=1)
+        else:
+            value = _by_parts(call, value, 2 + i, wanted, "ReduceMax")
     return value
 
 

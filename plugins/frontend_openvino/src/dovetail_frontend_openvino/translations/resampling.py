@@ -37,7 +37,8 @@ def _interpolate(call: Call) -> str:
     if antialias and attributes["mode"] != "nearest":
         attributes |= {"antialias": 1, "exclude_outside": 1}
     if attributes["mode"] == "cubic":
-        attributes["cubic_coeff_a"] = call.float_attr("cube_coeff", -0.75)
+        # Pillow's kernel has its own coefficient, whatever the file says.
+        attributes["cubic_coeff_a"] = -0.5 if mode.endswith("pillow") else call.float_attr("cube_coeff", -0.75)
     if attributes["mode"] == "nearest":
         attributes["nearest_mode"] = _nearest_mode(call, axes)
     index = 1 if by_sizes or later else 2

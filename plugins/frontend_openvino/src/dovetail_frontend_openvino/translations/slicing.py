@@ -126,12 +126,14 @@ def _roll(call: Call) -> str:
         raise FormatError(f"there are {len(shifts)} shifts and {len(axes)} axes", hint="accepted: one shift, or one an axis")
     for shift, axis in zip(shifts * (len(axes) if len(shifts) == 1 else 1), axes, strict=True):
         at = call.axis(axis, rank)
-        size = call.size(0, at)
-        cut = -shift % size if size else 0
-        if cut:
-            where = call.const([at])
-            back = call.op("Slice", value, call.const([cut]), call.const([_END]), where)
-            value = call.op("Concat", back, call.op("Slice", value, call.const([0]), call.const([cut]), where), axis=at)
+        size, where = call.shape(0)[at], call.const([at])
+        if isinstance(size, int):
+            cut = call.const([-shift % size if size else 0])
+        else:
+            there = call.op("Max", call.op("Shape", call.name(0), start=at, end=at + 1), call.const([1]))
+            cut = call.op("Mod", call.const([-shift]), there)
+        back = call.op("Slice", value, cut, call.const([_END]), where)
+        value = call.op("Concat", back, call.op("Slice", value, call.const([0]), cut, where), axis=at)
     return value
 
 

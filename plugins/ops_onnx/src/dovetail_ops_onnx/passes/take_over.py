@@ -286,14 +286,21 @@ def _free(analyzed: Graph, parts: Sequence[Any], widened: Mapping[str, str]) -> 
             reads.update((origin, one) for origin in (node.name, *node.origins) for one in ids)
     nodes = [node for node in analyzed.nodes if not node.op.is_view]
     # Nodes of a body have one origin: where another one reads the constant too, it is not known which of them still does.
-    constants = {n.name: {id(own[name]) for name in n.reads if name in own} for n in nodes}
+    # The second input of an Expand that became part of another node, says no more than the shape of its result does.
+    left = {origin for g in (part.graph for part in parts) for n in g.nodes if _is_expand(n) for origin in (n.name, *n.origins)}
+    reading = {n.name: n.inputs[:1] if _is_expand(n) and left.isdisjoint((n.name, *n.origins)) else n.reads for n in nodes}
+    constants = {name: {id(own[one]) for one in values if one in own} for name, values in reading.items()}
     readers = Counter((origin, one) for n in nodes for one in constants[n.name] for origin in {n.name, *n.origins})
 
     def is_read(node: Node, constant: int) -> bool:
         return any((o, constant) in reads and readers[o, constant] == 1 for o in (node.name, *node.origins))
 
-    bound = {name for node in nodes for name in node.reads if name in own and not is_read(node, id(own[name]))}
+    bound = {name for node in nodes for name in reading[node.name] if name in own and not is_read(node, id(own[name]))}
     return frozenset(own.keys() - bound)
+
+
+def _is_expand(node: Node) -> bool:
+    return node.op.package in _STANDARD and node.op.op_type == "Expand"
 
 
 @dataclass(frozen=True, slots=True)
