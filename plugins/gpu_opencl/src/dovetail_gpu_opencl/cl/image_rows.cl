@@ -1,5 +1,5 @@
 // What kernels for CPUs share that compute rows of an image in vectors along x (conv_columns.cl, conv_depthwise.cl,
-// max_pool_rows.cl): the defaults of their macros, and how VEC elements of a row at a stride of STRIDE_X are read.
+// pool_rows.cl): the defaults of their macros, and how VEC elements of a row at a stride of STRIDE_X are read.
 #ifndef T
 #define T float
 #define ACC float
