@@ -104,4 +104,6 @@ def test_other_sizes_and_what_is_fused(rng: np.random.Generator) -> None:
         long = np.pad(given, ((0, 0), (0, 0), (4, 0)))
         parts = [np.einsum("ncp,mcp->nm", long[:, :, t : t + 5 : 2], weights) for t in range(length)]
         np.testing.assert_allclose(compiled({"x": given})[0], np.maximum(np.stack(parts, 2), 0), rtol=1e-5, atol=1e-5)
-    assert "Slice" not in str(compiled.report()).replace(" + ", " ").split("by")[0] or len(str(compiled.report()).splitlines()) == 1
+    assert (
+        "Slice" not in str(compiled.report()).replace(" + ", " ").split("by")[0] or len(str(compiled.report()).splitlines()) == 1
+    )

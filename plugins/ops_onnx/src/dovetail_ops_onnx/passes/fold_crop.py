@@ -31,7 +31,11 @@ def _folded(cut: Node, graph: Graph) -> Node | None:
     if node is None or node.post_ops or len(graph.consumers[cut.inputs[0]]) > 1 or cut.inputs[0] in graph.output_names:
         return None
     op, rank = node.op, graph.types[node.inputs[0]].rank - 2
-    if type(op) not in (Conv, ConvTranspose) or not isinstance(op, Conv | ConvTranspose) or op.auto_pad not in ("NOTSET", "VALID"):
+    if (
+        type(op) not in (Conv, ConvTranspose)
+        or not isinstance(op, Conv | ConvTranspose)
+        or op.auto_pad not in ("NOTSET", "VALID")
+    ):
         return None
     widths = _widths(cut, graph)
     if widths is None:
