@@ -131,7 +131,7 @@ class Nearest(_Resize):
 
 
 class Weighted(_Resize):
-    """resize.cl, on CPUs resize_rows.cl: linear and cubic, in float; in double for float64 and for integers, which are cut off."""
+    """resize.cl, on CPUs resize_rows.cl: linear and cubic, in float; float64 and integers in double, and these are cut off."""
 
     name = "resize"
     dtypes = frozenset(C_TYPES) - {DType.BOOL}
