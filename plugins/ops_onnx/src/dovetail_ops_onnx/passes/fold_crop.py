@@ -18,8 +18,8 @@ def fold_crop(graph: Graph) -> Graph:
     """The graph with convolutions that compute only what the Slice behind them leaves, where that is their only reader.
 
     Conv gets smaller pads, so a slice must not cut off more than depends on them; ConvTranspose gets larger ones, which stay
-    below the window. Spatial axes may be cut, by steps of 1 and numbers that count from both ends, so that the result holds for all
-    sizes. `auto_pad` is not touched. Needs types.
+    below the window. Spatial axes may be cut, by steps of 1 and numbers that count from both ends, so that the result holds for
+    all sizes. `auto_pad` is not touched. Needs types.
     """
     nodes = tuple(_folded(node, graph) or node for node in graph.nodes)
     changed = any(a is not b for a, b in zip(nodes, graph.nodes, strict=True))
