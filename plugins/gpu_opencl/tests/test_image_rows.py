@@ -131,3 +131,23 @@ def test_means_far_from_zero(size: int, kind_device: Any, bench: Any, rng: Any) 
     wide = x.astype(np.float64)
     normal = (wide - wide.mean(2, keepdims=True)) / np.sqrt(wide.var(2, keepdims=True) + 1e-5)
     np.testing.assert_allclose(got, normal * scale[:, None] + bias[:, None], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 23, 1030])
+@pytest.mark.parametrize("name", ["ReduceMean", "ReduceMax", "ReduceLogSumExp"])
+def test_reductions_of_lines(name: str, count: int, kind_device: Any, bench: Any, rng: Any) -> None:
+    """One NaN among them is the result; lines of infinities keep their sign."""
+    x = rng.standard_normal((5, count)).astype(np.float32)
+    x[1, count // 2], x[2], x[3, count - 1] = np.nan, -np.inf, np.inf
+    graph, feeds = bench.single(bench.op(name, keepdims=0), [x, np.array([1])], (1,))
+    (got,) = bench.run(kind_device("CPU"), graph, feeds)
+    wide = x.astype(np.float64)
+    with np.errstate(all="ignore"):
+        top = wide.max(1)
+        shift = np.where(np.isfinite(top), top, 0)
+        sums = {
+            "ReduceMean": wide.mean(1),
+            "ReduceMax": top,
+            "ReduceLogSumExp": np.log(np.exp(wide - shift[:, None]).sum(1)) + shift,
+        }
+    np.testing.assert_allclose(got, sums[name], rtol=1e-5, atol=1e-6)

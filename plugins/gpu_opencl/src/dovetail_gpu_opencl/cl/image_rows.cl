@@ -24,6 +24,10 @@
 static VACC load(__global const T* p) {
 #if STRIDE_X == 1
   return VLOAD(p);
+#elif STRIDE_X == 2 && VEC > 1
+  // Up to the last element that is wanted, and not the one behind it.
+  const VACC a = VLOAD(p), b = VLOAD(p + VEC - 1);
+  return (VACC)(a.even, b.odd);
 #else
   ACC v[VEC] __attribute__((aligned(sizeof(VACC))));
 #pragma unroll
