@@ -101,13 +101,13 @@ def test_updates_are_written_in_place_after_a_copy(rng: np.random.Generator, dev
 
 
 @_every_reduction
-@pytest.mark.parametrize("few", [1, 40, 1024])
+@pytest.mark.parametrize("part", [1, 40, 1 << 14])
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 def test_messages_of_a_graph(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, reduction: str, few: int, kind: Any
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, reduction: str, part: int, kind: Any
 ) -> None:
     """Whole rows that go to a place, many of them to one: bit by bit, in order, by both operators."""
-    monkeypatch.setattr(module, "_FEW", few)
+    monkeypatch.setattr(module, "_PART", part)
     data, updates = (rng.uniform(-2, 2, (rows, 3, 7)).astype(np.float32) for rows in (30, 400))
     nodes = np.where(rng.random(400) < 0.2, 4, rng.integers(-30, 30, 400)).astype(kind)
     want = data.copy()

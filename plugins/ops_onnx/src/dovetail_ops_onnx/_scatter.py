@@ -1,7 +1,7 @@
 """Shared by ScatterElements and ScatterND: writing updates to places, with a reduction where places meet."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ __all__ = ["InData", "check_reduction", "check_reduction_type", "scatter"]
 _UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 REDUCTIONS = ("none", *_UFUNCS)
 
-_FEW = 1024
-"""Elements for which a step takes as long as `ufunc.at`."""
+_PART = 1 << 14
+"""Elements that are joined at once: their indices stay in the cache."""
 
 
 class InData(HostKernel):
@@ -67,33 +67,10 @@ def scatter(data: Array, places: tuple[Array, ...], updates: Array, reduction: s
 
 
 def _join(ufunc: np.ufunc, dst: Array, rows: Array, updates: Array) -> None:
-    """Join `updates` [n, k] with the rows of dst [m, k], in order: the first update of each row in one step, then the second."""
+    """Join `updates` [n, k] with the rows of dst [m, k], in order."""
     size = dst.shape[1]
-    if size > 1:
-        order, first = np.arange(len(rows)), np.empty(len(dst), np.intp)
-        first[rows[::-1]] = order[::-1]  # of equal places the last assignment counts
-        fresh = first[rows] == order
-        own = slice(None) if fresh.all() else fresh
-        dst[rows[own]] = ufunc(dst[rows[own]], updates[own])
-        rows, updates = rows[~fresh], updates[~fresh]
-        left = np.ones(len(rows), np.bool_)
-        for at in _turns(rows % len(dst)) if updates.size >= _FEW else ():
-            if at.size * size < _FEW:
-                break
-            where = rows[at]
-            dst[where] = ufunc(dst[where], updates[at])
-            left[at] = False
-        rows, updates = rows[left], updates[left]
-    if len(rows):  # ufunc.at is fast for vectors only
-        ufunc.at(dst.reshape(-1), (rows[:, None] * size + np.arange(size)).reshape(-1), updates.reshape(-1))
-
-
-def _turns(rows: Array) -> Iterator[Array]:
-    """The indices of the first of equal rows, then those of the second, and so on."""
-    keys = rows.astype(np.uint16) if rows.max() < 1 << 16 else rows  # sorted in a fifth of the time
-    order = np.argsort(keys, kind="stable")
-    begin = np.flatnonzero(np.diff(rows[order], prepend=-1))
-    turn = np.empty_like(order)
-    turn[order] = np.arange(rows.size) - np.repeat(begin, np.diff(begin, append=rows.size))
-    ends = np.cumsum(np.bincount(turn))
-    return iter(np.split(np.argsort(turn, kind="stable"), ends[:-1]))
+    flat, columns, step = dst.reshape(-1), np.arange(size), max(1, _PART // max(1, size))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        # ufunc.at is fast for vectors only.
+        ufunc.at(flat, (rows[part, None] * size + columns).reshape(-1), updates[part].reshape(-1))

@@ -1,7 +1,7 @@
 // Convolution in two dimensions with few output channels for CPUs: dst[n][m] = post(bia[m] + sum over c, ky, kx of src * wei).
 //
 // A work item computes one row of the MAPS output channels of a group: vectors of VEC pixels along x from FIRST up to LAST, where no
-// window leaves the input to the left or right, single pixels elsewhere. Scalars of wei are broadcast. No local memory.
+// window leaves the input to the left or right, single pixels, of all channels at once, elsewhere. Scalars of wei are broadcast. No local memory.
 // NDRange: (OH, GROUPS, N), local size 1.
 //
 // Elements outside the input are zeros that are multiplied: an infinite weight gives NaN there.
@@ -17,18 +17,21 @@
 #endif
 #include "image_rows.cl"
 
-static ACC single(__global const T* s, __global const ACC* w, const int y0, const int x0, const int C, const int IH, const int IW) {
-  ACC acc = 0;
+// The sums of one pixel.
+static void single(ACC* acc, __global const T* s, __global const ACC* w, const int y0, const int x0, const int C, const int IH,
+                   const int IW) {
+#pragma unroll
+  for (int m = 0; m < MAPS; ++m) acc[m] = 0;
   for (int c = 0; c < C; ++c)
     for (int ky = 0; ky < KH; ++ky) {
       const int y = y0 + ky * DILATION_Y;
       for (int kx = 0; kx < KW; ++kx, w += MAPS) {
         const int x = x0 + kx * DILATION_X;
         const ACC value = y >= 0 && y < IH && x >= 0 && x < IW ? (ACC)s[(c * IH + y) * IW + x] : (ACC)0;
-        acc += value * *w;
+#pragma unroll
+        for (int m = 0; m < MAPS; ++m) acc[m] += value * w[m];
       }
     }
-  return acc;
 }
 
 __kernel void conv_columns(__global const T* restrict src, __global const ACC* restrict wei BIAS_ARG, __global T* dst,
@@ -38,8 +41,10 @@ __kernel void conv_columns(__global const T* restrict src, __global const ACC* r
   __global const T* s = src + (n * GROUPS + group) * C * (IH * IW);
   __global const ACC* w = wei + group * (C * KH * KW * MAPS);
   const int y0 = oy * STRIDE_Y - PAD_Y;
-  const int whole = FIRST + max(0, LAST - FIRST) / VEC * VEC;
-  for (int ox = FIRST; ox < whole; ox += VEC) {
+  const int whole = LAST - FIRST < VEC ? FIRST : LAST;
+  for (int done = FIRST; done < whole; done += VEC) {
+    // The last vector begins among pixels that are done: only the others are stored, as operands may be where dst is.
+    const int ox = min(done, LAST - VEC);
     VACC acc[MAPS];
 #pragma unroll
     for (int m = 0; m < MAPS; ++m) acc[m] = (VACC)(0);
@@ -64,16 +69,24 @@ __kernel void conv_columns(__global const T* restrict src, __global const ACC* r
       }
 #pragma unroll
     for (int m = 0; m < MAPS; ++m) {
-      const int o = ((n * M + first + m) * OH + oy) * OW + ox;
-      VSTORE(POST_V(acc[m] + BIAS(first + m), o), dst + o);
+      const int row = ((n * M + first + m) * OH + oy) * OW;
+      if (ox == done) {
+        VSTORE(POST_V(acc[m] + BIAS(first + m), row + ox), dst + row + ox);
+      } else {
+        ACC sums[VEC] __attribute__((aligned(sizeof(VACC))));
+        *(VACC*)sums = acc[m];
+        for (int o = row + done; o < row + LAST; ++o) dst[o] = (T)(POST(sums[o - row - ox] + BIAS(first + m), o));
+      }
     }
   }
-  for (int m = 0; m < MAPS; ++m) {
-    const int row = ((n * M + first + m) * OH + oy) * OW;
-    for (int ox = 0; ox < OW; ++ox) {
-      if (ox == FIRST) ox = whole;
-      if (ox < OW)
-        dst[row + ox] = (T)(POST(BIAS(first + m) + single(s, w + m, y0, ox * STRIDE_X - PAD_X, C, IH, IW), row + ox));
+  for (int ox = 0; ox < OW; ++ox) {
+    if (ox == FIRST) ox = whole;
+    if (ox == OW) break;
+    ACC acc[MAPS];
+    single(acc, s, w, y0, ox * STRIDE_X - PAD_X, C, IH, IW);
+    for (int m = 0; m < MAPS; ++m) {
+      const int o = ((n * M + first + m) * OH + oy) * OW + ox;
+      dst[o] = (T)(POST(acc[m] + BIAS(first + m), o));
     }
   }
 }

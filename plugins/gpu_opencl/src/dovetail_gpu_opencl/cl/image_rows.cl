@@ -1,5 +1,5 @@
 // What kernels for CPUs share that compute rows of an image in vectors along x (conv_columns.cl, conv_depthwise.cl,
-// max_pool_rows.cl): the defaults of their macros, and how VEC elements of a row at a stride of STRIDE_X are read.
+// pool_rows.cl): the defaults of their macros, and how VEC elements of a row at a stride of STRIDE_X are read.
 #ifndef T
 #define T float
 #define ACC float
@@ -24,6 +24,10 @@
 static VACC load(__global const T* p) {
 #if STRIDE_X == 1
   return VLOAD(p);
+#elif STRIDE_X == 2 && VEC > 1
+  // Up to the last element that is wanted, and not the one behind it.
+  const VACC a = VLOAD(p), b = VLOAD(p + VEC - 1);
+  return (VACC)(a.even, b.odd);
 #else
   ACC v[VEC] __attribute__((aligned(sizeof(VACC))));
 #pragma unroll

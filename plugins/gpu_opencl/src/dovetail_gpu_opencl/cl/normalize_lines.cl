@@ -12,6 +12,8 @@
 // Layout: element i of a line l is at l / inner * (size * inner) + l % inner + i * inner; its scale and bias (HAS_SCALE, HAS_BIAS)
 // at l % period * step + i / span, or where SCALE_AT and BIAS_AT say. means and factors [lines] may be NULL.
 //
+// With DENSE inner is 1.
+//
 // With GROUP_CHANNELS of CHANNELS a line is a group of channels that are innermost: its elements are those of all pixels.
 //
 // Tunables: GROUP.
@@ -35,9 +37,15 @@
 #define STEP(i) ((i) / GROUP_CHANNELS * CHANNELS + (i) % GROUP_CHANNELS)
 #define SCALE_AT(l, i, o) ((l) % period * GROUP_CHANNELS + (i) % GROUP_CHANNELS)
 #define BIAS_AT(l, i, o) SCALE_AT(l, i, o)
+#elif defined(DENSE)
+#define BASE(l) ((l) * size)
+#define STEP(i) (i)
 #else
 #define BASE(l) ((l) / inner * (size * inner) + (l) % inner)
 #define STEP(i) ((i) * inner)
+#endif
+#if GROUP == 1 && !defined(SCALE_AT) && !defined(BIAS_AT)
+#define BY_SPANS
 #endif
 #ifndef SCALE_AT
 #define SCALE_AT(l, i, o) ((l) % period * step + (i) / span)
@@ -63,8 +71,30 @@
 #ifdef L1
 #define MEASURE(x) fabs(x)
 #else
-#define MEASURE(x) ((x) * (x))
+static ACC squared(const ACC x) { return x * x; }
+#define MEASURE(x) squared(x)
 #endif
+
+// The sum of TERM(i) for all i below size by this work item, or by its group. A work item has LANES sums, which are under way at
+// once, and lose less than one.
+#if GROUP > 1
+#define ADD_UP(acc, TERM)                                     \
+  for (int i = lane; i < size; i += GROUP) acc += TERM(i);    \
+  COLLECT(acc, PLUS)
+#else
+#define LANES 8
+#define ADD_UP(acc, TERM)                                     \
+  {                                                           \
+    ACC sums[LANES] = {0, 0, 0, 0, 0, 0, 0, 0};               \
+    int i = 0;                                                \
+    for (; i + LANES <= size; i += LANES)                     \
+      for (int j = 0; j < LANES; ++j) sums[j] += TERM(i + j); \
+    for (; i < size; ++i) sums[0] += TERM(i);                 \
+    for (int j = 0; j < LANES; ++j) acc += sums[j];           \
+  }
+#endif
+#define VALUE(i) ((ACC)LOAD_T(src, base + STEP(i)))
+#define MEASURED(i) MEASURE(VALUE(i) - mean)
 
 #ifdef PARTED
 #define MOMENTS_ARG , __global const ACC* restrict moments, const int parts
@@ -119,36 +149,48 @@ __kernel void normalize_lines(__global const T* restrict src SCALE_ARG BIAS_ARG,
   }
 #else
 #ifdef MOMENTS
-  for (int i = lane; i < size; i += GROUP) mean += LOAD_T(src, base + STEP(i));
-  COLLECT(mean, PLUS)
+  ADD_UP(mean, VALUE)
   mean /= size;
 #endif
-  for (int i = lane; i < size; i += GROUP) {
-    const ACC x = (ACC)LOAD_T(src, base + STEP(i)) - mean;
-    measure += MEASURE(x);
-  }
-  COLLECT(measure, PLUS)
+  ADD_UP(measure, MEASURED)
 #endif
 #if defined(MOMENTS) || defined(RMS)
   const ACC factor = (ACC)1 / sqrt(measure / size + epsilon);
 #elif defined(L2)
   measure = sqrt(measure);
 #endif
-  for (int i = first + lane; i < end; i += GROUP) {
-    const int o = base + STEP(i);
-    const ACC x = (ACC)LOAD_T(src, o) - mean;
 #if defined(MOMENTS) || defined(RMS)
-    ACC y = x * factor;
+#define NORMALIZED(x) ((x) * factor)
 #else
-    ACC y = measure == 0 ? (ACC)0 : x / measure;
+#define NORMALIZED(x) (measure == 0 ? (ACC)0 : (x) / measure)
 #endif
 #ifdef HAS_SCALE
-    y *= LOAD_P(scale, SCALE_AT(line, i, o));
+#define SCALED(y, i, o) ((y) * LOAD_P(scale, SCALE_AT(line, i, o)))
+#else
+#define SCALED(y, i, o) (y)
 #endif
 #ifdef HAS_BIAS
-    y += LOAD_P(bias, BIAS_AT(line, i, o));
+#define BIASED(y, i, o) ((y) + LOAD_P(bias, BIAS_AT(line, i, o)))
+#else
+#define BIASED(y, i, o) (y)
 #endif
-    STORE_R(dst, o, POST(y, o));
+#ifdef BY_SPANS
+  for (int from = 0; from < size; from += span) {
+    const int at = line % period * step + from / span, to = min(size - from, span) + from;
+#undef SCALE_AT
+#undef BIAS_AT
+#define SCALE_AT(l, i, o) at
+#define BIAS_AT(l, i, o) at
+    for (int i = from; i < to; ++i) {
+#else
+  {
+    for (int i = first + lane; i < end; i += GROUP) {
+#endif
+      const int o = base + STEP(i);
+      const ACC y = NORMALIZED(VALUE(i) - mean);
+      const ACC z = SCALED(y, i, o);
+      STORE_R(dst, o, POST(BIASED(z, i, o), o));
+    }
   }
 #if defined(MOMENTS) || defined(RMS)
   if (lane == 0 && first == 0 && means) means[line] = mean;

@@ -25,8 +25,25 @@
 #define SIZES
 #endif
 #define PART 512
+#if GROUP > 1
+#define LANES 1
+#else
+#define LANES 8
+#endif
 #include "post.cl"
 #include "joins.cl"
+
+#ifdef SHIFTED
+#define VALUE(r) exp((ACC)LOAD_T(s, AT(r)) - shift)
+#else
+#define VALUE(r) LOAD_T(s, AT(r))
+#endif
+#define TAKE(sum, r)          \
+  {                           \
+    const ACC x = VALUE(r);   \
+    const ACC e = ELEMENT(x); \
+    sum = JOIN(sum, e);       \
+  }
 
 __kernel void reduce(__global const T* restrict src, __global R* dst SIZES POST_ARGS) {
 #if GROUP > 1
@@ -51,15 +68,18 @@ __kernel void reduce(__global const T* restrict src, __global R* dst SIZES POST_
   for (int first = lane; first < COUNT; first += GROUP * PART) {
     const int end = COUNT - first > GROUP * PART ? first + GROUP * PART : COUNT;
     ACC sum = START;
-    for (int r = first; r < end; r += GROUP) {
-#ifdef SHIFTED
-      const ACC x = exp((ACC)LOAD_T(s, AT(r)) - shift);
-#else
-      const ACC x = LOAD_T(s, AT(r));
-#endif
-      const ACC e = ELEMENT(x);
-      sum = JOIN(sum, e);
+    int r = first;
+#if LANES > 1
+    // Several joins of a work item are under way at once.
+    if (end - first >= 2 * LANES) {
+      ACC joins[LANES];
+      for (int j = 0; j < LANES; ++j) joins[j] = START;
+      for (; r + LANES <= end; r += LANES)
+        for (int j = 0; j < LANES; ++j) TAKE(joins[j], r + j)
+      for (int j = 0; j < LANES; ++j) sum = JOIN(sum, joins[j]);
     }
+#endif
+    for (; r < end; r += GROUP) TAKE(sum, r)
     acc = JOIN(acc, sum);
     if (COUNT - first <= GROUP * PART) break;  // before the next step leaves int
   }

@@ -59,6 +59,7 @@ class NormalizeLines(CLKernel):
             "HAS_SCALE": len(parameters) > 0,
             "HAS_BIAS": len(parameters) > 1,
             "GROUP": group,
+            "DENSE": group == 1 and lines.inner == 1,
             **self.places(node),
         }
         parts = self._parts(node, lines, group)

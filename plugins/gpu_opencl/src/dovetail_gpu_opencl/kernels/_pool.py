@@ -6,16 +6,16 @@ from abc import abstractmethod
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
-from dovetail_gpu_opencl.kernels._spatial import IMAGES, MAX_SPATIAL, spatial_defines
+from dovetail_gpu_opencl.kernels._spatial import IMAGES, MAX_SPATIAL, WINDOW, interior, named, spatial_defines
 from dovetail_gpu_opencl.launch import Launch, Read, Write
 from dovetail_gpu_opencl.sizes import by_value
-from dovetail_gpu_opencl.source import accumulator, assemble, storage
+from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, storage
 from dovetail_ops_onnx.average_pool import AveragePool
 from dovetail_ops_onnx.lp_pool import LpPool
 from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_onnx.spatial import ConvGeometry
 
-__all__ = ["MOST_TAPS", "PoolDirect", "geometry", "refuse_taps"]
+__all__ = ["MOST_TAPS", "PoolDirect", "PoolRows", "geometry", "padded_ends", "refuse_taps"]
 
 MOST_TAPS = 2**33
 """Elements that one launch reads, some seconds on two cores."""
@@ -52,6 +52,41 @@ class PoolDirect(CLKernel):
         written = [Write(name) for name in node.node.outputs if name]
         arguments = (Read(node.node.inputs[0]), *written, *sizes, *chain.arguments)
         return (Launch("pool.cl", source, "pool", arguments, work, local),)
+
+
+class PoolRows(CLKernel):
+    """For CPUs: pool_rows.cl."""
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if self.caps.kind != "CPU":
+            return Refusal(Reason.CAPABILITY, "made for CPUs")
+        if len(node.outputs) > 1:
+            return Refusal(Reason.ATTRIBUTE, "the output Indices")
+        g = geometry(node)
+        return refuse_taps(node, math.prod(g.kernel)) if g.rank <= 2 else Refusal(Reason.SHAPE, f"{g.rank} spatial axes")
+
+    @abstractmethod
+    def mode(self, node: TypedNode) -> dict[str, object]:
+        """Defines that say what is computed of a window."""
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        dtype, dims, g = node.outputs[0].dtype, node.outputs[0].dims, geometry(node)
+        vec = self.caps.lanes(accumulator(dtype))
+        numbers = spatial_defines(g) | interior(g) | padded_ends(g)
+        window = {name: numbers[name] for name in WINDOW}
+        defines = {"T": C_TYPES[dtype], "ACC": accumulator(dtype), "VEC": vec, **window, **self.mode(node)}
+        chain = post_ops.epilogue(node, vec)
+        passed = named(numbers, "IH IW OH OW PAD_Y PAD_X FIRST LAST COUNT_H COUNT_W")
+        arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *passed, *chain.arguments)
+        source = assemble("pool_rows.cl", defines, chain.source)
+        work = (numbers["OH"], math.prod(dims[:2]), 1 if numbers["OW"] else 0)
+        return (Launch("pool_rows.cl", source, "pool_rows", arguments, work, (1, 1, 1)),)
+
+
+def padded_ends(g: ConvGeometry) -> dict[str, int]:
+    """The ends of the padded input, as the defines of pool.cl name them."""
+    ends = (*(1,) * (MAX_SPATIAL - g.rank), *(size + pad for size, pad in zip(g.input, g.pads_end, strict=True)))
+    return {f"COUNT_{axis}": end for axis, end in zip("DHW", ends, strict=True)}
 
 
 def refuse_taps(node: TypedNode, taps: int) -> Refusal | None:

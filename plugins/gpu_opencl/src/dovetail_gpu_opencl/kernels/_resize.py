@@ -131,7 +131,7 @@ class Nearest(_Resize):
 
 
 class Weighted(_Resize):
-    """resize.cl: linear and cubic, in float; in double for float64 and for integers, which are cut off."""
+    """resize.cl, on CPUs resize_rows.cl: linear and cubic, in float; float64 and integers in double, and these are cut off."""
 
     name = "resize"
     dtypes = frozenset(C_TYPES) - {DType.BOOL}
@@ -170,8 +170,11 @@ class Weighted(_Resize):
             *sizes,
             *chain.arguments,
         )
-        work, local = spread(dst.size // each, self.caps)
-        return (Launch("resize.cl", assemble("resize.cl", defines, chain.source), self.name, arguments, work, local),)
+        entry, (work, local) = self.name, spread(dst.size // each, self.caps)
+        if self.caps.kind == "CPU":
+            entry, work, local = "resize_rows", (numbers["OY"], numbers["OZ"], numbers["OUTER"]), (1, 1, 1)
+        source = assemble(f"{entry}.cl", defines, chain.source)
+        return (Launch(f"{entry}.cl", source, entry, arguments, work, local),) if dst.size else ()
 
     def _acc(self, node: TypedNode) -> str:
         return "float" if node.outputs[0].dtype in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16) else "double"

@@ -39,6 +39,7 @@ class ConvRows(RegisterTiled, ConvKernel):
 
     name = "conv_rows"
     scatters = True
+    max_spatial = MAX_SPATIAL
 
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "CPU":
@@ -71,7 +72,9 @@ class ConvRows(RegisterTiled, ConvKernel):
         chain = post_ops.epilogue(node)
         numbers = self.sizes(node) | {"DOWN": tiling.down}
         names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X DOWN"
-        defines = {**self.types(node), **tiling.defines(), "VEC": lanes}
+        in_space = geometry(node).rank > 2
+        names += " ID OD KD STRIDE_Z DILATION_Z PAD_Z" if in_space else ""
+        defines = {**self.types(node), **tiling.defines(), "VEC": lanes, "SPACE": in_space}
         work = (*tiling.work(ceil_div(problem.m, tiling.rows), groups * ceil_div(problem.n, columns)), batch)
         arguments = (*self.arguments(node, Constant(packed)), *named(numbers, names), *chain.arguments)
         source = assemble("conv_rows.cl", defines, chain.source)

@@ -5,14 +5,12 @@ import math
 from collections.abc import Sequence
 
 from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TypedNode
-from dovetail_gpu_opencl import post_ops
-from dovetail_gpu_opencl.capabilities import Capabilities
-from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div, spread
+from dovetail_gpu_opencl.kernel import FLOATS, ceil_div, spread
 from dovetail_gpu_opencl.kernels._channels import innermost, layouts, windows_launch
-from dovetail_gpu_opencl.kernels._pool import PoolDirect, geometry, refuse_taps
-from dovetail_gpu_opencl.kernels._spatial import WINDOW, interior, named, spatial_defines
+from dovetail_gpu_opencl.kernels._pool import PoolDirect, PoolRows, geometry, refuse_taps
+from dovetail_gpu_opencl.kernels._spatial import named, spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
-from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
+from dovetail_gpu_opencl.source import C_TYPES, assemble
 from dovetail_ops_onnx.max_pool import MaxPool
 
 __all__ = ["KERNELS"]
@@ -21,31 +19,13 @@ _WORDS = 16
 """Channels of a vector of bytes."""
 
 
-class MaxPoolRows(CLKernel):
-    """For CPUs: max_pool_rows.cl."""
+class MaxPoolRows(PoolRows):
+    """For CPUs: pool_rows.cl."""
 
     name = "max_pool_rows"
 
-    def check(self, node: TypedNode) -> Refusal | None:
-        return _only_images_on_cpus(node, self.caps)
-
-    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        dtype, dims = node.outputs[0].dtype, node.outputs[0].dims
-        vec = self.caps.lanes(accumulator(dtype))
-        numbers = spatial_defines(geometry(node)) | interior(geometry(node))
-        defines = {"T": C_TYPES[dtype], "ACC": accumulator(dtype), "VEC": vec, **{name: numbers[name] for name in WINDOW}}
-        chain = post_ops.epilogue(node, vec)
-        passed = named(numbers, "IH IW OH OW PAD_Y PAD_X FIRST LAST")
-        arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *passed, *chain.arguments)
-        source = assemble("max_pool_rows.cl", defines, chain.source)
-        work = (numbers["OH"], math.prod(dims[:2]), 1 if numbers["OW"] else 0)
-        return (Launch("max_pool_rows.cl", source, "max_pool_rows", arguments, work, (1, 1, 1)),)
-
-
-def _only_images_on_cpus(node: TypedNode, caps: Capabilities) -> Refusal | None:
-    if caps.kind != "CPU":
-        return Refusal(Reason.CAPABILITY, "made for CPUs")
-    return _only_images(node)
+    def mode(self, node: TypedNode) -> dict[str, object]:
+        return {"MAXIMUM": True}
 
 
 def _only_images(node: TypedNode) -> Refusal | None:

@@ -1,9 +1,12 @@
 """Pad."""
 
+import math
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
+from dovetail.dataclass import dataclass
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernel import CLKernel, spread
@@ -15,6 +18,9 @@ from dovetail_ops_onnx.pad import Pad, Pad_2
 
 __all__ = ["KERNELS"]
 
+_ROWS = 16
+"""Rows of a work group on CPUs."""
+
 # The source coordinate for a coordinate `c` that may be outside 0 to {n} - 1; {p} is 2 * ({n} - 1), and 1 where that is 0.
 _FOLDED = {
     "constant": "c",
@@ -22,10 +28,37 @@ _FOLDED = {
     "reflect": "({n} - 1 - abs({n} - 1 - (c % {p} + {p}) % {p}))",
     "wrap": "((c % {n} + {n}) % {n})",
 }
+# The same where no coordinate is further outside than the source is long, without quotients.
+_FOLDED_ONCE = _FOLDED | {
+    "reflect": "({n} - 1 - (int)abs({n} - 1 - (int)abs(c)))",
+    "wrap": "(c < 0 ? c + {n} : c < {n} ? c : c - {n})",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """An axis, or neighbouring ones that are padded as one."""
+
+    size: int
+    result: int
+    begin: int
+
+    @property
+    def is_kept(self) -> bool:
+        return self.begin == 0 and self.size == self.result
+
+    def folded(self, mode: str, c: str, sizes: RuntimeSizes, key: object) -> str:
+        """The source coordinate for the coordinate `c`, as a C expression."""
+        if self.is_kept or mode == "constant":
+            return c
+        once = max(self.begin, self.result - self.size - self.begin) < self.size
+        text = (_FOLDED_ONCE if once else _FOLDED)[mode]
+        period = sizes.number(max(1, 2 * (self.size - 1)), ("period", key)) if "{p}" in text else ""
+        return re.sub(r"\bc\b", c, text.format(n=sizes.number(self.size, ("size", key)), p=period))
 
 
 class PadKernel(CLKernel):
-    """One element a work item: pad.cl."""
+    """One element a work item: pad.cl; on CPUs one row: pad_rows.cl."""
 
     name = "pad"
     dtypes = MOVABLE
@@ -42,22 +75,25 @@ class PadKernel(CLKernel):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         assert isinstance(node.op, Pad | Pad_2)
-        src, dst = node.given(0), node.outputs[0]
-        sizes = RuntimeSizes()
-        place, inside = _expressions(node.op.mode, src.dims, dst.dims, _begins(node), sizes)
-        fill = _fill(node)
-        defines = {
-            "T": WORDS[dst.dtype.itemsize],
-            "SIZE": sizes.number(dst.size, "size"),
-            "PLACE(o)": place,
-            "INSIDE(o)": inside,
-            "HAS_FILL": fill is not None,
-            "SIZES": sizes.parameters,
-        }
+        dst, mode, fill = node.outputs[0], node.op.mode, _fill(node)
+        sizes, axes = RuntimeSizes(), _axes(node)
         given = (Read(node.node.inputs[0]), *(() if fill is None else (fill,)))
-        work, local = spread(dst.size, self.caps)
+        defines = {"T": WORDS[dst.dtype.itemsize], "HAS_FILL": fill is not None}
+        if self.caps.kind == "CPU":
+            *outer, last = axes
+            rows = math.prod(axis.result for axis in outer)
+            numbers = {"ROWS": rows, "WIDTH": last.result, "FROM": last.size, "BEGIN": last.begin}
+            defines |= {name: sizes.number(number, name) for name, number in numbers.items()}
+            if mode != "constant":
+                defines["FOLD(c)"] = last.folded(mode, "(c)", sizes, "last")
+            entry, parameter, (work, local) = "pad_rows", "r", spread(rows if dst.size else 0, self.caps, _ROWS)
+        else:
+            outer, entry, parameter, (work, local) = axes, "pad", "o", spread(dst.size, self.caps)
+            defines["SIZE"] = sizes.number(dst.size, "size")
+        place, inside = _expressions(mode, outer, parameter, sizes)
+        defines |= {f"PLACE({parameter})": place, f"INSIDE({parameter})": inside, "SIZES": sizes.parameters}
         arguments = (*given, Write(node.node.outputs[0]), *sizes.arguments)
-        return (Launch("pad.cl", assemble("pad.cl", defines), "pad", arguments, work, local),)
+        return (Launch(f"{entry}.cl", assemble(f"{entry}.cl", defines), entry, arguments, work, local),)
 
 
 def _pads(node: TypedNode) -> list[int]:
@@ -88,22 +124,29 @@ def _fill(node: TypedNode) -> Argument | None:
     return Constant(np.array([value], node.outputs[0].dtype.numpy)) if value else None
 
 
-def _expressions(
-    mode: str, src: tuple[int, ...], dst: tuple[int, ...], begins: list[int], sizes: RuntimeSizes
-) -> tuple[str, str]:
-    """The source element of output element `o`, and whether there is one, as C expressions."""
-    terms, tests, last = ["0"], ["1"], len(dst) - 1
-    for axis, (size, whole, begin, step, inner) in enumerate(
-        zip(src, dst, begins, strides_of(src), strides_of(dst), strict=True)
-    ):
-        place = "(o)" if axis == last else f"QUOTIENT((o), {sizes.divisor(inner, ('inner', axis))})"
-        place = f"REMAINDER({place}, {sizes.divisor(whole, ('whole', axis))})" if axis else place
-        at, count = f"({place} - ({begin}))", sizes.number(size, ("size", axis))
-        period = sizes.number(max(1, 2 * (size - 1)), ("period", axis)) if mode == "reflect" else ""
-        folded = re.sub(r"\bc\b", at, _FOLDED[mode].format(n=count, p=period))
-        terms.append(f"{folded} * {sizes.number(step, ('step', axis))}")
-        if mode == "constant":
-            tests.append(f"{at} >= 0 && {at} < {count}")
+def _axes(node: TypedNode) -> list[_Axis]:
+    """The axes, where neighbours that are not padded count as one; behind an axis that gets one value, such neighbours, too."""
+    assert isinstance(node.op, Pad | Pad_2)
+    found: list[_Axis] = []
+    for axis in map(_Axis, node.given(0).dims, node.outputs[0].dims, _begins(node)):
+        if found and axis.is_kept and (found[-1].is_kept or node.op.mode == "constant"):
+            before = found.pop()
+            axis = _Axis(*(number * axis.size for number in (before.size, before.result, before.begin)))
+        found.append(axis)
+    return found or [_Axis(1, 1, 0)]
+
+
+def _expressions(mode: str, axes: Sequence[_Axis], parameter: str, sizes: RuntimeSizes) -> tuple[str, str]:
+    """The source element of the output element with this flat index, and whether there is one, as C expressions."""
+    terms, tests, last = ["0"], ["1"], len(axes) - 1
+    steps, inner = (strides_of([getattr(axis, name) for axis in axes]) for name in ("size", "result"))
+    for index, axis in enumerate(axes):
+        place = f"({parameter})" if index == last else f"QUOTIENT(({parameter}), {sizes.divisor(inner[index], ('inner', index))})"
+        place = f"REMAINDER({place}, {sizes.divisor(axis.result, ('whole', index))})" if index else place
+        at = place if axis.is_kept else f"({place} - ({sizes.number(axis.begin, ('begin', index))}))"
+        terms.append(f"{axis.folded(mode, at, sizes, index)} * {sizes.number(steps[index], ('step', index))}")
+        if mode == "constant" and not axis.is_kept:
+            tests.append(f"{at} >= 0 && {at} < {sizes.number(axis.size, ('size', index))}")
     return " + ".join(terms), " && ".join(tests)
 
 

@@ -1,7 +1,7 @@
-"""Pow: integer powers of integers wrap, negative ones are truncated toward zero; other powers of integers are made in double."""
+"""Pow: by numbers as a chain. Powers of integers wrap, negative ones are truncated; floating-point ones are made in double."""
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_gpu_opencl.elementwise import Expression
+from dovetail_gpu_opencl.elementwise import Chain, Expression
 from dovetail_gpu_opencl.source import C_TYPES
 
 __all__ = ["KERNELS"]
@@ -34,4 +34,4 @@ class RealPower(Expression):
         return f"{power} != {power} ? 0 : convert_{C_TYPES[x.dtype]}_sat_rtz({power})" if real else None
 
 
-KERNELS = (IntegerPower(None), RealPower(None), Expression("pow(a, (A)b)"))
+KERNELS = (Chain(), IntegerPower(None), RealPower(None), Expression("pow(a, (A)b)"))

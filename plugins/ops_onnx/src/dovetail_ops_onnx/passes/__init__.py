@@ -128,6 +128,7 @@ PASSES = (
     _pass("tabulate_bytes.tabulate_chains", "quantize", "QuantizeLinear", any_sizes=True),
     _pass("fuse_quantized.release_quantized", "quantize", "DequantizeLinear", takes="", any_sizes=True),
     _pass("fold_pad.fold_pad", "simplify", takes="", any_sizes=True, pairs=product(["Pad"], _PADDED)),
+    _pass("fold_crop.fold_crop", "simplify", takes="", any_sizes=True, pairs=product(["Conv", "ConvTranspose"], ["Slice"])),
     _pass("fold_affine.fold_affine", "simplify", takes="memory", any_sizes=True, pairs=product(_PRODUCERS, _AFFINE)),
     _pass("fold_norm.fold_norm", "simplify", "BatchNormalization", takes="memory", any_sizes=True),
     _pass("simplify_einsum.simplify_einsum", "simplify", "Einsum", takes="", any_sizes=True),
