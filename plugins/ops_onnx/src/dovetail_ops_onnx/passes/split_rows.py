@@ -35,30 +35,41 @@ def split_rows(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Graph:
     types and schedule order.
     """
     known: dict[Hashable, Node] = {}
+    kept: dict[Hashable, bool] = {}
     nodes: list[Node] = []
+    types, constants = dict(graph.types), dict(graph.constants)
     for node in graph.nodes:
         split = _Split.of(node, graph)
-        rows = None if split is None else known.get(split.key, split.rows)
-        if split is None or rows is None:
+        if split is None:
             nodes.append(node)
             continue
-        product, new = split.product(rows), split.with_values(rows, graph)
-        if not (keeps(rows, new) and keeps(product, new)):
+        rows = known.get(split.key, split.rows)
+        product, (new, offsets) = split.product(rows), split.values(rows, graph)
+        if split.kind not in kept:  # models repeat their layers
+            given = graph.replace(types={**types, **new}, constants={**constants, **offsets})
+            kept[split.kind] = keeps(rows, given) and keeps(product, given)
+        if not kept[split.kind]:
             nodes.append(node)
             continue
         nodes += [product] if split.key in known else [rows, product]
-        known[split.key], graph = rows, new
-    return graph.replace(nodes=tuple(nodes)) if known else graph
+        known[split.key] = rows
+        types.update(new)
+        constants.update(offsets)
+    return graph.replace(nodes=tuple(nodes), types=types, constants=constants) if known else graph
 
 
 @dataclass(frozen=True)
 class _Split:
-    """A product in digits: the node that splits its row, the operator that multiplies them, and the offsets, if there are any."""
+    """A product in digits: the node that splits its row, the operator that multiplies them, and the offsets, if there are any.
+
+    `types` are those of the row, of the numbers and of the scales.
+    """
 
     node: Node
     rows: Node
     op: MatMulDigits
     offsets: Array | None
+    types: tuple[TensorType, ...]
 
     @staticmethod
     def of(node: Node, graph: Graph) -> "_Split | None":
@@ -79,13 +90,19 @@ class _Split:
         rows = RowDigits(op.block_size, 1 if op.activation_bits == 8 else EXACT, group)
         outputs = tuple(f"{node.name}.{name}" for name in ("digits", "factors", "sums")[: 2 if offsets is None else 3])
         splitting = Node(f"{node.name}.row", rows, node.inputs[:1], outputs, (), node.origins or (node.name,))
-        return _Split(node, splitting, MatMulDigits(op.bits, op.block_size, group, centre), offsets)
+        types = tuple(graph.types[name] for name in node.inputs[:3])
+        return _Split(node, splitting, MatMulDigits(op.bits, op.block_size, group, centre), offsets, types)
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> tuple[Hashable, ...]:
         """Equal for products that take the same digits."""
         op = self.rows.op
         return self.rows.inputs, len(self.rows.outputs), *(getattr(op, name) for name in op.attributes)
+
+    @property
+    def kind(self) -> Hashable:
+        """Equal for products that a device takes alike."""
+        return self.key[1:], self.op.bits, self.op.centre, self.types
 
     def product(self, rows: Node) -> Node:
         """The node that multiplies what `rows` gives."""
@@ -96,16 +113,15 @@ class _Split:
     def _name(self) -> str:
         return f"{self.node.name}.offsets"
 
-    def with_values(self, rows: Node, graph: Graph) -> Graph:
-        """The graph with the types of the digits, and with the offsets."""
+    def values(self, rows: Node, graph: Graph) -> tuple[dict[str, TensorType], dict[str, Array]]:
+        """The types of the digits and of the offsets, and the offsets."""
         op = rows.op
         assert isinstance(op, RowDigits)
-        types = {**graph.types, **dict(zip(rows.outputs, op.infer(graph.types[rows.inputs[0]]), strict=False))}
+        types = dict(zip(rows.outputs, op.infer(graph.types[rows.inputs[0]]), strict=False))
         if self.offsets is None:
-            return graph.replace(types=types)
+            return types, {}
         constant = as_constant(self.offsets)
-        types[self._name] = TensorType.of(constant, known=True)
-        return graph.replace(types=types, constants={**graph.constants, self._name: constant})
+        return {**types, self._name: TensorType.of(constant, known=True)}, {self._name: constant}
 
 
 def _centred(bits: int, q: Array, scales: Array, offsets: Array | None = None) -> tuple[int, Array | None] | None:
