@@ -34,7 +34,7 @@ _TILE = 1 << 18
 _LONG_TILE = 1 << 21
 """The same for few rows of A: a call costs more than reading from the third level. Rows of 49152 columns are then 40 % faster."""
 
-_FEW = 16
+_FEW = 8
 """Rows of A up to which the sums of blocks are scaled; above, scaling the weights takes less."""
 
 
