@@ -10,6 +10,12 @@ from dovetail_ops_onnxruntime_contrib.gather_block_quantized import GatherBlockQ
 from dovetail_ops_onnxruntime_contrib.generation import NGramRepeatBlock
 from dovetail_ops_onnxruntime_contrib.group_query_attention import GroupQueryAttention
 from dovetail_ops_onnxruntime_contrib.linear_algebra import CDist, Inverse
+from dovetail_ops_onnxruntime_contrib.linear_attention import (
+    CausalConvWithState,
+    GatedRMSNorm,
+    LinearAttention,
+    LinearAttentionGate,
+)
 from dovetail_ops_onnxruntime_contrib.mat_mul_bnb4 import MatMulBnb4
 from dovetail_ops_onnxruntime_contrib.mat_mul_n_bits import MatMulNBits
 from dovetail_ops_onnxruntime_contrib.mixtures import MoE, QMoE
@@ -58,6 +64,7 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     Attention,
     BiasGelu,
     CDist,
+    CausalConvWithState,
     ConvTransposeWithDynamicPads,
     CropAndResize,
     DequantizeLinear,
@@ -69,12 +76,15 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     FusedConv,
     FusedGemm,
     FusedMatMul,
+    GatedRMSNorm,
     GatherBlockQuantized,
     GatherND,
     Gelu,
     GridSample,
     GroupQueryAttention,
     Inverse,
+    LinearAttention,
+    LinearAttentionGate,
     MatMulBnb4,
     MatMulIntegerToFloat,
     MatMulNBits,

@@ -54,8 +54,8 @@ class InPlace(HostKernel):
         places = starts[:, None] + np.arange(q.shape[2])
         if cos is not None and sin is not None:
             at = np.minimum(places, len(cos) - 1) if ids is None else ids
-            angles = [table[at][:, None].astype(np.float32, copy=False) for table in (cos, sin)]
-            q, k = (_rotated(x, *angles, op.interleaved) for x in (q, k))
+            c, s = (table[at][:, None].astype(np.float32, copy=False) for table in (cos, sin))
+            q, k = (_rotated(x, c, s, op.interleaved) for x in (q, k))
         held = [
             _filled(cache, past, new, op.room) for cache, past, new in zip(caches, (past_key, past_value), (k, v), strict=True)
         ]
