@@ -97,6 +97,16 @@ def test_gated_norms(agree: Any, rng: np.random.Generator, dtype: Any, groups: i
     agree("GatedRMSNorm", arrays, tolerance=1e-5 if dtype == np.float32 else 1e-2, activation=activation)
 
 
+@pytest.mark.parametrize(("layout", "section"), [(0, (2, 3, 3)), (1, (4, 2, 2)), (0, (8, 0, 0)), (1, (3, 3, 2))])
+@pytest.mark.parametrize(("rank", "turned"), [(3, 0), (4, 0), (3, 16)])
+def test_three_positions(agree: Any, rng: np.random.Generator, layout: int, section: Any, rank: int, turned: int) -> None:
+    size = 24 if turned else 16
+    x = _floats(rng, 2, 3, 5, size) if rank == 4 else _floats(rng, 2, 5, 3 * size)
+    arrays = [x, rng.integers(0, 9, (3, 2, 5)), _floats(rng, 9, 8), _floats(rng, 9, 8)]
+    heads = {"num_heads": 3, "rotary_embedding_dim": turned} if rank == 3 else {}
+    agree("MRotaryEmbedding", arrays, mrope_section=section, mrope_layout=layout, **heads)
+
+
 def test_refusals() -> None:
     x = TensorType.of(np.zeros((1, 2, 6), np.float32))
     with pytest.raises(OperatorError, match="accepted: ndim 1"):

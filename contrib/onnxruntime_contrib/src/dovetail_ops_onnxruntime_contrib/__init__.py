@@ -42,7 +42,7 @@ from dovetail_ops_onnxruntime_contrib.quantized_products import (
 )
 from dovetail_ops_onnxruntime_contrib.quantized_transformers import QAttention, QEmbedLayerNormalization
 from dovetail_ops_onnxruntime_contrib.recurrent import DynamicQuantizeLSTM
-from dovetail_ops_onnxruntime_contrib.rotary_embedding import RotaryEmbedding
+from dovetail_ops_onnxruntime_contrib.rotary_embedding import MRotaryEmbedding, RotaryEmbedding
 from dovetail_ops_onnxruntime_contrib.superseded import (
     ConvTransposeWithDynamicPads,
     ExpandDims,
@@ -85,6 +85,7 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     Inverse,
     LinearAttention,
     LinearAttentionGate,
+    MRotaryEmbedding,
     MatMulBnb4,
     MatMulIntegerToFloat,
     MatMulNBits,

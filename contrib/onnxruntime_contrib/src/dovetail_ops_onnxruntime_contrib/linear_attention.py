@@ -162,7 +162,11 @@ class LinearAttention(MicrosoftOperator):
                 added = (added - (k[:, t, :, None] @ state)[:, :, 0]) * rates[:, t, :, None]
             state = state + k[:, t, :, :, None] * added[:, :, None]
             # [batch, kv heads, queries of one head, size]
-            asked = q[:, t].reshape(batch, kv, q_heads // kv, size) if q_heads >= kv else np.repeat(q[:, t], kv // q_heads, 1)[:, :, None]
+            asked = (
+                q[:, t].reshape(batch, kv, q_heads // kv, size)
+                if q_heads >= kv
+                else np.repeat(q[:, t], kv // q_heads, 1)[:, :, None]
+            )
             y[:, t] = (asked @ state).reshape(batch, max(q_heads, kv), width)
         kind = query.dtype if past is None else past.dtype
         return y.reshape(batch, tokens, max(q_heads, kv) * width).astype(query.dtype), state.astype(kind)
