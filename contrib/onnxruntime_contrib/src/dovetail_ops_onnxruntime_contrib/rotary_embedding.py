@@ -111,7 +111,7 @@ class MRotaryEmbedding(MicrosoftOperator):
         return node(g, _standard(self, given(g, x), t), x, *angles)
 
     def _taken(self, pairs: int) -> NDArray[Any]:
-        """Which position each pair takes."""
+        """The position that each pair takes."""
         taken = np.zeros(pairs, np.int64)
         first, second, third = self.mrope_section
         if self.mrope_layout:
