@@ -53,7 +53,7 @@ def test_caches_of_one_length(batch: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_texts_that_part_in_caches_of_one_length() -> None:
-    """What a run wrote for one of them stays as it was for the other."""
+    """A run that continues one of them changes nothing that the other reads."""
     programs = _programs_with_room(1, 10)
     results = []
     for program in programs:
