@@ -42,7 +42,7 @@ def _kernels(compiled):
 @pytest.mark.parametrize("part", [1 << 20, 1])
 def test_products(monkeypatch, rng, size, bits, middle, part):
     monkeypatch.setattr(mat_mul_digits, "_PART", part)  # 1: in parts of 1024 columns
-    blocks, n = 7, 2500
+    blocks, n = 7, 2500 if part > 1 else 2501  # plans are kept for sizes
     k = blocks * size - 5
     matrix, weights = _matrix(rng, bits, size, blocks, n, middle)
     compiled = _compiled([matrix], k)
@@ -89,19 +89,18 @@ def test_rows_that_are_not_finite_give_no_numbers(rng, wrong, activation_bits):
     changed = a.copy()
     changed[0, 40] = wrong
     (found,) = compiled({"a": changed}).values()
-    assert not np.isfinite(found).any()
+    assert np.isnan(found).all()
     (after,) = compiled({"a": a}).values()
     np.testing.assert_array_equal(after, before)
 
 
-@pytest.mark.parametrize("scale", [1e-38, 1e-20, 1e30])
+@pytest.mark.parametrize("scale", [1e-40, 1e-33, 1e-20, 1e30])
 def test_rows_of_small_and_large_numbers(rng, scale):
     matrix, weights = _matrix(rng, 4, 64, 2, 1100, 8)
     a = (rng.uniform(1, 2, (1, 128)) * scale).astype(np.float32)
     (got,) = _compiled([matrix], 128)({"a": a}).values()
     want = a.astype(np.float64) @ weights
-    # Digits count at least 2 ^ -120.
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=np.abs(want).max() * 1e-5 + 2.0**-120 * np.abs(weights).sum(0).max())
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=np.abs(want).max() * 1e-4)
 
 
 def test_several_rows_are_multiplied_as_before(rng):

@@ -83,7 +83,7 @@ class RowDigits(AbstractOperator):
     def _all_digits(self, rows: Array) -> tuple[Array, Array]:
         largest = np.abs(rows).max(1, keepdims=True)
         known = np.isfinite(largest)
-        exponents = np.maximum(np.frexp(np.where(known, largest, 0))[1], -90)
+        exponents = np.frexp(np.where(known, largest, 0))[1]
         whole = np.rint(np.ldexp(np.where(known, rows, 0), 30 - exponents)).astype(np.int64)
         digits = [((whole + 128) >> np.int64(0)) & 255]
         for _ in range(EXACT - 1):

@@ -13,8 +13,8 @@ from dovetail_ops_onnx.row_digits import EXACT, RowDigits
 _LEAST = np.float32(1e-30)
 """Blocks whose largest number is below have the digit 0."""
 
-_LOWEST, _TOP = np.int32(-90), np.int32(30)
-"""The least exponent of a block's largest number, so that powers of two stay in float32; and the exponent that it gets."""
+_TOP = np.int32(30)
+"""The exponent that the largest number of a block gets."""
 
 _SIGNS = np.int32(0x00808080)
 """Added to a number whose bytes are to be digits from -128 to 127: the lower three carry above 127, and count from -128."""
@@ -85,7 +85,6 @@ def _all_digits(rows: Array, digits: Array, factors: Array, sums: Array | None, 
         np.maximum.reduce(numbers, 1, out=largest, keepdims=True)
         np.subtract(largest, largest, rest)  # NaN for NaN and infinity
         np.frexp(largest, largest, exponents)
-        np.maximum(exponents, _LOWEST, out=exponents)
         np.add(exponents, shifts, powers)
         np.ldexp(unit, powers, factors)
         np.add(factors, rest, factors)
