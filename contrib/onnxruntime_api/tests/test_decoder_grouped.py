@@ -2,6 +2,7 @@
 
 import runpy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -31,6 +32,53 @@ def test_an_attention_that_writes_into_its_caches(batch: int, size: int | str) -
     shorter[:, -1] = 0
     ours.step([2], shorter)  # it would count a token less
     assert len(session._compiled.plans) == 2
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_caches_of_one_length(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs give caches for the longest text, and the mask tells how much is in use; then they are longer by each token."""
+    monkeypatch.setattr("dovetail_onnxruntime.decoder._ROOM", 8)
+    programs = _programs_with_room(batch, 10)
+    length = 0
+    several = [[7, 3]] if batch == 1 else [[7], [3]]  # ONNX Runtime takes several words for one text only
+    for words in ([1, 5, 2], [4], *several, [1], [2], [6], [8]):
+        length += len(words)
+        found = [program.step(words, np.ones((batch, length), np.int64)) for program in programs]
+        same(*found)
+        same_caches(*programs)
+        assert programs[0].length == 10
+    same(*[program.step([5]) for program in programs])
+    same_caches(*programs)
+    assert len(programs[0].session._compiled.plans) == 1
+
+
+def test_texts_that_part_in_caches_of_one_length() -> None:
+    """A run that continues one of them changes nothing that the other reads."""
+    programs = _programs_with_room(1, 10)
+    results = []
+    for program in programs:
+        program.step([1, 5, 2], np.ones((1, 3), np.int64))
+        program.step([3], np.ones((1, 4), np.int64))
+        begun = program.caches
+        results.append([program.step([7], np.ones((1, 5), np.int64))])
+        one = program.caches
+        results[-1].append(program.step([4], np.ones((1, 5), np.int64), begun))
+        other = program.caches
+        for caches in (one, other, one):
+            results[-1].append(program.step([2], np.ones((1, 6), np.int64), caches))
+    for found, want in zip(*results, strict=True):
+        same(found, want)
+    assert not np.array_equal(results[0][2], results[0][3])
+    assert len(programs[0].session._compiled.plans) == 1
+
+
+def _programs_with_room(batch: int, room: int) -> list[Any]:
+    data = grouped_model()
+    sessions = dovetail_onnxruntime.InferenceSession(data), onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    programs = [Program(session, batch) for session in sessions]
+    for program in programs:
+        program.caches = {name: np.zeros((batch, HEADS, room, SIZE), np.float32) for name in program.caches}
+    return programs
 
 
 def test_caches_of_a_window_do_not_grow() -> None:

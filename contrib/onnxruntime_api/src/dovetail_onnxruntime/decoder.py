@@ -2,6 +2,7 @@
 
 A program gives the caches that the run before returned. Here they are states of dovetail (see `STATE`) that have room for more
 tokens; what a run returns are views of their rows in use. So a run whose caches are those of the run before copies nothing.
+Caches of one length, of which the mask tells how much is in use, are returned in that length.
 """
 
 import logging
@@ -78,25 +79,36 @@ class Decoder:
         batch, count = feed[known.tokens].shape[:2]
         shapes = [feed[name].shape for name in known.caches]
         sizes = {(shape[0], shape[known.axis]) for shape in shapes}
-        texts, before = sizes.pop()
-        if sizes or texts != batch or not before or not 1 <= count <= _FEW:
+        texts, given = sizes.pop()
+        if sizes or texts != batch or not given or not 1 <= count <= _FEW:
             return None
-        if known.mask and not self._is_mask(feed[known.mask], (batch, before + count)):
+        total = self._total(feed[known.mask], batch, given, count) if known.mask else given + count
+        if not total:
             return None
         is_chosen = all(feed[name].tolist() in (flag, [flag]) for name, flag in known.flags.items())
         rows = tuple((*shape[: known.axis], *shape[known.axis + 1 :]) for shape in shapes)
-        return _Step(batch, before, before + count, rows) if is_chosen else None
+        return _Step(batch, given, total - count, total, rows) if is_chosen else None
 
-    def _is_mask(self, mask: Any, shape: tuple[int, int]) -> bool:
-        return type(mask) is np.ndarray and mask.shape == shape and (not self._growing.counts or bool((mask == 1).all()))
+    def _total(self, mask: Any, batch: int, given: int, count: int) -> int:
+        """The tokens with those of this run, of which the mask has all; 0 for other masks.
+
+        Where a model counts them, the caches may have room: then these are no more than fit.
+        """
+        if type(mask) is not np.ndarray or mask.ndim != 2 or len(mask) != batch:
+            return 0
+        total, counts = mask.shape[1], self._growing.counts
+        fits = total == given + count or (counts and count < total <= given)
+        return total if fits and (not counts or bool((mask == 1).all())) else 0
 
     def _text(self, feed: Mapping[str, Any], step: "_Step") -> "_Text":
         """The text that the run continues, which is nobody else's meanwhile."""
         with self._lock:
             for text in self._texts:
                 if text.is_continued(feed):
+                    if step.is_in_room and text.returned() > 1:
+                        break  # arrays of an earlier run would change
                     self._texts.remove(text)
-                    if step.total <= text.held.room:
+                    if step.returned <= text.held.room:
                         return text
                     break
             held = self._held_for(step)
@@ -109,10 +121,10 @@ class Decoder:
 
     def _held_for(self, step: "_Step") -> "_Held":
         held = self._held
-        if held is not None and held.rows == step.rows and step.total <= held.room:
+        if held is not None and held.rows == step.rows and step.returned <= held.room:
             return held
         room = _ROOM
-        while room < step.total:
+        while room < step.returned:
             room *= 4
         self._texts, self._held, self._is_proven = [], None, False  # the memory of the old one is needed
         self._held = held = _Held(self._compile(self._sized(step, room)), step.rows, room)
@@ -137,12 +149,26 @@ class Decoder:
 
 @dataclass(frozen=True)
 class _Step:
-    """A run: so many texts, with caches of so many tokens before it and after it. `rows` are the other sizes of the caches."""
+    """A run: so many texts, with caches `given` in some length, of so many tokens before it and after it.
+
+    `rows` are the other sizes of the caches.
+    """
 
     batch: int
+    given: int
     before: int
     total: int
     rows: tuple[tuple[int, ...], ...]
+
+    @property
+    def returned(self) -> int:
+        """The length of the caches that the run returns."""
+        return max(self.given, self.total)
+
+    @property
+    def is_in_room(self) -> bool:
+        """Whether the caches that are given have room for the tokens of this run."""
+        return self.total <= self.given
 
 
 @dataclass(frozen=True)
@@ -172,18 +198,22 @@ class _Text:
 
     def is_forgotten(self) -> bool:
         """Whether the program has no array of these caches any more, so that others can take their place."""
+        return not self.returned()
+
+    def returned(self) -> int:
+        """The runs of which the program has arrays of these caches."""
         self._leases = [lease for lease in self._leases if lease() is not None]
-        return not self._leases
+        return len(self._leases)
 
     def fill(self, feed: Mapping[str, Array], step: _Step) -> None:
         """Copy the caches that are given."""
         axis = self._growing.axis
         for past, state in self._request.query_state().items():
             rows = np.moveaxis(state, axis, 0)
-            rows[: step.before] = np.moveaxis(feed[past], axis, 0)
-            rows[step.before : self._used] = 0  # an infinity of another text, by a weight of 0, would be NaN
+            rows[: step.given] = np.moveaxis(feed[past], axis, 0)
+            rows[step.given : self._used] = 0  # an infinity of another text, by a weight of 0, would be NaN
             if past in self._copies:
-                self._rows(self._copies[past], step.before)[...] = feed[past]
+                self._rows(self._copies[past], step.given)[...] = feed[past]
 
     def run(self, feed: Mapping[str, Array], step: _Step) -> Mapping[str, Any]:
         """One run: all outputs."""
@@ -200,10 +230,10 @@ class _Text:
         }
         lease = _Lease()
         self._leases.append(weakref.ref(lease))
-        views = {present: self._rows(_leased(after[past], lease), step.total) for past, present in known.caches.items()}
+        views = {present: self._rows(_leased(after[past], lease), step.returned) for past, present in known.caches.items()}
         for past, present in known.caches.items():
             views[present].flags.writeable = past not in self._copies
-        self._given, self._used = [*map(_place, views.values())], step.total
+        self._given, self._used = [*map(_place, views.values())], step.returned
         return {**found, **views}
 
     def _on_host(self, past: str, state: Any, feed: Mapping[str, Array], step: _Step) -> Array:
@@ -213,7 +243,7 @@ class _Text:
         copy = self._copies.get(past)
         if copy is None:
             copy = self._copies[past] = np.zeros(state.shape, state.dtype)
-            self._rows(copy, step.before)[...] = feed[past]
+            self._rows(copy, step.given)[...] = feed[past]
         axis = self._growing.axis
         copy[(*(slice(None),) * axis, slice(step.before, step.total))] = state.part(axis, step.before, step.total)
         return copy

@@ -10,6 +10,12 @@ from dovetail_ops_onnxruntime_contrib.gather_block_quantized import GatherBlockQ
 from dovetail_ops_onnxruntime_contrib.generation import NGramRepeatBlock
 from dovetail_ops_onnxruntime_contrib.group_query_attention import GroupQueryAttention
 from dovetail_ops_onnxruntime_contrib.linear_algebra import CDist, Inverse
+from dovetail_ops_onnxruntime_contrib.linear_attention import (
+    CausalConvWithState,
+    GatedRMSNorm,
+    LinearAttention,
+    LinearAttentionGate,
+)
 from dovetail_ops_onnxruntime_contrib.mat_mul_bnb4 import MatMulBnb4
 from dovetail_ops_onnxruntime_contrib.mat_mul_n_bits import MatMulNBits
 from dovetail_ops_onnxruntime_contrib.mixtures import MoE, QMoE
@@ -36,7 +42,7 @@ from dovetail_ops_onnxruntime_contrib.quantized_products import (
 )
 from dovetail_ops_onnxruntime_contrib.quantized_transformers import QAttention, QEmbedLayerNormalization
 from dovetail_ops_onnxruntime_contrib.recurrent import DynamicQuantizeLSTM
-from dovetail_ops_onnxruntime_contrib.rotary_embedding import RotaryEmbedding
+from dovetail_ops_onnxruntime_contrib.rotary_embedding import MRotaryEmbedding, RotaryEmbedding
 from dovetail_ops_onnxruntime_contrib.superseded import (
     ConvTransposeWithDynamicPads,
     ExpandDims,
@@ -58,6 +64,7 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     Attention,
     BiasGelu,
     CDist,
+    CausalConvWithState,
     ConvTransposeWithDynamicPads,
     CropAndResize,
     DequantizeLinear,
@@ -69,12 +76,16 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     FusedConv,
     FusedGemm,
     FusedMatMul,
+    GatedRMSNorm,
     GatherBlockQuantized,
     GatherND,
     Gelu,
     GridSample,
     GroupQueryAttention,
     Inverse,
+    LinearAttention,
+    LinearAttentionGate,
+    MRotaryEmbedding,
     MatMulBnb4,
     MatMulIntegerToFloat,
     MatMulNBits,

@@ -18,12 +18,18 @@ __all__ = ["MatMulNBits"]
 Array = NDArray[Any]
 
 
+_INT8 = 4
+"""The `accuracy_level` at which activations may be rounded to int8."""
+
+
 class MatMulNBits(MicrosoftOperator):
     """A [..., K] times the transpose of weights [N, K], plus a bias [N].
 
     The weights are bytes B [N, blocks, block_size * bits / 8], the element of the lowest index in the lowest bits, and stand for
     (q - zero point) * scale, with one scale for each block, or for the block that `g_idx` names for each of the K columns. Zero
-    points are floats, or packed like the weights; without them 2 ^ (bits - 1). Weights are constants, which stay packed.
+    points are floats, or packed like the weights; without them 2 ^ (bits - 1). Weights are constants, which stay packed. With
+    `accuracy_level` 4 devices may round A to int8, with a scale for each block of a row, as ONNX Runtime does; else to nothing
+    below float32.
     """
 
     inputs = ("A: T1", "B: uint8", "scales: T1", "zero_points?: T3", "g_idx?: int32", "bias?: T1")
@@ -75,6 +81,7 @@ class MatMulNBits(MicrosoftOperator):
         packed, factors, points, groups = (t.value if (t := g.type_of(name)) else None for name in (b, scales, zeros, index))
         assert packed is not None
         assert factors is not None
+        has_floats = points is not None and points.dtype != np.uint8  # ONNX Runtime rounds no activations then
         dtype = given(g, a).dtype
         order = self._order(groups)
         sources = [x for x in (packed, factors, points, groups) if x is not None]
@@ -87,7 +94,7 @@ class MatMulNBits(MicrosoftOperator):
             if groups is not None:
                 a = node(g, Gather(axis=-1), a, ints(g, order.tolist()))
             matrix = BlockMatrix.once(sources, key, lambda: self._blocks(packed, factors, points, order))
-            y = matrix.times(g, a)
+            y = matrix.times(g, a, 8 if self.accuracy_level == _INT8 and not has_floats else 0)
         return node(g, Add(), y, bias) if bias else y
 
     def _order(self, groups: Array | None) -> Array | None:

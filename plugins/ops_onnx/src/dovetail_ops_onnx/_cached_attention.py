@@ -54,7 +54,8 @@ class InPlace(HostKernel):
         places = starts[:, None] + np.arange(q.shape[2])
         if cos is not None and sin is not None:
             at = np.minimum(places, len(cos) - 1) if ids is None else ids
-            q, k = (_rotated(x, cos, sin, at, op.interleaved) for x in (q, k))
+            c, s = (table[at][:, None].astype(np.float32, copy=False) for table in (cos, sin))
+            q, k = (_rotated(x, c, s, op.interleaved) for x in (q, k))
         held = [
             _filled(cache, past, new, op.room) for cache, past, new in zip(caches, (past_key, past_value), (k, v), strict=True)
         ]
@@ -90,15 +91,15 @@ def _extended(op: "CachedAttention", cache: Array, new: Array, start: int, valid
     return every
 
 
-def _rotated(x: Array, cos: Array, sin: Array, at: Array, interleaved: bool) -> Array:
-    """x [batch, heads, sequence, size] with the pairs of elements turned by the angles at the positions [batch, sequence]."""
-    count = 2 * cos.shape[1]
-    c, s = (table[at][:, None].astype(np.float32) for table in (cos, sin))
-    y = np.array(x, order="C")
+def _rotated(x: Array, c: Array, s: Array, interleaved: bool) -> Array:
+    """x [batch, heads, sequence, size] with the pairs of elements turned by angles [batch, 1, sequence, up to size / 2]."""
+    count = 2 * c.shape[3]
+    y = np.empty(x.shape, x.dtype)
+    y[..., count:] = x[..., count:]
     halves = (slice(0, count, 2), slice(1, count, 2)) if interleaved else (slice(0, count // 2), slice(count // 2, count))
-    first, second = (x[..., half].astype(np.float32) for half in halves)
-    y[..., halves[0]] = first * c - second * s
-    y[..., halves[1]] = first * s + second * c
+    first, second = (x[..., half].astype(np.float32, copy=False) for half in halves)
+    np.subtract(first * c, second * s, out=y[..., halves[0]], casting="same_kind")
+    np.add(first * s, second * c, out=y[..., halves[1]], casting="same_kind")
     return y
 
 

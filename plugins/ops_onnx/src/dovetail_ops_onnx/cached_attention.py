@@ -133,13 +133,13 @@ class CachedAttention(AbstractOperator):
 
         A prompt may be filled up behind its tokens, to more than `seqlens_k` has; what comes after one is always whole.
         """
-        counts = lengths.reshape(-1).astype(np.int64) + 1
-        if np.any(counts < 1) or (not self.sliding and (np.any(counts > self.room) or sequence > self.room)):
+        counts = [count + 1 for count in lengths.reshape(-1).tolist()]
+        if min(counts, default=1) < 1 or (not self.sliding and max(sequence, *counts, 0) > self.room):
             raise OperatorError(
                 f"input 'seqlens_k' is {lengths.reshape(-1).tolist()} for {sequence} queries; accepted: 0 to {self.room - 1}",
                 hint=f"the caches 'past_key' and 'past_value' are full: they hold {self.room} keys; give longer ones",
             )
-        return np.asarray(np.maximum(counts - sequence, 0))
+        return np.array([max(count - sequence, 0) for count in counts], np.int64)
 
     def resident(self, count: int) -> int:
         """How many of `count` keys a cache holds. A full `sliding` one goes on with the last ones, `window` of them."""

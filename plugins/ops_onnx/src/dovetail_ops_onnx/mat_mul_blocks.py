@@ -34,7 +34,7 @@ _TILE = 1 << 18
 _LONG_TILE = 1 << 21
 """The same for few rows of A: a call costs more than reading from the third level. Rows of 49152 columns are then 40 % faster."""
 
-_FEW = 16
+_FEW = 8
 """Rows of A up to which the sums of blocks are scaled; above, scaling the weights takes less."""
 
 
@@ -135,6 +135,7 @@ class MatMulBlocks(AbstractOperator):
     A block is `block_size` rows, the last one filled up. `q` has numbers of `bits` bits [blocks * block_size, N], of 8 int8 or
     uint8, of 16 float16 or bfloat16; of 4 bits those from 0 to 15, two to a byte [blocks * block_size / 2, N], the first half of
     a block's rows in the low bits. `scales` and `offsets` are float32[blocks, N]. Sums are in float32; Y has the type of A.
+    With `activation_bits` 8 a device may round A to int8, with a scale for each block of a row; 0: it may not.
     """
 
     domain: ClassVar[str] = "dovetail"
@@ -146,8 +147,11 @@ class MatMulBlocks(AbstractOperator):
 
     bits: int
     block_size: int
+    activation_bits: int = 0
 
     def __post_init__(self) -> None:
+        if self.activation_bits not in (0, 8):
+            raise OperatorError(f"activation_bits {self.activation_bits}; accepted: 0 or 8")
         if self.bits not in _KINDS or self.block_size < 2 or self.block_size % 2:
             raise OperatorError(f"bits {self.bits}, block_size {self.block_size}; accepted: 4, 8 or 16, an even number")
 
@@ -222,7 +226,7 @@ class BlockMatrix:
         (bits, size), arrays = once(sources, key, made)
         return BlockMatrix(bits, size, *arrays)
 
-    def times(self, g: GraphBuilder, a: str) -> str:
+    def times(self, g: GraphBuilder, a: str, activation_bits: int = 0) -> str:
         """Add the node of A times this matrix."""
         names = [g.constant(array, name=name) for array, name in zip(self.arrays, ("q", "scales", "offsets"), strict=False)]
-        return g.node(MatMulBlocks(self.bits, self.block_size), a, *names)
+        return g.node(MatMulBlocks(self.bits, self.block_size, activation_bits), a, *names)

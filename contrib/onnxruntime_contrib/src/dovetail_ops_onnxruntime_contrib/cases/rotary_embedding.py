@@ -1,11 +1,11 @@
-"""Cases of RotaryEmbedding: pairs turned as complex numbers."""
+"""Cases of rotary embeddings: pairs turned as complex numbers."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
 from dovetail.testing import Case
-from dovetail_ops_onnxruntime_contrib.rotary_embedding import RotaryEmbedding
+from dovetail_ops_onnxruntime_contrib.rotary_embedding import MRotaryEmbedding, RotaryEmbedding
 
 
 def rotary_embedding(rng: np.random.Generator) -> Iterator[Case]:
@@ -22,3 +22,19 @@ def rotary_embedding(rng: np.random.Generator) -> Iterator[Case]:
         else:
             flat, want = (np.ascontiguousarray(np.moveaxis(v, 1, 2)).reshape(2, 5, 24) for v in (x, y))
             yield Case("offset_flat", RotaryEmbedding(), (flat, ids, cos, sin), (want,), atol=1e-5)
+
+
+def m_rotary_embedding(rng: np.random.Generator) -> Iterator[Case]:
+    """Both layouts, as pairs take the positions."""
+    x = rng.standard_normal((2, 3, 5, 16)).astype(np.float32)
+    table = rng.uniform(-3, 3, (9, 8)).astype(np.float32)
+    ids = rng.integers(0, 9, (3, 2, 5))
+    for name, layout, section, taken in (
+        ("sections", 0, (3, 4, 1), [0, 0, 0, 1, 1, 1, 1, 2]),
+        ("alternating", 1, (4, 2, 2), [0, 1, 2, 0, 1, 2, 0, 0]),
+    ):
+        angles = np.stack([table.astype(np.float64)[ids[stream], pair] for pair, stream in enumerate(taken)], -1)
+        z = (x[..., :8] + 1j * x[..., 8:]) * np.exp(1j * angles)[:, None]
+        y = np.concatenate((z.real, z.imag), -1).astype(np.float32)
+        op = MRotaryEmbedding(mrope_section=section, mrope_layout=layout)
+        yield Case(name, op, (x, ids, np.cos(table), np.sin(table)), (y,), atol=1e-5)

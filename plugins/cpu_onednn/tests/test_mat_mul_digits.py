@@ -1,0 +1,114 @@
+"""Products of one row and a matrix of 4 or 8 bits, by int8 primitives, against float64."""
+
+import numpy as np
+import pytest
+
+from dovetail import Core
+from dovetail.op import GraphBuilder
+from dovetail_cpu_onednn.kernels import mat_mul_digits
+from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix
+
+pytestmark = pytest.mark.skipif(not library().has_int8, reason="no exact sums of 8-bit products")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(23)
+
+
+def _matrix(rng, bits, size, blocks, n, middle):
+    scales = rng.uniform(0.1, 1, (blocks, n)).astype(np.float32)
+    numbers = rng.integers(0, 2**bits, (blocks * size, n)).astype(np.uint8)
+    offsets = (scales * -middle).astype(np.float32)
+    weights = numbers * scales.astype(np.float64).repeat(size, 0) + offsets.astype(np.float64).repeat(size, 0)
+    if bits == 4:
+        return BlockMatrix.of_nibbles(numbers, size, scales, offsets), weights
+    return BlockMatrix(8, size, numbers, scales, offsets), weights
+
+
+def _compiled(matrices, k, activation_bits=0):
+    g = GraphBuilder()
+    a = g.input("a", "float32", (1, k))
+    return Core().compile_model(g.model([m.times(g, a, activation_bits) for m in matrices]), "ONEDNN")
+
+
+def _kernels(compiled):
+    return [node.op for node in compiled.report().nodes]
+
+
+@pytest.mark.parametrize("size", [16, 32, 64, 80, 128])
+@pytest.mark.parametrize(("bits", "middle"), [(4, 8), (4, 2.7), (8, 128), (8, 60)])
+@pytest.mark.parametrize("part", [1 << 20, 1])
+def test_products(monkeypatch, rng, size, bits, middle, part):
+    monkeypatch.setattr(mat_mul_digits, "_PART", part)  # 1: in parts of 1024 columns
+    blocks, n = 7, 2500 if part > 1 else 2501  # plans are kept for sizes
+    k = blocks * size - 5
+    matrix, weights = _matrix(rng, bits, size, blocks, n, middle)
+    compiled = _compiled([matrix], k)
+    for _ in range(2):
+        a = (rng.standard_normal((1, k)) * np.exp(3 * rng.standard_normal(k))).astype(np.float32)
+        a[0, size : 2 * size] = 0
+        (got,) = compiled({"a": a}).values()
+        largest = np.abs(a).astype(np.float64) @ (np.abs(weights[:k]) + weights.max() / 15)
+        assert (np.abs(got - a.astype(np.float64) @ weights[:k]) <= 1e-6 * largest).all()
+    assert _kernels(compiled) == ["dovetail::RowDigits", "dovetail::MatMulDigits"]
+
+
+@pytest.mark.parametrize("size", [32, 128])
+@pytest.mark.parametrize("middle", [8, 3])
+def test_one_digit_is_a_row_rounded_to_int8(rng, size, middle):
+    matrix, weights = _matrix(rng, 4, size, 4, 1100, middle)
+    a = rng.standard_normal((1, 4 * size)).astype(np.float32)
+    a[0, size : 2 * size] = 0
+    rows = a.reshape(4, size).astype(np.float64)
+    step = np.abs(rows).max(1, keepdims=True) / 127
+    rounded = np.rint(rows / np.maximum(step, 1e-30)) * step
+    (got,) = _compiled([matrix], 4 * size, 8)({"a": a}).values()
+    np.testing.assert_allclose(got, rounded.reshape(1, -1) @ weights, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("activation_bits", [0, 8])
+def test_products_that_differ_in_their_constants(rng, activation_bits):
+    """Plans are kept for nodes that are alike, which are those of another content too."""
+    made = [_matrix(rng, bits, 32, 2, 2100, middle) for bits, middle in [(4, 8), (4, 8), (4, 5), (8, 128), (8, 17)]]
+    compiled = _compiled([matrix for matrix, _ in made], 64, activation_bits)
+    a = rng.standard_normal((1, 64)).astype(np.float32)
+    for got, (_, weights) in zip(compiled({"a": a}).values(), made, strict=True):
+        largest = np.abs(a).astype(np.float64) @ np.abs(weights).max(1)
+        assert (np.abs(got - a.astype(np.float64) @ weights) <= (0.01 if activation_bits else 1e-5) * largest).all()
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+@pytest.mark.parametrize("activation_bits", [0, 8])
+def test_rows_that_are_not_finite_give_no_numbers(rng, wrong, activation_bits):
+    matrix, _ = _matrix(rng, 4, 32, 2, 2100, 8)
+    compiled = _compiled([matrix], 64, activation_bits)
+    a = rng.standard_normal((1, 64)).astype(np.float32)
+    (before,) = compiled({"a": a}).values()
+    changed = a.copy()
+    changed[0, 40] = wrong
+    (found,) = compiled({"a": changed}).values()
+    assert np.isnan(found).all()
+    (after,) = compiled({"a": a}).values()
+    np.testing.assert_array_equal(after, before)
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e-33, 1e-20, 1e30])
+def test_rows_of_small_and_large_numbers(rng, scale):
+    matrix, weights = _matrix(rng, 4, 64, 2, 1100, 8)
+    a = (rng.uniform(1, 2, (1, 128)) * scale).astype(np.float32)
+    (got,) = _compiled([matrix], 128)({"a": a}).values()
+    want = a.astype(np.float64) @ weights
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=np.abs(want).max() * 1e-4)
+
+
+def test_several_rows_are_multiplied_as_before(rng):
+    matrix, weights = _matrix(rng, 4, 32, 2, 2100, 8)
+    g = GraphBuilder()
+    compiled = Core().compile_model(g.model([matrix.times(g, g.input("a", "float32", ("n", 64)))]), "ONEDNN")
+    for rows in (1, 3, 1, 5, 2, 0):
+        a = rng.standard_normal((rows, 64)).astype(np.float32)
+        (got,) = compiled({"a": a}).values()
+        np.testing.assert_allclose(got, a.astype(np.float64) @ weights, rtol=1e-4, atol=1e-4)
+        assert _kernels(compiled)[0] == ("dovetail::RowDigits" if rows == 1 else "dovetail::MatMulBlocks")

@@ -1,0 +1,138 @@
+"""Split rows into digits: a row times a matrix in blocks is products of 8-bit numbers, where a device has a kernel for them."""
+
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.dataclass import dataclass
+from dovetail.graph import DType, Graph, Node, TensorType, as_constant
+from dovetail_ops_onnx.mat_mul_blocks import MatMulBlocks, once
+from dovetail_ops_onnx.mat_mul_digits import MatMulDigits
+from dovetail_ops_onnx.row_digits import EXACT, RowDigits
+
+__all__ = ["split_rows"]
+
+Array = NDArray[Any]
+
+_WIDTH = 64
+"""Columns of A that a product takes at least: oneDNN fills up fewer."""
+
+_LEAST_BLOCK = 16
+"""The smallest blocks. Each block has rows of its own in a product, in which the other blocks' columns are zeros."""
+
+_LEAST = 1 << 15
+"""Bytes of a matrix from which on a product takes more time than the row's digits."""
+
+
+def split_rows(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Graph:
+    """The graph with MatMulDigits in place of each MatMulBlocks of one row, and a RowDigits for all that read the same row alike.
+
+    Rows keep the precision of float32, but where the product allows int8 activations: they are rounded to one digit then. Needs
+    types and schedule order.
+    """
+    known: dict[Hashable, Node] = {}
+    kept: dict[Hashable, bool] = {}
+    nodes: list[Node] = []
+    types, constants = dict(graph.types), dict(graph.constants)
+    for node in graph.nodes:
+        split = _Split.of(node, graph)
+        if split is None:
+            nodes.append(node)
+            continue
+        rows = known.get(split.key, split.rows)
+        product, (new, offsets) = split.product(rows), split.values(rows, graph)
+        if split.kind not in kept:  # models repeat their layers
+            given = graph.replace(types={**types, **new}, constants={**constants, **offsets})
+            kept[split.kind] = keeps(rows, given) and keeps(product, given)
+        if not kept[split.kind]:
+            nodes.append(node)
+            continue
+        nodes += [product] if split.key in known else [rows, product]
+        known[split.key] = rows
+        types.update(new)
+        constants.update(offsets)
+    return graph.replace(nodes=tuple(nodes), types=types, constants=constants) if known else graph
+
+
+@dataclass(frozen=True)
+class _Split:
+    """A product in digits: the node that splits its row, the operator that multiplies them, and the offsets, if there are any.
+
+    `types` are those of the row, of the numbers and of the scales.
+    """
+
+    node: Node
+    rows: Node
+    op: MatMulDigits
+    offsets: Array | None
+    types: tuple[TensorType, ...]
+
+    @staticmethod
+    def of(node: Node, graph: Graph) -> "_Split | None":
+        """None for other nodes, and for products that take no time or whose weights are not known."""
+        op = node.op
+        if not isinstance(op, MatMulBlocks) or node.post_ops or op.bits > 8 or op.block_size < _LEAST_BLOCK:
+            return None
+        a, q, group = graph.types[node.inputs[0]], graph.types[node.inputs[1]], max(1, _WIDTH // op.block_size)
+        weights = [graph.constants[name] for name in node.inputs[1:] if name in graph.constants]
+        if len(weights) < sum(map(bool, node.inputs[1:])) or q.size < _LEAST:
+            return None
+        if a.dtype is not DType.FLOAT32 or math.prod(a.dims[:-1]) != 1:
+            return None
+        centred = _centred(op.bits, *weights)
+        if centred is None:
+            return None
+        centre, offsets = centred
+        rows = RowDigits(op.block_size, 1 if op.activation_bits == 8 else EXACT, group)
+        outputs = tuple(f"{node.name}.{name}" for name in ("digits", "factors", "sums")[: 2 if offsets is None else 3])
+        splitting = Node(f"{node.name}.row", rows, node.inputs[:1], outputs, (), node.origins or (node.name,))
+        types = tuple(graph.types[name] for name in node.inputs[:3])
+        return _Split(node, splitting, MatMulDigits(op.bits, op.block_size, group, centre), offsets, types)
+
+    @property
+    def key(self) -> tuple[Hashable, ...]:
+        """Equal for products that take the same digits."""
+        op = self.rows.op
+        return self.rows.inputs, len(self.rows.outputs), *(getattr(op, name) for name in op.attributes)
+
+    @property
+    def kind(self) -> Hashable:
+        """Equal for products that a device takes alike."""
+        return self.key[1:], self.op.bits, self.op.centre, self.types
+
+    def product(self, rows: Node) -> Node:
+        """The node that multiplies what `rows` gives."""
+        added = () if self.offsets is None else (rows.outputs[2], self._name)
+        return replace(self.node, op=self.op, inputs=(*rows.outputs[:2], *self.node.inputs[1:3], *added))
+
+    @property
+    def _name(self) -> str:
+        return f"{self.node.name}.offsets"
+
+    def values(self, rows: Node, graph: Graph) -> tuple[dict[str, TensorType], dict[str, Array]]:
+        """The types of the digits and of the offsets, and the offsets."""
+        op = rows.op
+        assert isinstance(op, RowDigits)
+        types = dict(zip(rows.outputs, op.infer(graph.types[rows.inputs[0]]), strict=False))
+        if self.offsets is None:
+            return types, {}
+        constant = as_constant(self.offsets)
+        return {**types, self._name: TensorType.of(constant, known=True)}, {self._name: constant}
+
+
+def _centred(bits: int, q: Array, scales: Array, offsets: Array | None = None) -> tuple[int, Array | None] | None:
+    """The number that each is reduced by so that it fits int8, and the offsets that are left; None where there is none.
+
+    It is the middle of the numbers where that is what the offsets do.
+    """
+    if q.dtype == np.int8 or offsets is None:
+        return None if q.dtype != np.int8 and bits == 8 else (0, offsets)
+    middle = 2 ** (bits - 1)
+    shifts = scales * np.float32(middle)
+    if np.array_equal(offsets, -shifts):
+        return middle, None
+    return (0, offsets) if bits < 8 else (middle, once([scales, offsets], "shifted", lambda: (0, [offsets + shifts]))[1][0])
