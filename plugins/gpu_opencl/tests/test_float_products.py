@@ -180,6 +180,24 @@ def test_convolutions(sizes: tuple[int, ...], device: Any, bench: Any, rng: Any)
     np.testing.assert_array_equal(again[~touched], got[~touched])
 
 
+@exhaustive
+def test_volumes(device: Any, bench: Any, rng: Any) -> None:
+    """Images with a depth; what an infinite element touches is added up again, and the rest stays."""
+    x, w = rng.standard_normal((2, 4, 4, 6, 5)).astype(np.float32), rng.standard_normal((9, 4, 2, 3, 3)).astype(np.float32)
+    op = bench.op("Conv", strides=(1, 2, 1), pads=(1, 1, 0, 0, 1, 2), dilations=(2, 1, 1))
+    graph, feeds = bench.single(op, [x, w], (1,))
+    got, expected = (
+        run_lowered(device, graph, feeds, {"conv_pipelined"}),
+        op.reference(x.astype(np.float64), w.astype(np.float64)),
+    )
+    close(got, expected)
+    feeds[0][1, 2, 1, 3, 2] = np.inf
+    touched = op.reference(np.isinf(feeds[0]).astype(np.float64), np.ones_like(w)) > 0
+    again = run_lowered(device, graph, feeds, {"conv_pipelined"})
+    np.testing.assert_array_equal(np.isfinite(again), ~touched)
+    np.testing.assert_array_equal(again[~touched], got[~touched])
+
+
 def run_lowered(device: Any, graph: Any, feeds: Any, kernels: set[str]) -> Any:
     """The result of the graph after the device's own pass and the layout pass, in which those kernels run."""
     lowered = assign_layouts(device.lower(graph), device.configurations)

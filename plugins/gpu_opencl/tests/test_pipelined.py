@@ -101,6 +101,25 @@ def test_convolutions(sizes: tuple[int, ...], device: Any, bench: Any, rng: Any)
     compare(got, np.maximum(expected * scale, 0) + c.astype(np.float16))
 
 
+VOLUMES = [  # batch, channels, maps, input, kernel, strides, pads, dilations
+    (2, 8, 16, (4, 5, 6), (3, 3, 3), (1, 1, 1), (1, 1, 1, 1, 1, 1), (1, 1, 1)),
+    (1, 16, 13, (5, 7, 6), (2, 3, 1), (2, 1, 2), (1, 0, 2, 0, 1, 0), (2, 2, 1)),
+    (1, 3, 16, (4, 6, 5), (3, 5, 5), (1, 2, 2), (1, 2, 2, 1, 2, 2), (1, 1, 1)),  # filled up to 4 channels
+]
+
+
+@pytest.mark.parametrize("sizes", VOLUMES, ids=str)
+def test_volumes(sizes: tuple[Any, ...], device: Any, bench: Any, rng: Any) -> None:
+    """Images with a depth."""
+    batch, channels, maps, side, kernel, strides, pads, dilations = sizes
+    x = rng.standard_normal((batch, channels, *side)).astype(np.float32)
+    w = rng.standard_normal((maps, channels, *kernel)).astype(np.float32)
+    op = bench.op("Conv", strides=strides, pads=pads, dilations=dilations)
+    expected = op.reference(x.astype(np.float16).astype(np.float64), w.astype(np.float16).astype(np.float64))
+    graph, feeds = bench.single(op, [x, w], (1,), post_ops=[Eltwise("relu")])
+    compare(run_lowered(device, graph, feeds, {"conv_pipelined"}), np.maximum(expected, 0))
+
+
 def run_lowered(device: Any, graph: Any, feeds: Any, kernels: set[str]) -> Any:
     """The result of the graph after the device's own pass and the layout pass, in which those kernels run."""
     lowered = assign_layouts(device.lower(graph), device.configurations)

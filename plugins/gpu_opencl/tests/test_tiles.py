@@ -112,6 +112,25 @@ EMULATED = {  # format, data type, tolerance, and a tiling: with slices and spli
 }
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_volumes(groups: int, device: Any, bench: Any, rng: Any) -> None:
+    """Images with a depth, in both layouts of the result; a slice of the depth of a product crosses taps."""
+    x, w = (
+        rng.standard_normal((2, 6, 4, 7, 6)).astype(np.float32),
+        rng.standard_normal((10, 6 // groups, 2, 3, 3)).astype(np.float32),
+    )
+    op = bench.op("Conv", group=groups, strides=(1, 2, 1), pads=(1, 1, 0, 0, 1, 2), dilations=(2, 1, 1))
+    expected = np.maximum(op.reference(x.astype(np.float64), w.astype(np.float64)), 0)
+    graph, feeds = bench.single(op, [x, w], (1,), post_ops=[Eltwise("relu")])
+    check(device, bench, "conv_tiled", graph, feeds, expected, 2e-6)
+    types = {**graph.types, "y0": graph.types["y0"].with_layout(NHWC)}
+    device.forced = "conv_tiled"
+    innermost = graph.replace(types=types)
+    got = bench.run(device, innermost, feeds)[0]
+    device.forced = ""
+    np.testing.assert_allclose(got, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+
+
 @pytest.fixture(params=EMULATED)
 def nvidia(request: pytest.FixtureRequest, kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> Any:
     """A device with emulated matrix units and fences, that takes everything in one tiling; its data type and tolerance."""
