@@ -1,5 +1,7 @@
 """RNN, GRU and LSTM as GPUs run them, where items of a work group add up rows together, against the references in float64."""
 
+import copy
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +26,7 @@ OPERATORS = {
 
 
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
-@pytest.mark.parametrize(("hidden", "width", "time", "batch"), [(33, 7, 3, 3), (64, 17, 2, 1), (150, 40, 2, 2), (7, 1, 5, 18)])
+@pytest.mark.parametrize(("hidden", "width", "time", "batch"), [(33, 7, 3, 3), (68, 17, 2, 1), (150, 40, 2, 2), (7, 1, 5, 18)])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_recurrences(
     name: str,
@@ -45,6 +47,24 @@ def test_recurrences(
     graph, feeds = bench.single(op, arrays, (1, 2, 3), len(want))
     for found, expected in zip(bench.run(device, graph, feeds), want, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("hidden", [24, 36])
+def test_hints_of_halves_read_halves(hidden: int, kind_device: Callable[[str], Any], bench: Any, rng: np.random.Generator) -> None:
+    """The recurrent weights alone are rounded, unless float16 does not hold them."""
+    device = copy.copy(kind_device("GPU"))
+    device._bound = {}
+    device.caps = dataclasses.replace(device.caps, matrix="f16")
+    op = LSTM(direction="bidirectional")
+    for largest in (1.0, 1e5):
+        arrays = _inputs(op, hidden, 9, 4, 2, rng)
+        arrays[2][0, 3, 5] = largest
+        wide = [a.astype(np.float64) if a.dtype == np.float32 else a for a in arrays]
+        if largest == 1.0:
+            wide[2] = arrays[2].astype(np.float16).astype(np.float64)
+        graph, feeds = bench.single(op, arrays, (1, 2, 3), 3)
+        for found, expected in zip(bench.run(device, graph, feeds), op.reference(*wide), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_large_states(kind_device: Callable[[str], Any], bench: Any, rng: np.random.Generator) -> None:

@@ -15,9 +15,14 @@
 //
 // F(x), G(x), H(x) are the activations, CLIP limits their inputs. BEFORE_RESET and INPUT_FORGET as in ONNX.
 //
+// With WIDE > 1, which divides `hidden`, items read so many elements of R at once: FLOATS(p) gives them as a vector of floats.
+//
 // Tunables: GROUP, of at least 32 items or 1; SPACE and STATES, the memory of the states and their number there.
+#include "halves.cl"
 #ifndef T
 #define T float
+#define R float
+#define LOAD_R(p, i) ((p)[i])
 #define LOAD_T(p, i) ((p)[i])
 #define STORE_T(p, i, v) ((p)[i] = (v))
 #define ACC float
@@ -53,20 +58,20 @@
 
 #if GROUP == 1
 // Several sums side by side, so that a compiler may use vectors.
-#define DOT(name, space, type, load)                                                                 \
-  static ACC name(__global const T* a, space const type* b, int n) {                                 \
+#define DOT(name, of_a, load_a, of_b, load_b)                                                        \
+  static ACC name(__global const of_a* a, __global const of_b* b, int n) {                           \
     ACC part[LANES], sum = 0;                                                                        \
     for (int k = 0; k < LANES; ++k) part[k] = 0;                                                     \
     int i = 0;                                                                                       \
     for (; i + LANES <= n; i += LANES)                                                               \
-      for (int k = 0; k < LANES; ++k) part[k] += (ACC)LOAD_T(a, i + k) * (ACC)load(b, i + k);        \
-    for (; i < n; ++i) sum += (ACC)LOAD_T(a, i) * (ACC)load(b, i);                                   \
+      for (int k = 0; k < LANES; ++k) part[k] += (ACC)load_a(a, i + k) * (ACC)load_b(b, i + k);      \
+    for (; i < n; ++i) sum += (ACC)load_a(a, i) * (ACC)load_b(b, i);                                 \
     for (int k = 0; k < LANES; ++k) sum += part[k];                                                  \
     return sum;                                                                                      \
   }
 #define PLAIN(p, i) ((p)[i])
-DOT(dot_of_x, __global, T, LOAD_T)
-DOT(dot_of_h, __global, ACC, PLAIN)
+DOT(dot_of_x, T, LOAD_T, T, LOAD_T)
+DOT(dot_of_h, R, LOAD_R, ACC, PLAIN)
 
 __kernel void project(__global const T* restrict x, __global const T* restrict wei, __global const T* bias,
                       __global ACC* restrict gates, const int time, const int batch, const int width, const int hidden,
@@ -107,27 +112,44 @@ __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void project(
     gates[(get_global_id(2) * steps + step) * rows + row] = sum + (bias ? (ACC)LOAD_T(bias, of * 2 * rows + row) : (ACC)0);
 }
 
+#ifndef WIDE
+#define WIDE 1
+#endif
+#if WIDE == 8
+#define READ(p) (*(SPACE const float8*)(p))
+#define SUM(a, b) (dot((a).lo, (b).lo) + dot((a).hi, (b).hi))
+#define VECTOR float8
+#elif WIDE == 4
+#define READ(p) (*(SPACE const float4*)(p))
+#define SUM(a, b) dot(a, b)
+#define VECTOR float4
+#else
+#define READ(p) (*(p))
+#define SUM(a, b) ((a) * (b))
+#define VECTOR ACC
+#define FLOATS(p) ((ACC)LOAD_R(p, 0))
+#endif
 #define AT_ONCE 4
 #define SLOTS (GROUP / LANES)
 // Sums of neighbouring lanes lie in different banks.
 #define PITCH (SLOTS * AT_ONCE + 4)
 // sums[row] = r[row] . vector for the rows from `first` to `end`; every item has to call it.
-static void add_up(__global const T* r, SPACE const ACC* vector, SPACE ACC* sums, const int hidden, const int first, const int end,
+static void add_up(__global const R* r, SPACE const ACC* vector, SPACE ACC* sums, const int hidden, const int first, const int end,
                    __local ACC* part) {
   const int item = get_local_id(0), lane = item % LANES, slot = item / LANES;
   for (int base = first; base < end; base += SLOTS * AT_ONCE) {
     ACC sum[AT_ONCE];
-    __global const T* row[AT_ONCE];
+    __global const R* row[AT_ONCE];
 #pragma unroll
     for (int i = 0; i < AT_ONCE; ++i) {
       sum[i] = 0;
       row[i] = r + min(base + i * SLOTS + slot, end - 1) * hidden;
     }
-#pragma unroll 4
-    for (int k = lane; k < hidden; k += LANES) {
-      const ACC x = vector[k];
+#pragma unroll 2
+    for (int k = lane * WIDE; k < hidden; k += LANES * WIDE) {
+      const VECTOR x = READ(vector + k);
 #pragma unroll
-      for (int i = 0; i < AT_ONCE; ++i) sum[i] += (ACC)LOAD_T(row[i], k) * x;
+      for (int i = 0; i < AT_ONCE; ++i) sum[i] += SUM(FLOATS(row[i] + k), x);
     }
 #pragma unroll
     for (int i = 0; i < AT_ONCE; ++i) part[lane * PITCH + i * SLOTS + slot] = sum[i];
@@ -146,14 +168,14 @@ static void add_up(__global const T* r, SPACE const ACC* vector, SPACE ACC* sums
 #endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent(
-    __global const ACC* restrict gates, __global const T* restrict rec, __global const T* bias, __global const T* peep,
+    __global const ACC* restrict gates, __global const R* restrict rec, __global const T* bias, __global const T* peep,
     __global const int* lens, __global const T* h0, __global const T* c0, __global T* y, __global T* yh, __global T* yc,
     __global ACC* states, const int time, const int batch, const int width, const int hidden, const int direction, const int directions,
     const int batch_first, const int reverse) {
   const int n = get_group_id(0), lane = get_local_id(0), rows = GATES * hidden, turn = get_group_id(1), of = direction + turn;
   const int state = (batch_first ? n * directions + of : of * batch + n) * hidden, backwards = reverse || of == 1;
 #ifdef STATES
-  __local ACC held[STATES];
+  __local ACC held[STATES] __attribute__((aligned(32)));
   __local ACC* h = held;
 #else
   __global ACC* h = states + (turn * batch + n) * (4 * hidden + (GROUP > 1 ? rows : 0));
@@ -163,7 +185,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent(
   SPACE ACC* sums = reset + hidden;
   __local ACC part[LANES * PITCH];
 #endif
-  __global const T* r = rec + of * rows * hidden;
+  __global const R* r = rec + of * rows * hidden;
   __global const T* b = bias ? bias + (2 * of + 1) * rows : bias;
   __global const T* p = peep ? peep + of * 3 * hidden : peep;
 #define BIAS(row) (b ? (ACC)LOAD_T(b, row) : (ACC)0)

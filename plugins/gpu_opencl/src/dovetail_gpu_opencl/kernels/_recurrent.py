@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from dovetail.device import DType, TypedNode, padded
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, group_size, round_up, spread
-from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write, ints
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Scratch, Write, ints
+from dovetail_gpu_opencl.precision import holds
 from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble, literal, storage
 from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.lstm import LSTM
@@ -30,6 +33,9 @@ _ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
 
 _LANES, _AT_ONCE, _SIDE = 8, 4, 16
 """Items that add up a row together, rows that an item adds up at a time, and the side of a work group's block of products."""
+_READ_AT_ONCE = {DType.FLOAT32: 4, DType.FLOAT16: 8}
+_FLOATS = {DType.FLOAT32: "(*(__global const float4*)(p))", DType.FLOAT16: "load_half8(p)"}
+"""Recurrent weights that an item reads at once, and how it does."""
 _LOCAL = 48 << 10
 """Bytes of local memory that a program may declare: NVIDIA's driver takes no more."""
 
@@ -59,8 +65,14 @@ class Recurrence(CLKernel):
         acc, group = accumulator(x.dtype), self._group(rows, whole)
         held = 4 * hidden + (rows if group > 1 else 0)
         within = group > 1 and (held + _LANES * (group // _LANES * _AT_ONCE + 4)) * whole <= min(_LOCAL, self.caps.local_memory)
+        recurrent, weights = self._weights(node)
+        size = _READ_AT_ONCE.get(recurrent, 1)
+        wide = size if group > 1 and hidden % size == 0 else 1
         defines = {
             **storage(x.dtype),
+            **storage(recurrent, "R"),
+            "WIDE": wide,
+            "FLOATS(p)": _FLOATS[recurrent] if wide > 1 else False,
             "ACC": acc,
             op.op_type: True,
             "GROUP": group,
@@ -80,7 +92,7 @@ class Recurrence(CLKernel):
         written = [Write(name) if name else Null() for name in (*node.node.outputs, "", "")[:3]]
         sizes = ints(time, batch, width, hidden, first, op.directions, int(op.layout))
         x_arguments: tuple[Argument, ...] = (inputs[0], inputs[1], inputs[3], gates, *sizes)
-        h_arguments = (gates, inputs[2], inputs[3], peepholes, lens, initial_h, initial_c, *written, states)
+        h_arguments = (gates, weights, inputs[3], peepholes, lens, initial_h, initial_c, *written, states)
         reverse = ints(int(op.direction == "reverse"))
         (items,), (local,) = spread(time * batch * rows, self.caps)
         work, side = ((items, count), (local, 1)) if group == 1 else self._blocks(rows, time * batch, count)
@@ -88,6 +100,13 @@ class Recurrence(CLKernel):
             Launch("recurrent.cl", source, "project", x_arguments, work, side),
             Launch("recurrent.cl", source, "recurrent", (*h_arguments, *sizes, *reverse), (batch * group, count), (group, 1)),
         )
+
+    def _weights(self, node: TypedNode) -> tuple[DType, Argument]:
+        """The recurrent weights and their type: halves where the hint says so, because a step takes as long as it takes to read them."""
+        given, content = node.given(2), node.given(2).value
+        if self.caps.matrix == "f16" and given.dtype is DType.FLOAT32 and content is not None and holds(DType.FLOAT16, content):
+            return DType.FLOAT16, Constant(self.packed.get(content, "halves", lambda: content.astype(np.float16)))
+        return given.dtype, Read(node.node.inputs[2])
 
     def _group(self, rows: int, itemsize: int) -> int:
         """Items of a work group: 1 where it has too few, else enough for all rows, a part of a kilobyte's memory each."""
