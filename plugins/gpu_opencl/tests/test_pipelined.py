@@ -207,7 +207,29 @@ def test_the_rows_of_a_product_are_normalized_in_its_launch(
         compare(request.run([given[name] for name in lowered.inputs])[0], expected + bias if shift else expected)
 
 
-@pytest.mark.parametrize("what", ["read twice", "an output", "another axis", "statistics", "rows of 12", "not constant"])
+@pytest.mark.parametrize("is_output", [False, True])
+def test_a_product_that_others_read_is_a_second_result(is_output: bool, device: Any, bench: Any, rng: Any) -> None:
+    """As in transformers that normalize before attention: the sum of a product and a residual is the next residual."""
+    x, residual = rng.standard_normal((19, 24)).astype(np.float32), rng.standard_normal((19, 40)).astype(np.float32)
+    w, v, scale = (rng.standard_normal(dims).astype(np.float32) / 4 for dims in ((24, 40), (40, 40), (40,)))
+    g = GraphBuilder()
+    added = Binary("add", g.input("residual", "float32", residual.shape))
+    product = g.node(bench.op("MatMul"), g.input("x", "float32", x.shape), g.constant(w), post_ops=[added])
+    normal = g.node(bench.op("LayerNormalization"), product, g.constant(scale))
+    last = g.node(bench.op("MatMul"), normal, g.constant(v), post_ops=[Binary("add", product)])
+    graph = typed(g.graph([last, *([product] if is_output else [])]))
+    lowered = assign_layouts(device.lower(graph), device.configurations)
+    executable = device.compile(lowered, {})
+    assert "gemm_normalized" in {report.kernel for report in executable.reports}
+    given = {"x": x, "residual": residual}
+    found = executable.create_request().run([given[name] for name in lowered.inputs])
+    wide = x.astype(np.float64) @ w + residual
+    rows = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5) * scale
+    for got, expected in zip(found, (rows @ v + wide, wide), strict=False):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=3e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("what", ["read before", "another axis", "statistics", "rows of 12", "not constant"])
 def test_products_that_are_not_normalized_in_their_launch(what: str, device: Any, bench: Any) -> None:
     size = 12 if what == "rows of 12" else 16
     g = GraphBuilder()
@@ -217,12 +239,8 @@ def test_products_that_are_not_normalized_in_their_launch(what: str, device: Any
     axis = 0 if what == "another axis" else -1
     scale = g.constant(np.ones((4, size) if what == "another axis" else size, np.float16))
     names = ["y", "mean"] if what == "statistics" else ["y"]
+    outputs = [*names, *([g.node(bench.op("Softmax"), product)] if what == "read before" else [])]
     g.node(bench.op("LayerNormalization", axis=axis), product, scale, outputs=names)
-    outputs = [*names]
-    if what == "read twice":
-        outputs.append(g.node(bench.op("Relu"), product))
-    elif what == "an output":
-        outputs.append(product)
     lowered = device.lower(typed(g.graph(outputs)))
     assert "LayerNormalization" in {node.op.op_type for node in lowered.nodes}
 

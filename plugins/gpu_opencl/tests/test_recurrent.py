@@ -50,7 +50,9 @@ def test_recurrences(
 
 
 @pytest.mark.parametrize("hidden", [24, 36])
-def test_hints_of_halves_read_halves(hidden: int, kind_device: Callable[[str], Any], bench: Any, rng: np.random.Generator) -> None:
+def test_hints_of_halves_read_halves(
+    hidden: int, kind_device: Callable[[str], Any], bench: Any, rng: np.random.Generator
+) -> None:
     """The recurrent weights alone are rounded, unless float16 does not hold them."""
     device = copy.copy(kind_device("GPU"))
     device._bound = {}

@@ -102,7 +102,7 @@ class Recurrence(CLKernel):
         )
 
     def _weights(self, node: TypedNode) -> tuple[DType, Argument]:
-        """The recurrent weights and their type: halves where the hint says so, because a step takes as long as it takes to read them."""
+        """The recurrent weights and their type: halves where the hint says so. A step takes as long as it takes to read them."""
         given, content = node.given(2), node.given(2).value
         if self.caps.matrix == "f16" and given.dtype is DType.FLOAT32 and content is not None and holds(DType.FLOAT16, content):
             return DType.FLOAT16, Constant(self.packed.get(content, "halves", lambda: content.astype(np.float16)))
