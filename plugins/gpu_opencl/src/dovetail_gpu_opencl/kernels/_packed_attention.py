@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import Binary, DType, Graph, Node, Operator, TensorType, TypedNode
+from dovetail.device import Binary, DType, Graph, Node, Operator, PostOp, TensorType, TypedNode
 from dovetail_ops_onnx.attention import Attention_23, Sizes
 from dovetail_ops_onnx.mat_mul import MatMul
 
@@ -158,7 +158,8 @@ class _Merger:
         first = next(n for n in self._graph.nodes if n in products)
         name = f"{node.name}/qkv"
         weights = self._joined(f"{name}/weights", [self._constants[p.inputs[1]] for p in products], 1)
-        rows, chain = [self._row(p) for p in products], ()
+        rows = [self._row(p) for p in products]
+        chain: tuple[PostOp, ...] = ()
         given = next((row for row in rows if row is not None), None)
         if given is not None:
             widths = [self._constants[p.inputs[1]].shape[1] for p in products]
