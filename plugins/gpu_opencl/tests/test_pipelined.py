@@ -301,6 +301,36 @@ def test_an_image_stays_in_halves_with_channels_innermost(device: Any, bench: An
     compare(got, windows.max((4, 5)).mean((2, 3), keepdims=True))
 
 
+AVERAGES = [  # kernel, strides, pads, dilations, count_include_pad, ceil_mode
+    ((3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 0, 0),
+    ((2, 3), (2, 1), (1, 0, 0, 2), (1, 1), 1, 0),
+    ((3, 2), (2, 2), (0, 1, 1, 0), (2, 1), 1, 1),
+    ((2, 2), (2, 3), (1, 1, 0, 0), (1, 2), 0, 1),
+]
+
+
+@pytest.mark.parametrize("sizes", AVERAGES, ids=str)
+def test_averages_with_channels_innermost(sizes: tuple[Any, ...], device: Any, bench: Any, rng: Any) -> None:
+    """Between products; what lies outside counts as each attribute says."""
+    kernel, strides, pads, dilations, counts, ceils = sizes
+    x, w = rng.standard_normal((2, 8, 9, 11)).astype(np.float32), rng.standard_normal((16, 8, 3, 3)).astype(np.float32)
+    op = bench.op(
+        "AveragePool",
+        kernel_shape=kernel,
+        strides=strides,
+        pads=pads,
+        dilations=dilations,
+        count_include_pad=counts,
+        ceil_mode=ceils,
+    )
+    g = GraphBuilder()
+    first = g.node(bench.op("Conv"), g.input("x", "float32", x.shape), g.constant(w))
+    graph = typed(g.graph([g.node(bench.op("Relu"), g.node(op, first))]))
+    got = run_lowered(device, graph, [x], {"conv_pipelined", "average_pool_innermost"})
+    wide = bench.convolve(x.astype(np.float16), w.astype(np.float16), 1, (0,) * 4, 1)
+    compare(got, np.maximum(op.reference(wide), 0))
+
+
 def test_what_float16_may_not_hold_stays_float32(device: Any, bench: Any) -> None:
     """Exp of what a product makes, and a product by numbers beyond 65504."""
     g = GraphBuilder()

@@ -1,10 +1,19 @@
 """AveragePool."""
 
-from dovetail.device import TypedNode
+import math
+from collections.abc import Sequence
+
+from dovetail.device import PLAIN, LayerConfig, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.kernels._channels import innermost, layouts, windows_launch
 from dovetail_gpu_opencl.kernels._pool import PoolDirect, geometry
+from dovetail_gpu_opencl.kernels._spatial import spatial_defines
+from dovetail_gpu_opencl.launch import Launch, Read
 from dovetail_ops_onnx.average_pool import AveragePool
 
 __all__ = ["KERNELS"]
+
+_TAPS = 64
+"""Elements of a window that windows_channels.cl adds up at most: it is written out for each."""
 
 
 class AveragePoolDirect(PoolDirect):
@@ -21,4 +30,29 @@ class AveragePoolDirect(PoolDirect):
         return {"COUNT_PADS": True, **{f"COUNT_{axis}": end for axis, end in zip("DHW", ends, strict=True)}}
 
 
-KERNELS = (AveragePoolDirect(),)
+class AveragePoolInnermost(AveragePoolDirect):
+    """For GPUs with matrix units: windows_channels.cl where the channels are innermost, else as the direct kernel."""
+
+    name = "average_pool_innermost"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        for ask in (lambda n: innermost(self, n), super().check):
+            if (refusal := ask(node)) is not None:
+                return refusal
+        taps = math.prod(geometry(node).kernel)
+        return None if taps <= _TAPS else Refusal(Reason.SHAPE, f"windows of {taps} elements; accepted: up to {_TAPS}")
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return layouts(node)
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        if node.outputs[0].layout == PLAIN:
+            return super().launches(node)
+        batch, channels = node.given(0).dims[:2]
+        numbers = {"C": channels, "BATCH": batch, **spatial_defines(geometry(node))}
+        mode = self.mode(node)
+        mode.pop("COUNT_D", None)
+        return windows_launch(self, node, numbers, {"MEAN": True, **mode}, (Read(node.node.inputs[0]),))
+
+
+KERNELS = (AveragePoolInnermost(), AveragePoolDirect())

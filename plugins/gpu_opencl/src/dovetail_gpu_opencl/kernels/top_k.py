@@ -30,17 +30,12 @@ class TopKKernel(CLKernel):
         defines = {**storage(src.dtype), "VALUE": value_type(src.dtype), "LARGEST": node.op.largest}
         written = [Write(name) if name else Null() for name in (*node.node.outputs, "")[:2]]
         work, local = self.work(lines)
-        defines |= self.tunables(local)
         arguments = (Read(node.node.inputs[0]), *written, *lines.arguments, *ints(kept))
         return (Launch(f"{self.name}.cl", assemble(f"{self.name}.cl", defines), self.name, arguments, work, local),)
 
     @abstractmethod
     def work(self, lines: Lines) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Global and local size."""
-
-    def tunables(self, local: tuple[int, ...]) -> dict[str, object]:
-        """The defines of the source for a local size."""
-        return {}
 
 
 class ByInsertion(TopKKernel):
@@ -73,9 +68,6 @@ class ByRank(TopKKernel):
             (size,), (local,) = spread(items, self.caps)
             return (size, 1), (local, 1)
         return (round_up(items, _ELEMENTS), parts), (_ELEMENTS, parts)
-
-    def tunables(self, local: tuple[int, ...]) -> dict[str, object]:
-        return dict(zip(("ELEMENTS", "PARTS"), local, strict=True))
 
 
 KERNELS = (ByInsertion(), ByRank())
