@@ -213,3 +213,28 @@ def test_an_operand_is_there_where_the_chain_that_computes_it_begins() -> None:
     gate = g.node(Tanh(), a, name="t")
     graph = fused(g, g.node(Mul(), gate, b, name="m")).graph
     assert [(n.name, len(n.post_ops)) for n in graph.nodes] == [("a", 1), ("b", 1)]
+
+
+def test_a_node_waits_for_an_operand_that_no_other_node_could_add() -> None:
+    """As the time embedding of a diffusion model, which is added to all pixels: the operand is smaller than the sum."""
+    g, x = start()
+    a = conv(g, x, "a")
+    pooled = g.node(Tanh(), g.input("p", "float32", [1, 2, 1, 1]), name="t")
+    product = g.node(Mul(), pooled, g.node(Conv(), pooled, g.constant(np.ones((2, 2, 1, 1)), "float32"), name="small"), name="m")
+    total = g.node(Relu(), g.node(Add(), a, product, name="plus"))
+    result = fused(g, g.node(Tanh(), total, name="last"), g.node(Relu(), product, name="other")).graph
+    assert names(result) == ["t", "small", "a", "other"]
+    node = result.nodes[2]
+    assert [p.algorithm for p in node.post_ops if isinstance(p, Binary | Eltwise)] == ["add", "relu", "tanh"]
+    assert [p.operand for p in node.post_ops if isinstance(p, Binary)] == [product]
+
+
+def test_a_node_stays_where_the_device_takes_nothing_that_it_would_wait_for() -> None:
+    g, x = start()
+    a = conv(g, x, "a")
+    late = g.node(Tanh(), g.input("p", "float32", [1, 2, 1, 1]), name="t")
+    total = g.node(Add(), g.node(Relu(), a, name="r"), late, name="plus")
+    graph = fold_constants(g.graph([total]))
+    found = fuse_post_ops(graph, lambda node: Refusal(Reason.POST_OP, "no") if len(node.node.post_ops) > 1 else Accepted("toy"))
+    assert names(found.graph) == ["a", "t", "plus"]
+    assert [len(node.post_ops) for node in found.graph.nodes] == [1, 0, 0]

@@ -180,6 +180,24 @@ def test_convolutions(sizes: tuple[int, ...], device: Any, bench: Any, rng: Any)
     np.testing.assert_array_equal(again[~touched], got[~touched])
 
 
+@exhaustive
+def test_volumes(device: Any, bench: Any, rng: Any) -> None:
+    """Images with a depth; what an infinite element touches is added up again, and the rest stays."""
+    x, w = rng.standard_normal((2, 4, 4, 6, 5)).astype(np.float32), rng.standard_normal((9, 4, 2, 3, 3)).astype(np.float32)
+    op = bench.op("Conv", strides=(1, 2, 1), pads=(1, 1, 0, 0, 1, 2), dilations=(2, 1, 1))
+    graph, feeds = bench.single(op, [x, w], (1,))
+    got, expected = (
+        run_lowered(device, graph, feeds, {"conv_pipelined"}),
+        op.reference(x.astype(np.float64), w.astype(np.float64)),
+    )
+    close(got, expected)
+    feeds[0][1, 2, 1, 3, 2] = np.inf
+    touched = op.reference(np.isinf(feeds[0]).astype(np.float64), np.ones_like(w)) > 0
+    again = run_lowered(device, graph, feeds, {"conv_pipelined"})
+    np.testing.assert_array_equal(np.isfinite(again), ~touched)
+    np.testing.assert_array_equal(again[~touched], got[~touched])
+
+
 def run_lowered(device: Any, graph: Any, feeds: Any, kernels: set[str]) -> Any:
     """The result of the graph after the device's own pass and the layout pass, in which those kernels run."""
     lowered = assign_layouts(device.lower(graph), device.configurations)
@@ -225,11 +243,12 @@ def test_an_image_stays_with_channels_innermost(device: Any, bench: Any, rng: An
 
 
 @exhaustive
+@pytest.mark.parametrize("is_read", [False, True])
 @pytest.mark.parametrize("tiling", [Pipeline(16, 16, 32, 16, 16, 2), Pipeline(16, 32, 32, 16, 16, 2, 2)], ids=str)
 def test_the_rows_of_a_product_are_normalized_in_its_launch(
-    tiling: Pipeline, device: Any, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
+    tiling: Pipeline, is_read: bool, device: Any, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twice, because counters begin at zero again."""
+    """Twice, because counters begin at zero again; the product may be a result, too."""
     monkeypatch.setattr(Pipelined, "tiling", lambda self, problem: tiling)
     x, w = rng.standard_normal((17, 72)).astype(np.float32), rng.standard_normal((72, 40)).astype(np.float32)
     residual, (scale, bias) = rng.standard_normal((17, 40)).astype(np.float32), rng.standard_normal((2, 40)).astype(np.float32)
@@ -237,8 +256,8 @@ def test_the_rows_of_a_product_are_normalized_in_its_launch(
     added = Binary("add", g.input("residual", "float32", residual.shape))
     product = g.node(bench.op("MatMul"), g.input("x", "float32", x.shape), g.constant(w), post_ops=[added])
     op = bench.op("LayerNormalization", epsilon=1e-3)
-    graph = typed(g.graph([g.node(op, product, g.constant(scale), g.constant(bias))]))
-    lowered = assign_layouts(device.lower(graph), device.configurations)
+    outputs = [g.node(op, product, g.constant(scale), g.constant(bias)), *([product] if is_read else [])]
+    lowered = assign_layouts(device.lower(typed(g.graph(outputs))), device.configurations)
     executable = device.compile(lowered, {})
     assert [report.kernel for report in executable.reports] == ["gemm_normalized"]
     request = executable.create_request()
@@ -246,7 +265,8 @@ def test_the_rows_of_a_product_are_normalized_in_its_launch(
         wide = (factor * x).astype(np.float64) @ w + residual
         expected = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-3) * scale + bias
         given = {"x": factor * x, "residual": residual}
-        close(request.run([given[name] for name in lowered.inputs])[0], expected)
+        for found, wanted in zip(request.run([given[name] for name in lowered.inputs]), (expected, wide), strict=False):
+            close(found, wanted)
 
 
 @exhaustive
@@ -275,6 +295,31 @@ def test_one_product_makes_queries_keys_and_values(
     got = run_lowered(device, graph, feeds, {"gemm_pipelined", kernel})
     q, k, v = ((x.astype(np.float64) @ w + r).reshape(2, 9, 2, 16).swapaxes(1, 2) for w, r in zip(weights, rows, strict=True))
     scores = np.exp(q @ k.swapaxes(-1, -2) / 4 + (mask if masked else 0))
+    close(got, (scores / scores.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(2, 9, 32))
+
+
+@exhaustive
+@pytest.mark.parametrize("scaled", [0, 1, 2], ids=["queries", "keys", "values"])
+def test_scaled_queries_and_keys_without_a_row_are_of_one_product(scaled: int, device: Any, bench: Any, rng: Any) -> None:
+    """As Whisper and BEiT have them; what scales the values is not a part of the scores."""
+    x = rng.standard_normal((2, 9, 32)).astype(np.float32)
+    weights = [(rng.standard_normal((32, 32)) / 5).astype(np.float32) for _ in range(3)]
+    rows = [rng.standard_normal(32).astype(np.float32) * (i != 1) for i in range(3)]
+    factors = [np.float32(0.3) if i == scaled else np.float32(1) for i in range(3)]
+    g = GraphBuilder()
+    given, parts = g.input("x", "float32", x.shape), []
+    for i, (w, r) in enumerate(zip(weights, rows, strict=True)):
+        chain = [Binary("add", g.constant(r))] if i != 1 else []
+        chain += [Binary("mul", g.constant(factors[i]))] if i == scaled else []
+        parts.append(g.node(bench.op("MatMul"), given, g.constant(w), post_ops=chain))
+    graph = typed(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts)]))
+    assert ("PackedAttention" in {node.op.op_type for node in device.lower(graph).nodes}) == (scaled < 2)
+    got = run_lowered(device, graph, [x], {"gemm_pipelined"})
+    q, k, v = (
+        ((x.astype(np.float64) @ w + r) * f).reshape(2, 9, 2, 16).swapaxes(1, 2)
+        for w, r, f in zip(weights, rows, factors, strict=True)
+    )
+    scores = np.exp(q @ k.swapaxes(-1, -2) / 4)
     close(got, (scores / scores.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(2, 9, 32))
 
 

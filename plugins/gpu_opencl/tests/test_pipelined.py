@@ -101,6 +101,25 @@ def test_convolutions(sizes: tuple[int, ...], device: Any, bench: Any, rng: Any)
     compare(got, np.maximum(expected * scale, 0) + c.astype(np.float16))
 
 
+VOLUMES = [  # batch, channels, maps, input, kernel, strides, pads, dilations
+    (2, 8, 16, (4, 5, 6), (3, 3, 3), (1, 1, 1), (1, 1, 1, 1, 1, 1), (1, 1, 1)),
+    (1, 16, 13, (5, 7, 6), (2, 3, 1), (2, 1, 2), (1, 0, 2, 0, 1, 0), (2, 2, 1)),
+    (1, 3, 16, (4, 6, 5), (3, 5, 5), (1, 2, 2), (1, 2, 2, 1, 2, 2), (1, 1, 1)),  # filled up to 4 channels
+]
+
+
+@pytest.mark.parametrize("sizes", VOLUMES, ids=str)
+def test_volumes(sizes: tuple[Any, ...], device: Any, bench: Any, rng: Any) -> None:
+    """Images with a depth."""
+    batch, channels, maps, side, kernel, strides, pads, dilations = sizes
+    x = rng.standard_normal((batch, channels, *side)).astype(np.float32)
+    w = rng.standard_normal((maps, channels, *kernel)).astype(np.float32)
+    op = bench.op("Conv", strides=strides, pads=pads, dilations=dilations)
+    expected = op.reference(x.astype(np.float16).astype(np.float64), w.astype(np.float16).astype(np.float64))
+    graph, feeds = bench.single(op, [x, w], (1,), post_ops=[Eltwise("relu")])
+    compare(run_lowered(device, graph, feeds, {"conv_pipelined"}), np.maximum(expected, 0))
+
+
 def run_lowered(device: Any, graph: Any, feeds: Any, kernels: set[str]) -> Any:
     """The result of the graph after the device's own pass and the layout pass, in which those kernels run."""
     lowered = assign_layouts(device.lower(graph), device.configurations)
@@ -188,7 +207,29 @@ def test_the_rows_of_a_product_are_normalized_in_its_launch(
         compare(request.run([given[name] for name in lowered.inputs])[0], expected + bias if shift else expected)
 
 
-@pytest.mark.parametrize("what", ["read twice", "an output", "another axis", "statistics", "rows of 12", "not constant"])
+@pytest.mark.parametrize("is_output", [False, True])
+def test_a_product_that_others_read_is_a_second_result(is_output: bool, device: Any, bench: Any, rng: Any) -> None:
+    """As in transformers that normalize before attention: the sum of a product and a residual is the next residual."""
+    x, residual = rng.standard_normal((19, 24)).astype(np.float32), rng.standard_normal((19, 40)).astype(np.float32)
+    w, v, scale = (rng.standard_normal(dims).astype(np.float32) / 4 for dims in ((24, 40), (40, 40), (40,)))
+    g = GraphBuilder()
+    added = Binary("add", g.input("residual", "float32", residual.shape))
+    product = g.node(bench.op("MatMul"), g.input("x", "float32", x.shape), g.constant(w), post_ops=[added])
+    normal = g.node(bench.op("LayerNormalization"), product, g.constant(scale))
+    last = g.node(bench.op("MatMul"), normal, g.constant(v), post_ops=[Binary("add", product)])
+    graph = typed(g.graph([last, *([product] if is_output else [])]))
+    lowered = assign_layouts(device.lower(graph), device.configurations)
+    executable = device.compile(lowered, {})
+    assert "gemm_normalized" in {report.kernel for report in executable.reports}
+    given = {"x": x, "residual": residual}
+    found = executable.create_request().run([given[name] for name in lowered.inputs])
+    wide = x.astype(np.float64) @ w + residual
+    rows = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5) * scale
+    for got, expected in zip(found, (rows @ v + wide, wide), strict=False):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=3e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("what", ["read before", "another axis", "statistics", "rows of 12", "not constant"])
 def test_products_that_are_not_normalized_in_their_launch(what: str, device: Any, bench: Any) -> None:
     size = 12 if what == "rows of 12" else 16
     g = GraphBuilder()
@@ -198,12 +239,8 @@ def test_products_that_are_not_normalized_in_their_launch(what: str, device: Any
     axis = 0 if what == "another axis" else -1
     scale = g.constant(np.ones((4, size) if what == "another axis" else size, np.float16))
     names = ["y", "mean"] if what == "statistics" else ["y"]
+    outputs = [*names, *([g.node(bench.op("Softmax"), product)] if what == "read before" else [])]
     g.node(bench.op("LayerNormalization", axis=axis), product, scale, outputs=names)
-    outputs = [*names]
-    if what == "read twice":
-        outputs.append(g.node(bench.op("Relu"), product))
-    elif what == "an output":
-        outputs.append(product)
     lowered = device.lower(typed(g.graph(outputs)))
     assert "LayerNormalization" in {node.op.op_type for node in lowered.nodes}
 
@@ -262,6 +299,36 @@ def test_an_image_stays_in_halves_with_channels_innermost(device: Any, bench: An
     wide = bench.convolve(wide, w2.astype(np.float16), 2, (1,) * 4, 16) + b2[:, None, None]
     windows = np.lib.stride_tricks.sliding_window_view(wide, (2, 2), (2, 3))
     compare(got, windows.max((4, 5)).mean((2, 3), keepdims=True))
+
+
+AVERAGES = [  # kernel, strides, pads, dilations, count_include_pad, ceil_mode
+    ((3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 0, 0),
+    ((2, 3), (2, 1), (1, 0, 0, 2), (1, 1), 1, 0),
+    ((3, 2), (2, 2), (0, 1, 1, 0), (2, 1), 1, 1),
+    ((2, 2), (2, 3), (1, 1, 0, 0), (1, 2), 0, 1),
+]
+
+
+@pytest.mark.parametrize("sizes", AVERAGES, ids=str)
+def test_averages_with_channels_innermost(sizes: tuple[Any, ...], device: Any, bench: Any, rng: Any) -> None:
+    """Between products; what lies outside counts as each attribute says."""
+    kernel, strides, pads, dilations, counts, ceils = sizes
+    x, w = rng.standard_normal((2, 8, 9, 11)).astype(np.float32), rng.standard_normal((16, 8, 3, 3)).astype(np.float32)
+    op = bench.op(
+        "AveragePool",
+        kernel_shape=kernel,
+        strides=strides,
+        pads=pads,
+        dilations=dilations,
+        count_include_pad=counts,
+        ceil_mode=ceils,
+    )
+    g = GraphBuilder()
+    first = g.node(bench.op("Conv"), g.input("x", "float32", x.shape), g.constant(w))
+    graph = typed(g.graph([g.node(bench.op("Relu"), g.node(op, first))]))
+    got = run_lowered(device, graph, [x], {"conv_pipelined", "average_pool_innermost"})
+    wide = bench.convolve(x.astype(np.float16), w.astype(np.float16), 1, (0,) * 4, 1)
+    compare(got, np.maximum(op.reference(wide), 0))
 
 
 def test_what_float16_may_not_hold_stays_float32(device: Any, bench: Any) -> None:

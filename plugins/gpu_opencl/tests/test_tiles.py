@@ -94,13 +94,30 @@ def test_convolutions(sizes: tuple[Any, ...], layout: Any, device: Any, bench: A
     graph, feeds = bench.single(op, [x, w, b], (1, 2), post_ops=chain, operands=operands)
     expected = expected + operands["before"]
 
-    def only(node: TypedNode) -> Any:
-        return [c for c in device.configurations(node) if node.op.stem != "conv" or c.outputs[0] == layout]
-
     device.forced = "conv_tiled"
-    graph = assign_layouts(graph, only)
+    graph = assign_layouts(graph, lambda node: _with_result(device.configurations(node), node, layout))
     assert any(t.layout == layout for t in graph.types.values())
     check(device, bench, "conv_tiled", graph, feeds, expected, 2e-6)
+
+
+@pytest.mark.parametrize("layout", [PLAIN, NHWC], ids=str)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_volumes(groups: int, layout: Any, device: Any, bench: Any, rng: Any) -> None:
+    """Images with a depth: slices of the depth of a product cross taps."""
+    x = rng.standard_normal((2, 6, 4, 7, 6)).astype(np.float32)
+    w = rng.standard_normal((10, 6 // groups, 2, 3, 3)).astype(np.float32)
+    op = bench.op("Conv", group=groups, strides=(1, 2, 1), pads=(1, 1, 0, 0, 1, 2), dilations=(2, 1, 1))
+    expected = np.maximum(op.reference(x.astype(np.float64), w.astype(np.float64)), 0)
+    graph, feeds = bench.single(op, [x, w], (1,), post_ops=[Eltwise("relu")])
+    device.forced = "conv_tiled"
+    graph = assign_layouts(graph, lambda node: _with_result(device.configurations(node), node, layout))
+    assert any(t.layout == layout for t in graph.types.values())
+    check(device, bench, "conv_tiled", graph, feeds, expected, 2e-6)
+
+
+def _with_result(configurations: Sequence[Any], node: TypedNode, layout: Any) -> list[Any]:
+    """Those of a convolution with a result in the layout; all of other nodes."""
+    return [c for c in configurations if node.op.stem != "conv" or c.outputs[0] == layout]
 
 
 EMULATED = {  # format, data type, tolerance, and a tiling: with slices and splits, or with several sub-groups and one buffer

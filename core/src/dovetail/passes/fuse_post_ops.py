@@ -14,8 +14,8 @@ __all__ = ["Fused", "fuse_post_ops"]
 
 Supports = Callable[[TypedNode], Accepted | Refusal]
 
-_Followers = list[tuple[Node, tuple[PostOp, ...]]]
-"""The nodes that may be merged with one, in order, each with the post-ops that it becomes."""
+_Followers = list[tuple[Node, tuple[PostOp, ...], int]]
+"""The nodes that may be merged with one, in order, each with the post-ops that it becomes, and where the node is with these."""
 
 _Known = dict[tuple[str, str], tuple[PostOp, ...] | None]
 """The results of `_as_post_ops` by node and value."""
@@ -33,15 +33,16 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
     """Merge chains of elementwise nodes into the node before them. Needs types and schedule order.
 
     A consumer is merged when it is the only reader of the value, is expressible as post-ops (`Operator.post_ops`), keeps the
-    type, its other operands exist before the merged node runs, and `supports` accepts the node with the longer chain: the
-    longest one is tried first, then by bisection.
+    type, its other operands exist before the node runs, and `supports` accepts the node with the longer chain: the longest one is
+    tried first, then by bisection. A node waits for an operand that is computed later where what computes that could not take
+    the consumer over instead, because its type is another one.
     """
     position = dict.fromkeys((*graph.inputs, *graph.constants), -1)
     position |= {name: i for i, node in enumerate(graph.nodes) for name in node.writes}
     known: _Known = {}
     merged: set[str] = set()
     stops: dict[str, tuple[str, Refusal]] = {}
-    nodes: list[Node] = []
+    nodes: list[tuple[int, Node]] = []
     for index, node in enumerate(graph.nodes):
         if node.name in merged:
             continue
@@ -49,15 +50,17 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
         count, refusal = _accepted(node, chain, graph, supports)
         if refusal is not None:
             stop = chain[count][0].name, refusal
-        merged.update(follower.name for follower, _ in chain[:count])
+        merged.update(follower.name for follower, _, _ in chain[:count])
+        place = chain[count - 1][2] if count else index
         current = _merged(node, chain[:count])
         if stop is not None:
             stops[node.name] = stop
-        position |= dict.fromkeys(current.writes, index)  # a chain ends where its node is
-        nodes.append(current)
+        position |= dict.fromkeys(current.writes, place)  # a chain ends where its node is
+        nodes.append((place, current))
     # What stayed outside of one node may have gone into another: a residual addition has two sides.
     stops = {name: stop for name, stop in stops.items() if stop[0] not in merged}
-    return Fused(graph.replace(nodes=tuple(nodes)), stops)
+    nodes.sort(key=lambda placed: placed[0])
+    return Fused(graph.replace(nodes=tuple(node for _, node in nodes)), stops)
 
 
 def _chain(
@@ -73,10 +76,13 @@ def _chain(
         if post_ops is None:
             break
         count += len(post_ops)
-        refusal = _refusal(post_ops, count, position, index)
+        late = _late(post_ops, position, index)
+        if late and all(_as_post_ops(follower, operand, graph) is None for operand in late):
+            index, late = position[follower.writes[0]], []
+        refusal = _refusal(count, late)
         if refusal is not None:
             return chain, (follower.name, refusal)
-        chain.append((follower, post_ops))
+        chain.append((follower, post_ops, index))
         value = _only_value(follower)
     return chain, None
 
@@ -108,8 +114,8 @@ def _merged(node: Node, followers: _Followers) -> Node:
     return dataclasses.replace(
         node,
         outputs=followers[-1][0].outputs,
-        post_ops=(*node.post_ops, *(post_op for _, post_ops in followers for post_op in post_ops)),
-        origins=tuple(dict.fromkeys((*node.origins, *(name for follower, _ in followers for name in follower.origins)))),
+        post_ops=(*node.post_ops, *(post_op for _, post_ops, _ in followers for post_op in post_ops)),
+        origins=tuple(dict.fromkeys((*node.origins, *(name for follower, _, _ in followers for name in follower.origins)))),
     )
 
 
@@ -132,9 +138,13 @@ def _as_post_ops(node: Node, value: str, graph: Graph) -> tuple[PostOp, ...] | N
     return node.op.post_ops([graph.type_of(name) for name in node.inputs], node.inputs, node.inputs.index(value))
 
 
-def _refusal(post_ops: Sequence[PostOp], count: int, position: Mapping[str, int], index: int) -> Refusal | None:
-    """Why post-ops, with which a chain has `count`, cannot be in that of node number `index`; None when they can."""
+def _late(post_ops: Sequence[PostOp], position: Mapping[str, int], index: int) -> list[str]:
+    """The operands that are computed later than a node in that place."""
+    return [p.operand for p in post_ops if not isinstance(p, Eltwise) and position[p.operand] >= index]
+
+
+def _refusal(count: int, late: Sequence[str]) -> Refusal | None:
+    """Why post-ops, with which a chain has `count`, cannot be in it; None when they can."""
     if count > MAX_POST_OPS:
         return Refusal(Reason.POST_OP, f"a chain holds at most {MAX_POST_OPS} post-ops")
-    late = next((p.operand for p in post_ops if not isinstance(p, Eltwise) and position[p.operand] >= index), None)
-    return None if late is None else Refusal(Reason.POST_OP, f"the operand '{printable(late)}' is computed later than the node")
+    return Refusal(Reason.POST_OP, f"the operand '{printable(late[0])}' is computed later than the node") if late else None

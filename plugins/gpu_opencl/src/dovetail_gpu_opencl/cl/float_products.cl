@@ -35,13 +35,14 @@ static float float_sum(__global const ushort* a, __global const ushort* b, const
   __global const float* y = (__global const float*)b + n * (B_N / 2);
   float sum = 0;
 #ifdef CONV
-  const int pixel = REMAINDER(m, P), y0 = QUOTIENT(pixel, OW) * STRIDE_Y - PAD_Y, x0 = REMAINDER(pixel, OW) * STRIDE_X - PAD_X;
+  const int whole = REMAINDER(m, P), pixel = IN_SLICE(whole), z0 = FIRST_Z(SLICE_OF(whole));
+  const int y0 = QUOTIENT(pixel, OW) * STRIDE_Y - PAD_Y, x0 = REMAINDER(pixel, OW) * STRIDE_X - PAD_X;
   __global const float* x = (__global const float*)a + QUOTIENT(m, P) * (S_B / 2);
 #pragma unroll 1
   for (int k = 0; k < K / 2; ++k) {
-    const int tap = k / (C / 2), iy = y0 + tap / KW * DILATION_Y, ix = x0 + tap % KW * DILATION_X;
-    const bool there = iy >= 0 && iy < IH && ix >= 0 && ix < IW;
-    sum = fma(there ? x[iy * (S_Y / 2) + ix * (S_X / 2) + k % (C / 2)] : 0.0f, y[k], sum);
+    const int tap = k / (C / 2), iz = z0 + TAP_Z(tap), iy = y0 + TAP_Y(tap), ix = x0 + TAP_X(tap);
+    const bool there = INSIDE(iz, iy, ix);
+    sum = fma(there ? x[iz * (S_Z / 2) + iy * (S_Y / 2) + ix * (S_X / 2) + k % (C / 2)] : 0.0f, y[k], sum);
   }
 #else
   __global const float* x = (__global const float*)a + m * (A_M / 2);

@@ -1,6 +1,6 @@
 // What the tiled products share (tiles.cl, tiles_matrix.cl): defaults, vectors of elements, and convolutions as products.
 //
-// With CONV k counts (ky, kx, c), n the output pixels of all images and z the groups.
+// With CONV k counts (ky, kx, c), with VOLUME (kz, ky, kx, c), n the output pixels of all images and z the groups.
 //
 // FENCE lets other work groups see what was written before, and an item what they wrote: OpenCL 1.2 has no such thing, NVIDIA's
 // PTX has. With FOLD the splits of a tile count in counters, which are zeros before and after, who is the last.
@@ -73,11 +73,16 @@
 #endif
 
 // What changes with batches and the sizes of images is among the arguments SIZES: for matrices Z, M, A_MATRIX and B_MATRIX, the
-// elements from one matrix to the next; for convolutions N, IH, IW, IMAGE = IH * IW, pads, and the divisors OW and P = OH * OW.
+// elements from one matrix to the next; for convolutions N, IH, IW, IMAGE = IH * IW, pads, and the divisors OW and P, the
+// pixels of a result; with VOLUME ID and IMAGE = ID * IH * IW, too, and the divisor PLANE = OH * OW.
 // RUN_V is the greatest common divisor of 4 and the results that follow each other in memory.
 #include "quotients.cl"
 #ifdef CONV
+#ifdef VOLUME
+#define K (C * KD * KH * KW)
+#else
 #define K (C * KH * KW)
+#endif
 #define Z GROUPS
 #define A_M 1
 #ifndef A_ROWS

@@ -1,21 +1,28 @@
-// RNN, GRU or LSTM (the macro of that name) in one direction.
+// RNN, GRU or LSTM (the macro of that name), in the directions from `direction` on, as many as the NDRanges have.
 //
-// project: gates[t][n][row] = x[t][n] . wei[row] + bias[row], for all rows of all gates.
+// project: gates[direction][t][n][row] = x[t][n] . wei[row] + bias[row], for all rows of all gates.
 // recurrent: the states through time; y is 0 and the states stay as they are past the end of a sequence.
 //
-// NDRange: project (time * batch * rows, rounded up to the local size), a work item a row; recurrent (batch * GROUP), local size
-// GROUP, a work group a sequence, whose items take the hidden units in turn.
+// NDRange: recurrent (batch * GROUP, directions), local size (GROUP, 1): a work group a sequence, whose items take the hidden units
+// in turn. With GROUP > 1 eight items first add up a row of the product with the state together, and read neighbours of it.
+// project (time * batch * rows rounded up to the local size, directions), a work item a row, or with GROUP > 1 (rows, time * batch,
+// directions), rounded up to local size (SIDE, SIDE, 1), where a work group reads blocks of x and of the weights together.
 //
 // Layout: x [time][batch][width], wei [directions][rows][width], rec [directions][rows][hidden], bias [directions][2][rows], rows in
 // the order of ONNX's gates; h0, c0, yh, yc [directions][batch][hidden]; y [time][directions][batch][hidden]; with batch_first
 // the batch comes before all else in x, y and the states. bias, peep, lens, h0, c0, y, yh, yc may be NULL.
-// states [batch][4][hidden] is work space.
+// states [directions][batch][4 * hidden, and with GROUP > 1 rows] is work space, which is not read where STATES is local memory.
 //
 // F(x), G(x), H(x) are the activations, CLIP limits their inputs. BEFORE_RESET and INPUT_FORGET as in ONNX.
 //
-// Tunables: GROUP.
+// With WIDE > 1, which divides `hidden`, items read so many elements of R at once: FLOATS(p) gives them as a vector of floats.
+//
+// Tunables: GROUP, of at least 32 items or 1; SPACE and STATES, the memory of the states and their number there.
+#include "halves.cl"
 #ifndef T
 #define T float
+#define R float
+#define LOAD_R(p, i) ((p)[i])
 #define LOAD_T(p, i) ((p)[i])
 #define STORE_T(p, i, v) ((p)[i] = (v))
 #define ACC float
@@ -40,52 +47,150 @@
 #define LIMITED(x) (x)
 #endif
 #if GROUP > 1
-#define SYNC barrier(CLK_GLOBAL_MEM_FENCE);
+#define SYNC barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 #else
 #define SYNC
 #endif
+#ifndef SPACE
+#define SPACE __global
+#endif
 #define LANES 8
 
+#if GROUP == 1
 // Several sums side by side, so that a compiler may use vectors.
-#define DOT(name, space, type, load)                                                                 \
-  static ACC name(__global const T* a, space const type* b, int n) {                                 \
+#define DOT(name, of_a, load_a, of_b, load_b)                                                        \
+  static ACC name(__global const of_a* a, __global const of_b* b, int n) {                           \
     ACC part[LANES], sum = 0;                                                                        \
     for (int k = 0; k < LANES; ++k) part[k] = 0;                                                     \
     int i = 0;                                                                                       \
     for (; i + LANES <= n; i += LANES)                                                               \
-      for (int k = 0; k < LANES; ++k) part[k] += (ACC)LOAD_T(a, i + k) * (ACC)load(b, i + k);        \
-    for (; i < n; ++i) sum += (ACC)LOAD_T(a, i) * (ACC)load(b, i);                                   \
+      for (int k = 0; k < LANES; ++k) part[k] += (ACC)load_a(a, i + k) * (ACC)load_b(b, i + k);      \
+    for (; i < n; ++i) sum += (ACC)load_a(a, i) * (ACC)load_b(b, i);                                 \
     for (int k = 0; k < LANES; ++k) sum += part[k];                                                  \
     return sum;                                                                                      \
   }
 #define PLAIN(p, i) ((p)[i])
-DOT(dot_of_x, __global, T, LOAD_T)
-DOT(dot_of_h, __global, ACC, PLAIN)
+DOT(dot_of_x, T, LOAD_T, T, LOAD_T)
+DOT(dot_of_h, R, LOAD_R, ACC, PLAIN)
 
 __kernel void project(__global const T* restrict x, __global const T* restrict wei, __global const T* bias,
                       __global ACC* restrict gates, const int time, const int batch, const int width, const int hidden,
                       const int direction, const int directions, const int batch_first) {
-  const int o = get_global_id(0), rows = GATES * hidden;
+  const int o = get_global_id(0), rows = GATES * hidden, of = direction + get_global_id(1);
   if (o >= time * batch * rows) return;
   const int row = o % rows, n = o / rows % batch, t = o / (rows * batch);
-  const ACC sum = dot_of_x(wei + (direction * rows + row) * width, x + (batch_first ? n * time + t : t * batch + n) * width, width);
-  gates[o] = sum + (bias ? (ACC)LOAD_T(bias, direction * 2 * rows + row) : (ACC)0);
+  const ACC sum = dot_of_x(wei + (of * rows + row) * width, x + (batch_first ? n * time + t : t * batch + n) * width, width);
+  gates[get_global_id(1) * time * batch * rows + o] = sum + (bias ? (ACC)LOAD_T(bias, of * 2 * rows + row) : (ACC)0);
 }
 
-__kernel void recurrent(__global const ACC* restrict gates, __global const T* restrict rec, __global const T* bias,
-                        __global const T* peep, __global const int* lens, __global const T* h0, __global const T* c0,
-                        __global T* y, __global T* yh, __global T* yc, __global ACC* states, const int time, const int batch,
-                        const int width, const int hidden, const int direction, const int directions, const int batch_first,
-                        const int backwards) {
-  const int n = get_group_id(0), lane = get_local_id(0), rows = GATES * hidden;
-  const int state = (batch_first ? n * directions + direction : direction * batch + n) * hidden;
-  __global ACC *h = states + n * 4 * hidden, *next = h + hidden, *c = next + hidden, *reset = c + hidden;
-  __global const T* r = rec + direction * rows * hidden;
-  __global const T* b = bias ? bias + (2 * direction + 1) * rows : bias;
-  __global const T* p = peep ? peep + direction * 3 * hidden : peep;
+#define FROM(row, vector) (dot_of_h(r + (row) * hidden, vector, hidden) + BIAS(row))
+#define ADD_UP(first, end, vector)
+#else
+#define SIDE 16
+
+__kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void project(
+    __global const T* restrict x, __global const T* restrict wei, __global const T* bias, __global ACC* restrict gates, const int time,
+    const int batch, const int width, const int hidden, const int direction, const int directions, const int batch_first) {
+  __local ACC xs[SIDE][SIDE + 1], ws[SIDE][SIDE + 1];
+  const int i = get_local_id(0), j = get_local_id(1), rows = GATES * hidden, of = direction + get_global_id(2);
+  const int row = get_global_id(0), step = get_global_id(1), steps = time * batch;
+  // The row of the weights and the step whose elements this item reads for its work group.
+  const int row_read = get_group_id(0) * SIDE + j, t = step / batch, n = step % batch;
+  __global const T* w = wei + (of * rows + row_read) * width;
+  __global const T* from = x + (batch_first ? n * time + t : step) * width;
+  ACC sum = 0;
+  for (int k = 0; k < width; k += SIDE) {
+    const int at = k + i;
+    ws[j][i] = row_read < rows && at < width ? (ACC)LOAD_T(w, at) : (ACC)0;
+    xs[j][i] = step < steps && at < width ? (ACC)LOAD_T(from, at) : (ACC)0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const int count = min(SIDE, width - k);
+    for (int l = 0; l < count; ++l) sum += xs[j][l] * ws[i][l];
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  if (row < rows && step < steps)
+    gates[(get_global_id(2) * steps + step) * rows + row] = sum + (bias ? (ACC)LOAD_T(bias, of * 2 * rows + row) : (ACC)0);
+}
+
+#ifndef WIDE
+#define WIDE 1
+#endif
+#if WIDE == 8
+#define READ(p) (*(SPACE const float8*)(p))
+#define SUM(a, b) (dot((a).lo, (b).lo) + dot((a).hi, (b).hi))
+#define VECTOR float8
+#elif WIDE == 4
+#define READ(p) (*(SPACE const float4*)(p))
+#define SUM(a, b) dot(a, b)
+#define VECTOR float4
+#else
+#define READ(p) (*(p))
+#define SUM(a, b) ((a) * (b))
+#define VECTOR ACC
+#define FLOATS(p) ((ACC)LOAD_R(p, 0))
+#endif
+#define AT_ONCE 4
+#define SLOTS (GROUP / LANES)
+// Sums of neighbouring lanes lie in different banks.
+#define PITCH (SLOTS * AT_ONCE + 4)
+// sums[row] = r[row] . vector for the rows from `first` to `end`; every item has to call it.
+static void add_up(__global const R* r, SPACE const ACC* vector, SPACE ACC* sums, const int hidden, const int first, const int end,
+                   __local ACC* part) {
+  const int item = get_local_id(0), lane = item % LANES, slot = item / LANES;
+  for (int base = first; base < end; base += SLOTS * AT_ONCE) {
+    ACC sum[AT_ONCE];
+    __global const R* row[AT_ONCE];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) {
+      sum[i] = 0;
+      row[i] = r + min(base + i * SLOTS + slot, end - 1) * hidden;
+    }
+#pragma unroll 2
+    for (int k = lane * WIDE; k < hidden; k += LANES * WIDE) {
+      const VECTOR x = READ(vector + k);
+#pragma unroll
+      for (int i = 0; i < AT_ONCE; ++i) sum[i] += SUM(FLOATS(row[i] + k), x);
+    }
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) part[lane * PITCH + i * SLOTS + slot] = sum[i];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = item; i < SLOTS * AT_ONCE && base + i < end; i += GROUP) {
+      ACC whole = 0;
+      for (int l = 0; l < LANES; ++l) whole += part[l * PITCH + i];
+      sums[base + i] = whole;
+    }
+    SYNC
+  }
+}
+
+#define FROM(row, vector) (sums[row] + BIAS(row))
+#define ADD_UP(first, end, vector) add_up(r, vector, sums, hidden, first, end, part);
+#endif
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent(
+    __global const ACC* restrict gates, __global const R* restrict rec, __global const T* bias, __global const T* peep,
+    __global const int* lens, __global const T* h0, __global const T* c0, __global T* y, __global T* yh, __global T* yc,
+    __global ACC* states, const int time, const int batch, const int width, const int hidden, const int direction, const int directions,
+    const int batch_first, const int reverse) {
+  const int n = get_group_id(0), lane = get_local_id(0), rows = GATES * hidden, turn = get_group_id(1), of = direction + turn;
+  const int state = (batch_first ? n * directions + of : of * batch + n) * hidden, backwards = reverse || of == 1;
+#ifdef STATES
+  __local ACC held[STATES] __attribute__((aligned(32)));
+  __local ACC* h = held;
+#else
+  __global ACC* h = states + (turn * batch + n) * (4 * hidden + (GROUP > 1 ? rows : 0));
+#endif
+  SPACE ACC *next = h + hidden, *c = next + hidden, *reset = c + hidden;
+#if GROUP > 1
+  SPACE ACC* sums = reset + hidden;
+  __local ACC part[LANES * PITCH];
+#endif
+  __global const R* r = rec + of * rows * hidden;
+  __global const T* b = bias ? bias + (2 * of + 1) * rows : bias;
+  __global const T* p = peep ? peep + of * 3 * hidden : peep;
 #define BIAS(row) (b ? (ACC)LOAD_T(b, row) : (ACC)0)
 #define PEEP(row) (p ? (ACC)LOAD_T(p, row) : (ACC)0)
-#define FROM_H(row) (dot_of_h(r + (row)*hidden, h, hidden) + BIAS(row))
+#define FROM_H(row) FROM(row, h)
   for (int j = lane; j < hidden; j += GROUP) {
     h[j] = h0 ? (ACC)LOAD_T(h0, state + j) : (ACC)0;
     c[j] = c0 ? (ACC)LOAD_T(c0, state + j) : (ACC)0;
@@ -93,15 +198,20 @@ __kernel void recurrent(__global const ACC* restrict gates, __global const T* re
   SYNC
   for (int step = 0; step < time; ++step) {
     const int t = backwards ? time - 1 - step : step, alive = !lens || t < lens[n];
-    __global const ACC* g = gates + (t * batch + n) * rows;
-    const int out = batch_first ? ((n * time + t) * directions + direction) * hidden : ((t * directions + direction) * batch + n) * hidden;
+    __global const ACC* g = gates + ((turn * time + t) * batch + n) * rows;
+    const int out = batch_first ? ((n * time + t) * directions + of) * hidden : ((t * directions + of) * batch + n) * hidden;
 #if defined(GRU) && !defined(BEFORE_RESET)
-    if (alive)
-      for (int j = lane; j < hidden; j += GROUP) {
+    // One call of add_up: PoCL mixes up the values of work groups where it inlines a function with barriers twice.
+    for (int phase = 0; phase < 2; ++phase) {
+      ADD_UP(phase * 2 * hidden, phase ? rows : 2 * hidden, phase ? reset : h)
+      for (int j = lane; j < hidden && !phase; j += GROUP) {
         const ACC a = g[hidden + j] + FROM_H(hidden + j);
         reset[j] = F(LIMITED(a)) * h[j];
       }
-    SYNC
+      SYNC
+    }
+#else
+    ADD_UP(0, rows, h)
 #endif
     for (int j = lane; j < hidden; j += GROUP) {
       ACC value = h[j];
@@ -126,7 +236,7 @@ __kernel void recurrent(__global const ACC* restrict gates, __global const T* re
         const ACC e = g[hidden + j] + FROM_H(hidden + j);
         const ACC d = g[2 * hidden + j] + F(LIMITED(e)) * FROM_H(2 * hidden + j);
 #else
-        const ACC d = g[2 * hidden + j] + dot_of_h(r + (2 * hidden + j) * hidden, reset, hidden) + BIAS(2 * hidden + j);
+        const ACC d = g[2 * hidden + j] + FROM(2 * hidden + j, reset);
 #endif
         value = (1 - z) * (G(LIMITED(d))) + z * h[j];
 #else
@@ -138,7 +248,7 @@ __kernel void recurrent(__global const ACC* restrict gates, __global const T* re
       if (y) STORE_T(y, out + j, alive ? value : (ACC)0);
     }
     SYNC
-    __global ACC* swap = h;
+    SPACE ACC* swap = h;
     h = next;
     next = swap;
   }

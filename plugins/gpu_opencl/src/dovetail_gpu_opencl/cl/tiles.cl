@@ -1,5 +1,5 @@
 // Products of matrices for GPUs: dst[z][m][n] = post(bia[m] + sum over k of a[z][m][k] * b[z][k][n]), and with CONV convolutions
-// in two dimensions as such products, where k counts (ky, kx, c), n the output pixels of all images and z the groups.
+// in up to three dimensions (with VOLUME) as such products, where k counts (kz, ky, kx, c), n the output pixels of all images and z the groups.
 //
 // A work group computes a tile of TILE_M x TILE_N for one of SPLITS parts of k. Slices of both factors of depth TILE_K go from
 // global memory through registers (loaded while the slice before is worked on) to local memory, of which there are BUFFERS. A
@@ -14,13 +14,14 @@
 // Layout of matrices: element (m, k) of a is at A_BATCH(z) + m * A_M + k * A_K; (k, n) of b at B_BATCH(z) + k * B_K + n * B_N;
 // one of A_M and A_K is 1, and one of B_K and B_N. dst is dense [Z][M][N], bia [M].
 // With BLOCKS b is a matrix in blocks, Z is 1, see blocks_factor.cl.
-// Layout of convolutions: src and dst dense NCHW, dst with INNERMOST dense NHWC; a is wei as [GROUPS][KH][KW][C][A_K], C the input channels of a group, A_K at
+// Layout of convolutions: src and dst dense NCHW, dst with INNERMOST dense NHWC; a is wei as [GROUPS][KD][KH][KW][C][A_K], C the input channels of a group, A_K at
 // least M (the output channels of a group); bia [GROUPS * M].
 //
 // Tunables: TILE_M, TILE_N, TILE_K, WORK_M, WORK_N, SLICES, SPLITS, BUFFERS, all powers of two but SPLITS; WORK_M and WORK_N at
 // most 8. A_V and B_V, the elements that are loaded at once, are given by alignment. Local memory:
 // BUFFERS * TILE_K * (TILE_M + TILE_N + 2 pads) or SLICES / 2 * TILE_M * TILE_N elements of ACC, whichever is more.
 #include "product.cl"
+#include "volume.cl"
 #ifdef BLOCKS
 #include "blocks_factor.cl"
 #else
@@ -121,8 +122,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
 #ifdef DENSE
   const int corner = image + place;
 #else
-  const int y0 = QUOTIENT(place, OW) * STRIDE_Y - PAD_Y, x0 = REMAINDER(place, OW) * STRIDE_X - PAD_X;
-  const int corner = image + y0 * IW + x0;
+  const int flat = IN_SLICE(place), z0 = FIRST_Z(SLICE_OF(place));
+  const int y0 = QUOTIENT(flat, OW) * STRIDE_Y - PAD_Y, x0 = REMAINDER(flat, OW) * STRIDE_X - PAD_X;
+  const int corner = image + (z0 * IH + y0) * IW + x0;
 #endif
 #else
 #ifndef BLOCKS
@@ -163,9 +165,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
         if (there) ra[i] = LOAD(A_V, a + A_OFFSET(m, k0 + k));
       }
 #if defined(CONV) && !defined(DENSE) && C % TILE_K == 0
-      const int tap = k0 / C, ky = tap / KW * DILATION_Y, kx = tap % KW * DILATION_X;
-      const bool inside = y0 + ky >= 0 && y0 + ky < IH && x0 + kx >= 0 && x0 + kx < IW;
-      const int window = corner + ky * IW + kx + k0 % C * IMAGE;
+      const int tap = k0 / C, kz = TAP_Z(tap), ky = TAP_Y(tap), kx = TAP_X(tap);
+      const bool inside = INSIDE(z0 + kz, y0 + ky, x0 + kx);
+      const int window = corner + (kz * IH + ky) * IW + kx + k0 % C * IMAGE;
 #endif
 #pragma unroll
       for (int i = 0; i < B_LOADS; ++i) {
@@ -180,9 +182,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
 #elif C % TILE_K == 0
         if (there && inside) rb[i] = LOAD_T(b, window + k * IMAGE);
 #else
-        const int tap = (k0 + k) / C, ky = tap / KW * DILATION_Y, kx = tap % KW * DILATION_X;
-        const bool inside = y0 + ky >= 0 && y0 + ky < IH && x0 + kx >= 0 && x0 + kx < IW;
-        if (there && inside) rb[i] = LOAD_T(b, corner + ky * IW + kx + (k0 + k) % C * IMAGE);
+        const int tap = (k0 + k) / C, kz = TAP_Z(tap), ky = TAP_Y(tap), kx = TAP_X(tap);
+        const bool inside = INSIDE(z0 + kz, y0 + ky, x0 + kx);
+        if (there && inside) rb[i] = LOAD_T(b, corner + (kz * IH + ky) * IW + kx + (k0 + k) % C * IMAGE);
 #endif
       }
     }

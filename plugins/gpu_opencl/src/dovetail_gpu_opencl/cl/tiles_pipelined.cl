@@ -1,6 +1,6 @@
 // Products of halves, or with BFLOATS of bfloat16, on matrix units of NVIDIA GPUs from sm_80 on: dst[z][m][n] = post(bia[n] + sum over k of a[z][m][k] * b[z][n][k]).
 //
-// a is dense along k, or with CONV an image: then m counts the output pixels of all images, and k (ky, kx, c). b is dense along k,
+// a is dense along k, or with CONV an image: then m counts the output pixels of all images, and k (kz, ky, kx, c). b is dense along k,
 // in rows of B_N elements, of zeros from K on. Sums are f32. dst is dense along n: for convolutions channels are innermost (NHWC).
 //
 // A work group computes a tile of TILE_M x TILE_N for one of SPLITS parts of k, a sub-group of 32 items WORK_M x WORK_N of it.
@@ -9,7 +9,8 @@
 // With SPLITS > 1 the group that is the last of its tile adds up the parts in their order.
 // With STREAMS > 0 (stream-k; SPLITS is 1) there are so many groups. They share the slices of all tiles evenly: each works on a
 // contiguous range of (tile, slice), one tile after the other. Of a tile that several groups share, the last to arrive adds up the parts.
-// M, and for images IH, IW, S_B, S_Y and pads, are among the arguments SIZES, and the divisors OW and P = OH * OW.
+// M, and for images IH, IW, S_B, S_Y and pads, with VOLUME ID and S_Z, are among the arguments SIZES, and the divisors OW and P, the
+// pixels of an image, with VOLUME also PLANE = OH * OW.
 // With NORMALIZE, dst is between: norm[m][n] = (dst - mean) / sqrt(variance + EPSILON) * scale[n] + shift[n], with the statistics of
 // row m. The group that is the last of TILE_M rows normalizes them. Then Z is 1, and SIZE is N.
 // With FORMAT ("u8" or "s8", the format of a), factors are 8-bit numbers, two for each element of a and b here, and sums are int:
@@ -26,6 +27,7 @@
 // Tunables: TILE_M, TILE_N, TILE_K (32 or 64), WORK_M, WORK_N (multiples of 16), STAGES (2 to 6), SPLITS, STREAMS. Local memory, in bytes:
 // STAGES * (TILE_M + TILE_N) * TILE_K * 2 or, if that is more, ITEMS / 32 * 16 * (WORK_N + 8) * 4.
 #include "halves.cl"
+#include "volume.cl"
 #ifndef T
 #define T half
 #define M 64
@@ -201,13 +203,14 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
   b += B_BATCH(z);
 #endif
 #ifdef CONV
-  int corner[LOADS(TILE_M)], y0[LOADS(TILE_M)], x0[LOADS(TILE_M)];
+  int corner[LOADS(TILE_M)], z0[LOADS(TILE_M)], y0[LOADS(TILE_M)], x0[LOADS(TILE_M)];
 #pragma unroll
   for (int i = 0; i < LOADS(TILE_M); ++i) {
-    const int m = min(m0 + row + i * AT_ONCE, M - 1), pixel = REMAINDER(m, P);
+    const int m = min(m0 + row + i * AT_ONCE, M - 1), whole = REMAINDER(m, P), pixel = IN_SLICE(whole);
+    z0[i] = FIRST_Z(SLICE_OF(whole));
     y0[i] = QUOTIENT(pixel, OW) * STRIDE_Y - PAD_Y;
     x0[i] = REMAINDER(pixel, OW) * STRIDE_X - PAD_X;
-    corner[i] = QUOTIENT(m, P) * S_B + y0[i] * S_Y + x0[i] * S_X;
+    corner[i] = QUOTIENT(m, P) * S_B + z0[i] * S_Z + y0[i] * S_Y + x0[i] * S_X;
   }
 #endif
 #ifdef DIRECT_1
@@ -244,24 +247,24 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
 #if defined(CONV) && C == 4
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const int tap = k / 4 + e, ky = tap / KW * DILATION_Y, kx = tap % KW * DILATION_X;
-        const int offset = ky * S_Y + kx * S_X;
+        const int tap = k / 4 + e, kz = TAP_Z(tap), ky = TAP_Y(tap), kx = TAP_X(tap);
+        const int offset = kz * S_Z + ky * S_Y + kx * S_X;
 #pragma unroll
         for (int i = 0; i < LOADS(TILE_M); ++i) {
           if (!WITHIN(row + i * AT_ONCE, TILE_M)) continue;
           const int y = y0[i] + ky, x = x0[i] + kx;
-          const bool there = tap * 4 < K && y >= 0 && y < IH && x >= 0 && x < IW;
+          const bool there = tap * 4 < K && INSIDE(z0[i] + kz, y, x);
           COPY_IMAGE(COPY_HALF, base + PLACE(row + i * AT_ONCE, chunk) + e * 8, corner[i] + offset, there);
         }
       }
 #elif defined(CONV)
-      const int tap = k / C, ky = tap / KW * DILATION_Y, kx = tap % KW * DILATION_X;
-      const int offset = ky * S_Y + kx * S_X + k % C;
+      const int tap = k / C, kz = TAP_Z(tap), ky = TAP_Y(tap), kx = TAP_X(tap);
+      const int offset = kz * S_Z + ky * S_Y + kx * S_X + k % C;
 #pragma unroll
       for (int i = 0; i < LOADS(TILE_M); ++i) {
         if (!WITHIN(row + i * AT_ONCE, TILE_M)) continue;
         const int y = y0[i] + ky, x = x0[i] + kx;
-        const bool there = k < K && y >= 0 && y < IH && x >= 0 && x < IW;
+        const bool there = k < K && INSIDE(z0[i] + kz, y, x);
         COPY_IMAGE(COPY, base + PLACE(row + i * AT_ONCE, chunk), corner[i] + offset, there);
       }
 #else

@@ -1,5 +1,6 @@
-// Depthwise convolution, and with MAXIMUM max pooling, of halves, or floats, with channels innermost (NHWC): eight channels of XS
-// neighbouring pixels an item. Sums are f32.
+// Depthwise convolution, and with MAXIMUM or MEAN pooling, of halves, or floats, with channels innermost (NHWC): eight channels of XS
+// neighbouring pixels an item. Sums are f32. A mean is over elements inside the input, or with COUNT_PADS over those inside the input
+// and its pads (COUNT_H, COUNT_W: the end of the padded input).
 //
 // NDRange: BATCH * OH * ceil(OW / XS) * (C / 8), rounded up to whole groups.
 //
@@ -37,10 +38,21 @@
 #define TAKEN ((XS - 1) * STRIDE_X + (KW - 1) * DILATION_X + 1)
 #ifdef MAXIMUM
 #define START -INFINITY
-#define WEIGHTS
 #else
 #define START 0
+#endif
+#if defined(MAXIMUM) || defined(MEAN)
+#define WEIGHTS
+#else
 #define WEIGHTS , __global const T* restrict wei
+#endif
+// How many of the taps of a window that starts at `at` count.
+#define BEFORE_END(at, dilation, end, taps) ((at) < (end) ? min(taps, ((end) - (at) - 1) / (dilation) + 1) : 0)
+#ifdef COUNT_PADS
+#define COUNTED(at, dilation, size, padded, taps) BEFORE_END(at, dilation, padded, taps)
+#else
+#define COUNTED(at, dilation, size, padded, taps) \
+  (BEFORE_END(at, dilation, size, taps) - ((at) < 0 ? (-(at) + (dilation) - 1) / (dilation) : 0))
 #endif
 #ifdef BIAS_T
 #define BIAS_ARG , __global const BIAS_T* restrict bia
@@ -61,7 +73,7 @@ __kernel void windows_channels(__global const T* restrict src WEIGHTS BIAS_ARG, 
   for (int ky = 0; ky < KH; ++ky) {
     const int y = y0 + ky * DILATION_Y;
     if (y < 0 || y >= IH) continue;
-#ifndef MAXIMUM
+#if !defined(MAXIMUM) && !defined(MEAN)
     float8 w[KW];
 #pragma unroll
     for (int kx = 0; kx < KW; ++kx) w[kx] = LOAD_V_T(wei + (ky * KW + kx) * C + c);
@@ -76,6 +88,8 @@ __kernel void windows_channels(__global const T* restrict src WEIGHTS BIAS_ARG, 
         for (int kx = 0; kx < KW; ++kx)
 #ifdef MAXIMUM
           if (i * STRIDE_X + kx * DILATION_X == t) acc[i] = (acc[i] >= v) || (acc[i] != acc[i]) ? acc[i] : v;
+#elif defined(MEAN)
+          if (i * STRIDE_X + kx * DILATION_X == t) acc[i] += v;
 #else
           if (i * STRIDE_X + kx * DILATION_X == t) acc[i] = fma(v, w[kx], acc[i]);
 #endif
@@ -86,6 +100,10 @@ __kernel void windows_channels(__global const T* restrict src WEIGHTS BIAS_ARG, 
     if (x + i >= OW) continue;
     const int o = (line * OW + x + i) * C + c;
     float8 v = acc[i];
+#ifdef MEAN
+    const int columns = COUNTED(x0 + i * STRIDE_X, DILATION_X, IW, COUNT_W, KW);
+    v /= (float)(COUNTED(y0, DILATION_Y, IH, COUNT_H, KH) * columns);
+#endif
 #ifdef BIAS_T
     v += BIAS_V(bia + c);
 #endif

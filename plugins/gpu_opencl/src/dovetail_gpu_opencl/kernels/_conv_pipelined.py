@@ -10,6 +10,7 @@ from dovetail_gpu_opencl.kernel import round_up, spread
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, problem_key, sizes
 from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
 from dovetail_gpu_opencl.kernels._pipelined import Pipelined, operands_refusal, pack_rows, pipelined_launches
+from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scratch, Write
 from dovetail_gpu_opencl.sizes import by_value
@@ -29,6 +30,7 @@ class ConvPipelined(Pipelined, ConvKernel):
     half_by_load = True
     bfloat16_by_load = True
     mixes = True
+    max_spatial = MAX_SPATIAL
 
     def check(self, node: TypedNode) -> Refusal | None:
         for ask in (self.refusal, super().check, operands_refusal):
@@ -82,9 +84,13 @@ class ConvPipelined(Pipelined, ConvKernel):
             defines |= {"A_M": width}
         else:
             sides = dict(self.sizes(node))
-            steps = {"S_B": sides["IH"] * sides["IW"] * width, "S_Y": sides["IW"] * width, "S_X": width}
+            slice_ = sides["IH"] * sides["IW"] * width
+            steps = {"S_B": sides["ID"] * slice_, "S_Y": sides["IW"] * width, "S_X": width}
+            plane, deep = sides["OH"] * sides["OW"], sides.pop("OD")
             windows = {name: number for name, number in sides.items() if name not in ("BATCH", "OH", "M")}
-            defines |= {"CONV": True, **windows, **steps, "C": width, "P": sides["OH"] * sides["OW"]}
+            defines |= {"CONV": True, **windows, **steps, "C": width, "P": deep * plane}
+            if g.rank == MAX_SPATIAL:
+                defines |= {"VOLUME": True, "S_Z": slice_, "PLANE": plane}
         names = node.node.inputs
         bias = (Read(names[2]), node.given(2)) if has_bias(node) else None
         src, before = self._source(node)

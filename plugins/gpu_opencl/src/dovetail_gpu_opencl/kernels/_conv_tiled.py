@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from dovetail.device import NHWC, PLAIN, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, problem_key, sizes
+from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL
 from dovetail_gpu_opencl.kernels._tiles import Tiled, as_words, matrix_of, suffix, tiled_launches
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Write
@@ -23,6 +24,7 @@ class ConvTiled(Tiled, ConvKernel):
     name = "conv_tiled"
     half_by_load = True
     bfloat16_by_load = True
+    max_spatial = MAX_SPATIAL
 
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "GPU":
@@ -33,12 +35,14 @@ class ConvTiled(Tiled, ConvKernel):
         if node.given(1).value is None:
             return Refusal(Reason.ATTRIBUTE, "the weights are not constant")
         refusal = super().check(node)
+        if refusal is None and geometry(node).rank == MAX_SPATIAL and self._problem(node).matrix:
+            return Refusal(Reason.SHAPE, "three spatial axes on matrix units")
         return self.refusal(self._problem(node)) if refusal is None else refusal
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         rest = (PLAIN,) * len(node.inputs)
         found = [LayerConfig.uniform(node, PLAIN)]
-        if geometry(node).rank == 2 and not self._problem(node).matrix:
+        if geometry(node).rank >= 2 and not self._problem(node).matrix:
             operands = tuple(NHWC if operand.dims == node.outputs[0].dims else PLAIN for operand in node.operands)
             found.append(LayerConfig(rest, (NHWC,), operands))
         return found
@@ -65,12 +69,18 @@ class ConvTiled(Tiled, ConvKernel):
             weights = as_words(weights, tiling.matrix)
         g, numbers = geometry(node), self.sizes(node)
         pixels, dense = int(np.prod(g.output)), g.is_pointwise and not any(g.pads_begin)
-        image = {"P": pixels, "IMAGE": numbers["IH"] * numbers["IW"], "N": numbers.pop("BATCH") * pixels}
+        volume, plane = g.rank == MAX_SPATIAL, numbers["OH"] * numbers["OW"]
+        area = numbers["ID"] * numbers["IH"] * numbers["IW"]
+        image = {"P": pixels, "IMAGE": area, "N": numbers.pop("BATCH") * pixels}
+        if volume:
+            image["PLANE"] = plane
+        left_out = ("OD", "OH") if volume else ("ID", "OD", "OH", "PAD_Z")
         defines = {
             **self.types(node),
             **storage(node.outputs[0].dtype),
-            **{name: value for name, value in numbers.items() if name not in ("ID", "OD", "OH", "PAD_Z")},
+            **{name: value for name, value in numbers.items() if name not in left_out},
             **image,
+            "VOLUME": volume,
             "M": problem.m,
             "CONV": True,
             "DENSE": dense,

@@ -13,7 +13,7 @@ from dovetail_gpu_opencl.kernels._gemm_pipelined import GemmPipelined
 from dovetail_gpu_opencl.kernels._merging import Makers, merge, origins
 from dovetail_gpu_opencl.kernels._pipelined import HALVES, Normalization, Pipeline
 from dovetail_gpu_opencl.kernels._tuned import Problem
-from dovetail_gpu_opencl.launch import Launch, Scratch
+from dovetail_gpu_opencl.launch import Argument, Launch, Scratch, Write
 from dovetail_ops_onnx.layer_normalization import LayerNormalization
 from dovetail_ops_onnx.mat_mul import MatMul
 
@@ -36,14 +36,15 @@ of 24 for MiniLM's products of 128 rows; without them it chooses ones that take 
 class NormalizedProduct(AbstractOperator):
     """LayerNormalization, over the last axis, of a product after a chain of post-ops, which has the type of A in between.
 
-    Inputs are the factors A and B, Scale and B of the normalization, and the operands of `chain` in their order.
+    The second output, where it is not left out, is that product, for others that read it. Inputs are the factors A and B, Scale
+    and B of the normalization, and the operands of `chain` in their order.
     """
 
     domain: ClassVar[str] = "dovetail.opencl"
     op_type: ClassVar[str] = "NormalizedProduct"
     stem: ClassVar[str] = "normalized_product"
     inputs: ClassVar[tuple[Port, ...]] = (Port("A"), Port("B"), Port("Scale"), Port("Shift"), Port("operands", variadic=True))
-    outputs: ClassVar[tuple[Port, ...]] = (Port("Y"),)
+    outputs: ClassVar[tuple[Port, ...]] = (Port("Y"), Port("Product", optional=True))
 
     product: MatMul
     chain: tuple[PostOp, ...]
@@ -54,7 +55,7 @@ class NormalizedProduct(AbstractOperator):
         names = node.node.inputs
         operands = iter(names[4:])
         chain = tuple(p if isinstance(p, Eltwise) else dataclasses.replace(p, operand=next(operands)) for p in self.chain)
-        inner = Node(node.name, self.product, names[:2], node.node.outputs, post_ops=chain)
+        inner = Node(node.name, self.product, names[:2], node.node.outputs[-1:], post_ops=chain)
         types = tuple(t for t in node.inputs[4:] if t is not None)
         return TypedNode(inner, node.inputs[:2], (node.outputs[0].with_dtype(node.given(0).dtype),), types)
 
@@ -63,35 +64,45 @@ class NormalizedProduct(AbstractOperator):
 
 
 def merge_normalizations(graph: Graph, accepts: Callable[[TypedNode], bool]) -> Graph:
-    """The graph with one node in place of each product and the LayerNormalization that alone reads it.
+    """The graph with one node in place of each product and the first node that reads it, a LayerNormalization.
 
     `accepts` says whether a kernel runs the new node.
     """
+    places = {node.name: place for place, node in enumerate(graph.nodes)}
 
     def find(makers: Makers, node: Node) -> tuple[Sequence[Node], Node] | None:
         maker = makers.get(node.inputs[0]) if isinstance(node.op, LayerNormalization) else None
-        return None if maker is None or not _alone(graph, maker, node) else ([maker], _merged(maker, node))
+        if maker is None or not _normalizes(graph, maker, node):
+            return None
+        result = maker.writes[0]
+        readers = graph.consumers[result]
+        if any(places[reader.name] < places[node.name] for reader in readers):
+            return None
+        return [maker], _merged(maker, node, result in graph.outputs or len(readers) > 1)
 
     return merge(graph, find, accepts)
 
 
-def _alone(graph: Graph, maker: Node, node: Node) -> bool:
-    """Whether nothing but a plain normalization of the last axis, with one output, reads the product."""
+def _normalizes(graph: Graph, maker: Node, node: Node) -> bool:
+    """Whether the node is a plain normalization of the last axis of a product, with one output."""
     result = maker.writes[0]
     assert isinstance(node.op, LayerNormalization)
     if not isinstance(maker.op, MatMul) or graph.types[result].dtype is not graph.types[maker.inputs[0]].dtype or node.post_ops:
         return False
     last = node.op.axis in (-1, graph.types[result].rank - 1)
-    return last and len(node.writes) == 1 and result not in graph.outputs and graph.consumers[result] == (node,)
+    return last and len(node.writes) == 1
 
 
-def _merged(maker: Node, node: Node) -> Node:
+def _merged(maker: Node, node: Node, is_read: bool) -> Node:
+    """The node in place of both; `is_read` says whether others read the product."""
     assert isinstance(node.op, LayerNormalization)
     assert isinstance(maker.op, MatMul)
     op = NormalizedProduct(maker.op, maker.post_ops, node.op.epsilon)
     shift = node.inputs[2] if len(node.inputs) > 2 else ""
     inputs = (*maker.inputs, node.inputs[1], shift, *maker.operands)
-    return dataclasses.replace(node, op=op, inputs=inputs, outputs=node.writes, origins=origins(maker, node))
+    return dataclasses.replace(
+        node, op=op, inputs=inputs, outputs=(*node.writes, *maker.writes[:is_read]), origins=origins(maker, node)
+    )
 
 
 class NormalizedPipelined(GemmPipelined):
@@ -141,9 +152,11 @@ class NormalizedPipelined(GemmPipelined):
         product = self.product(inner)
         if 0 in (product.m, product.n):
             return ()
-        between = Scratch(f"scratch:{node.name}:0", inner.outputs[0].nbytes)
-        names = node.node.inputs
-        normalization = Normalization(names[2], node.given(2), names[3], op.epsilon, node.node.outputs[0], node.outputs[0])
+        names, written = node.node.inputs, node.node.outputs
+        between: Argument = Scratch(f"scratch:{node.name}:0", inner.outputs[0].nbytes)
+        if len(written) > 1:
+            between = Write(written[1])
+        normalization = Normalization(names[2], node.given(2), names[3], op.epsilon, written[0], node.outputs[0])
         return self.multiplied(product, product.attach(inner), between, normalization)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import Binary, DType, Graph, Node, Operator, TensorType, TypedNode
+from dovetail.device import Binary, DType, Graph, Node, Operator, PostOp, TensorType, TypedNode
 from dovetail_ops_onnx.attention import Attention_23, Sizes
 from dovetail_ops_onnx.mat_mul import MatMul
 
@@ -97,7 +97,10 @@ class _Merger:
             return
         makers = [self._makers.get(name) for name in given[:3]]
         products = [maker for maker in makers if maker is not None and self._is_product(maker)]
-        if len(products) < 3 or len({p.inputs[0] for p in products}) > 1 or len({bool(p.post_ops) for p in products}) > 1:
+        if len(products) < 3 or len({p.inputs[0] for p in products}) > 1:
+            return
+        queries, keys, values = (self._factor(p) for p in products)
+        if values != 1:
             return
         s = op.sizes(*(self._graph.types[name] for name in given[:3]))
         if s.queries != s.keys or op.softmax_precision is not None or len({p.name for p in products}) < 3:
@@ -107,7 +110,7 @@ class _Merger:
             kv_heads=s.kv_heads,
             head=s.head,
             v_head=s.v_head,
-            scale=float(op.factor(s)),
+            scale=float(op.factor(s)) * queries * keys,
             softcap=op.softcap,
             is_causal=op.is_causal,
         )
@@ -125,29 +128,43 @@ class _Merger:
         return self._accepts(TypedNode(new, (whole, *masks), (result.with_dtype(self._dtype),)))
 
     def _is_product(self, maker: Node) -> bool:
-        """Whether it multiplies by a constant matrix, perhaps adds a constant row, and nobody else reads the result."""
+        """Whether it multiplies by a constant matrix, perhaps adds a constant row, perhaps multiplies by a number, and nobody
+        else reads the result."""
         graph, result = self._graph, maker.writes[0]
         weights = graph.constants.get(maker.inputs[1]) if isinstance(maker.op, MatMul) else None
         if weights is None or weights.ndim != 2 or result in graph.outputs or len(graph.consumers.get(result, ())) != 1:
             return False
-        if not maker.post_ops:
-            return True
-        (post_op, *others) = maker.post_ops
-        if others or not isinstance(post_op, Binary) or post_op.algorithm != "add":
-            return False
-        row = graph.constants.get(post_op.operand)
-        return row is not None and row.size == weights.shape[1] == row.shape[-1]
+        kinds = [(p.algorithm, graph.constants.get(p.operand)) if isinstance(p, Binary) else ("", None) for p in maker.post_ops]
+        if kinds and kinds[-1][0] == "mul" and kinds[-1][1] is not None and kinds[-1][1].size == 1:
+            kinds.pop()
+        row = kinds[0][1] if len(kinds) == 1 and kinds[0][0] == "add" else None
+        return not kinds or (row is not None and row.size == weights.shape[1] == row.shape[-1])
+
+    def _factor(self, product: Node) -> float:
+        """The number by which a product is multiplied at last."""
+        last = product.post_ops[-1] if product.post_ops else None
+        if not isinstance(last, Binary) or last.algorithm != "mul":
+            return 1.0
+        return float(self._constants[last.operand].reshape(()))
+
+    def _row(self, product: Node) -> NDArray[Any] | None:
+        """The row that is added to a product."""
+        first = product.post_ops[0] if product.post_ops else None
+        if not isinstance(first, Binary) or first.algorithm != "add":
+            return None
+        return self._constants[first.operand].reshape(-1)
 
     def _merge(self, node: Node, packed: PackedAttention, s: Sizes, products: list[Node]) -> None:
         first = next(n for n in self._graph.nodes if n in products)
         name = f"{node.name}/qkv"
         weights = self._joined(f"{name}/weights", [self._constants[p.inputs[1]] for p in products], 1)
-        rows = [p.post_ops[0] for p in products if p.post_ops]
-        chain = first.post_ops
-        if rows:
-            arrays = [self._constants[row.operand].reshape(-1) for row in rows if isinstance(row, Binary)]
-            joined = self._joined(f"{name}/row", arrays, 0)
-            chain = (Binary("add", joined),)
+        rows = [self._row(p) for p in products]
+        chain: tuple[PostOp, ...] = ()
+        given = next((row for row in rows if row is not None), None)
+        if given is not None:
+            widths = [self._constants[p.inputs[1]].shape[1] for p in products]
+            filled = [np.zeros(n, given.dtype) if row is None else row for row, n in zip(rows, widths, strict=True)]
+            chain = (Binary("add", self._joined(f"{name}/row", filled, 0)),)
         source = self._types[products[0].inputs[0]]
         self._types[name] = self._types[products[0].writes[0]].with_shape((*source.dims[:-1], _width(s)))
         origins = tuple(origin for p in products for origin in p.origins)

@@ -400,7 +400,8 @@ def pipelined_launches(
 
 def runtime_sizes(defines: Mapping[str, object]) -> tuple[dict[str, object], tuple[Scalar, ...]]:
     """The defines of tiles_pipelined.cl without the numbers that change with batches, lengths and images, and these."""
-    return by_value(defines, ("M", "A_MATRIX", "IH", "IW", "S_B", "S_Y", "PAD_Y", "PAD_X"), ("OW", "P"))
+    deep = ("ID", "S_Z", "PAD_Z") if "VOLUME" in defines else ()
+    return by_value(defines, ("M", "A_MATRIX", "IH", "IW", "S_B", "S_Y", "PAD_Y", "PAD_X", *deep), ("OW", "P", "PLANE"))
 
 
 _TYPES: Mapping[DType, dict[str, object]] = {

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from dovetail.device import DType, TypedNode, padded
-from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, group_size, spread
-from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write, ints
+from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, group_size, round_up, spread
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Scratch, Write, ints
+from dovetail_gpu_opencl.precision import holds
 from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble, literal, storage
 from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.lstm import LSTM
@@ -28,8 +31,17 @@ _ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
 }
 
 
+_LANES, _AT_ONCE, _SIDE = 8, 4, 16
+"""Items that add up a row together, rows that an item adds up at a time, and the side of a work group's block of products."""
+_READ_AT_ONCE = {DType.FLOAT32: 4, DType.FLOAT16: 8}
+_FLOATS = {DType.FLOAT32: "(*(__global const float4*)(p))", DType.FLOAT16: "load_half8(p)"}
+"""Recurrent weights that an item reads at once, and how it does."""
+_LOCAL = 48 << 10
+"""Bytes of local memory that a program may declare: NVIDIA's driver takes no more."""
+
+
 class Recurrence(CLKernel):
-    """recurrent.cl. A bidirectional operator is run in one direction after the other."""
+    """recurrent.cl. The directions of a bidirectional operator run side by side if they have the same activations."""
 
     name = "recurrent"
     half_by_load = True
@@ -40,23 +52,32 @@ class Recurrence(CLKernel):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         op = _operator(node)
         activations = _activations(op, accumulator(node.outputs[0].dtype))
-        count = len(op.defaults)
-        found: list[Launch] = []
-        for d in range(op.directions):
-            found += self._direction(node, d, activations[d * count : (d + 1) * count])
-        return tuple(found)
+        each = [activations[d * len(op.defaults) :][: len(op.defaults)] for d in range(op.directions)]
+        if each[0] == each[-1]:
+            return self._directions(node, 0, op.directions, each[0])
+        return (*self._directions(node, 0, 1, each[0]), *self._directions(node, 1, 1, each[1]))
 
-    def _direction(self, node: TypedNode, d: int, activations: list[str]) -> tuple[Launch, Launch]:
+    def _directions(self, node: TypedNode, first: int, count: int, activations: list[str]) -> tuple[Launch, Launch]:
+        """The launches of `count` directions from `first` on."""
         op, x, hidden = _operator(node), node.given(0), node.given(2).dims[2]
         (time, batch), width = (x.dims[1::-1] if op.layout else x.dims[:2]), x.dims[2]
         rows, whole = op.gates * hidden, accumulator_bytes(x.dtype)
-        acc = accumulator(x.dtype)
-        group = 1 if self.caps.kind == "CPU" else group_size(self.caps, min(256, 1 << (hidden - 1).bit_length()))
+        acc, group = accumulator(x.dtype), self._group(rows, whole)
+        held = 4 * hidden + (rows if group > 1 else 0)
+        within = group > 1 and (held + _LANES * (group // _LANES * _AT_ONCE + 4)) * whole <= min(_LOCAL, self.caps.local_memory)
+        recurrent, weights = self._weights(node)
+        size = _READ_AT_ONCE.get(recurrent, 1)
+        wide = size if group > 1 and hidden % size == 0 else 1
         defines = {
             **storage(x.dtype),
+            **storage(recurrent, "R"),
+            "WIDE": wide,
+            "FLOATS(p)": _FLOATS[recurrent] if wide > 1 else False,
             "ACC": acc,
             op.op_type: True,
             "GROUP": group,
+            "SPACE": "__local" if within else "__global",
+            "STATES": held if within else False,
             "CLIP": False if op.clip is None else literal(op.clip, acc),
             "BEFORE_RESET": isinstance(op, GRU) and op.linear_before_reset,
             "INPUT_FORGET": isinstance(op, LSTM) and op.input_forget,
@@ -64,22 +85,38 @@ class Recurrence(CLKernel):
             **{f"{name}(x)": f"({text})" for name, text in zip("FGH", activations, strict=False)},
         }
         source = assemble("recurrent.cl", defines)
-        gates = Scratch(f"scratch:{node.name}:0", time * batch * rows * whole)
-        states = Scratch(f"scratch:{node.name}:1", batch * 4 * hidden * whole)
+        gates = Scratch(f"scratch:{node.name}:0", count * time * batch * rows * whole)
+        states = Scratch(f"scratch:{node.name}:1", count * batch * held * whole)
         given = [Read(name) if name else Null() for name in (*padded(node.node.inputs, op.inputs), *("",) * 3)]
         inputs, lens, initial_h, initial_c, peepholes = given[:4], given[4], given[5], given[6], given[7]
         written = [Write(name) if name else Null() for name in (*node.node.outputs, "", "")[:3]]
-        sizes = ints(time, batch, width, hidden, d, op.directions, int(op.layout))
-        backwards = op.direction == "reverse" or d == 1
+        sizes = ints(time, batch, width, hidden, first, op.directions, int(op.layout))
         x_arguments: tuple[Argument, ...] = (inputs[0], inputs[1], inputs[3], gates, *sizes)
-        h_arguments = (gates, inputs[2], inputs[3], peepholes, lens, initial_h, initial_c, *written, states)
-        work, local = spread(time * batch * rows, self.caps)
+        h_arguments = (gates, weights, inputs[3], peepholes, lens, initial_h, initial_c, *written, states)
+        reverse = ints(int(op.direction == "reverse"))
+        (items,), (local,) = spread(time * batch * rows, self.caps)
+        work, side = ((items, count), (local, 1)) if group == 1 else self._blocks(rows, time * batch, count)
         return (
-            Launch("recurrent.cl", source, "project", x_arguments, work, local),
-            Launch(
-                "recurrent.cl", source, "recurrent", (*h_arguments, *sizes, *ints(int(backwards))), (batch * group,), (group,)
-            ),
+            Launch("recurrent.cl", source, "project", x_arguments, work, side),
+            Launch("recurrent.cl", source, "recurrent", (*h_arguments, *sizes, *reverse), (batch * group, count), (group, 1)),
         )
+
+    def _weights(self, node: TypedNode) -> tuple[DType, Argument]:
+        """The recurrent weights and their type: halves where the hint says so. A step takes as long as it takes to read them."""
+        given, content = node.given(2), node.given(2).value
+        if self.caps.matrix == "f16" and given.dtype is DType.FLOAT32 and content is not None and holds(DType.FLOAT16, content):
+            return DType.FLOAT16, Constant(self.packed.get(content, "halves", lambda: content.astype(np.float16)))
+        return given.dtype, Read(node.node.inputs[2])
+
+    def _group(self, rows: int, itemsize: int) -> int:
+        """Items of a work group: 1 where it has too few, else enough for all rows, a part of a kilobyte's memory each."""
+        if self.caps.kind == "CPU" or group_size(self.caps, _SIDE**2) < _SIDE**2:
+            return 1
+        return group_size(self.caps, min(4096 // itemsize, max(_SIDE**2, 1 << (rows * _LANES // _AT_ONCE - 1).bit_length())))
+
+    @staticmethod
+    def _blocks(rows: int, steps: int, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return (round_up(rows, _SIDE), round_up(steps, _SIDE), count), (_SIDE, _SIDE, 1)
 
 
 def _operator(node: TypedNode) -> GRU | LSTM | RNN:

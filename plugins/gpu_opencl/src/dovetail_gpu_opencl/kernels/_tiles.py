@@ -190,7 +190,8 @@ _MATRIX_SHAPES = (
     (16, 16, 256, 16, 16, 16),
 )
 _SIZES = ("Z", "M", "A_MATRIX", "B_MATRIX")
-_CONV_SIZES, _CONV_DIVISORS = ("N", "IH", "IW", "IMAGE", "PAD_Y", "PAD_X"), ("OW", "P")
+_CONV_SIZES, _DEEP_SIZES = ("N", "IH", "IW", "IMAGE", "PAD_Y", "PAD_X"), ("ID", "PAD_Z")
+_CONV_DIVISORS = ("OW", "P", "PLANE")
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _STEPS = 2
 """A part of a split works on at least so many slices: one alone waits for its loads."""
@@ -337,6 +338,12 @@ def as_words(lines: NDArray[np.generic], matrix: int) -> NDArray[np.uint32]:
     return pairs[..., ::2, :] | pairs[..., 1::2, :] << np.uint32(16)
 
 
+def _sizes_of(defines: Mapping[str, object]) -> tuple[str, ...]:
+    if "P" not in defines:
+        return _SIZES
+    return _CONV_SIZES + (_DEEP_SIZES if "PLANE" in defines else ())
+
+
 def tiled_launches(
     node: TypedNode,
     problem: Problem,
@@ -353,7 +360,7 @@ def tiled_launches(
     file = f"{entry}.cl"
     run, fold = problem.n if "P" not in defines else int(str(defines["P"])), kernel.caps.ptx
     together = kernel.packed.settled(file, node, math.gcd(4, run), lambda built: run % built == 0)
-    sized, sizes = by_value(defines, _CONV_SIZES if "P" in defines else _SIZES, _CONV_DIVISORS)
+    sized, sizes = by_value(defines, _sizes_of(defines), _CONV_DIVISORS)
     source = assemble(file, {**sized, **tiling.defines(), "RUN_V": together, "FOLD": fold}, chain.source)
     after = (*sizes, *chain.arguments)
     tiles = (ceil_div(problem.n, tiling.tile_n), ceil_div(problem.m, tiling.tile_m), problem.z * tiling.splits)

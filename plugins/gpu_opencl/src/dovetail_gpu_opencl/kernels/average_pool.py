@@ -1,15 +1,24 @@
 """AveragePool."""
 
 import math
+from collections.abc import Sequence
 
-from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.device import PLAIN, LayerConfig, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.kernels._channels import innermost, layouts, windows_launch
 from dovetail_gpu_opencl.kernels._pool import PoolDirect, PoolRows, geometry, padded_ends
+from dovetail_gpu_opencl.kernels._spatial import spatial_defines
+from dovetail_gpu_opencl.launch import Launch, Read
 from dovetail_ops_onnx.average_pool import AveragePool
 
 __all__ = ["KERNELS"]
 
 _MOST = 64
-"""Elements of a window of which one sum is made: more are rounded too often. The program holds each of them."""
+"""Elements of a window of which one sum is made: more are rounded too often. The program is written out for each of them."""
+
+
+def _large(node: TypedNode) -> Refusal | None:
+    taps = math.prod(geometry(node).kernel)
+    return None if taps <= _MOST else Refusal(Reason.SHAPE, f"windows of {taps} elements; accepted: up to {_MOST}")
 
 
 class AveragePoolRows(PoolRows):
@@ -18,8 +27,7 @@ class AveragePoolRows(PoolRows):
     name = "average_pool_rows"
 
     def check(self, node: TypedNode) -> Refusal | None:
-        taps = math.prod(geometry(node).kernel)
-        return super().check(node) if taps <= _MOST else Refusal(Reason.SHAPE, f"windows of {taps} elements")
+        return _large(node) or super().check(node)
 
     def mode(self, node: TypedNode) -> dict[str, object]:
         assert isinstance(node.op, AveragePool)
@@ -36,4 +44,25 @@ class AveragePoolDirect(PoolDirect):
         return {"COUNT_PADS": True, **padded_ends(geometry(node))} if node.op.count_include_pad else {}
 
 
-KERNELS = (AveragePoolRows(), AveragePoolDirect())
+class AveragePoolInnermost(AveragePoolDirect):
+    """For GPUs with matrix units: windows_channels.cl where the channels are innermost, else as the direct kernel."""
+
+    name = "average_pool_innermost"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        return innermost(self, node) or super().check(node) or _large(node)
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return layouts(node)
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        if node.outputs[0].layout == PLAIN:
+            return super().launches(node)
+        batch, channels = node.given(0).dims[:2]
+        numbers = {"C": channels, "BATCH": batch, **spatial_defines(geometry(node))}
+        mode = self.mode(node)
+        mode.pop("COUNT_D", None)
+        return windows_launch(self, node, numbers, {"MEAN": True, **mode}, (Read(node.node.inputs[0]),))
+
+
+KERNELS = (AveragePoolInnermost(), AveragePoolRows(), AveragePoolDirect())

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_gpu_opencl.kernel import CLKernel, spread
+from dovetail_gpu_opencl.kernel import CLKernel, group_size, round_up, spread
 from dovetail_gpu_opencl.kernels._axis import NUMBERS, Lines, value_type
 from dovetail_gpu_opencl.launch import Launch, Null, Read, Write, ints
 from dovetail_gpu_opencl.source import assemble, storage
@@ -52,13 +52,22 @@ class ByInsertion(TopKKernel):
         return lines.work(self.caps)
 
 
+_PART, _PARTS, _ELEMENTS = 256, 16, 32
+"""Elements of a line that a work item counts at least where several share it, how many share it at most, and the elements of a
+work group then: of 8,400 elements an H100 takes 194 us where one item counts all."""
+
+
 class ByRank(TopKKernel):
-    """A work item an element, which counts those before it: parallel work, of size^2 a line."""
+    """Work items for an element, which count those before it: parallel work, of size^2 a line."""
 
     name = "top_k_rank"
 
     def work(self, lines: Lines) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return spread(lines.count * lines.size, self.caps)
+        items, parts = lines.count * lines.size, 1 << (min(_PARTS, max(1, lines.size // _PART)).bit_length() - 1)
+        if parts == 1 or self.caps.kind == "CPU" or group_size(self.caps, _ELEMENTS * parts) < _ELEMENTS * parts:
+            (size,), (local,) = spread(items, self.caps)
+            return (size, 1), (local, 1)
+        return (round_up(items, _ELEMENTS), parts), (_ELEMENTS, parts)
 
 
 KERNELS = (ByInsertion(), ByRank())
