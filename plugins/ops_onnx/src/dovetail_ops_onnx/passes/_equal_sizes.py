@@ -8,7 +8,7 @@ from dovetail.graph import Graph, Node
 from dovetail.op import PLAIN
 from dovetail_ops_onnx.passes._typed_again import Bodies
 
-__all__ = ["Group", "Pairs", "groups_of", "images", "origins_of", "pairs_of", "stood_for"]
+__all__ = ["STANDARD", "Group", "Pairs", "groups_of", "images", "origins_of", "pairs_of", "stood_for"]
 
 _CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "ConvTranspose", "QLinearConv"})
 _PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger", "MatMulIntegerToFloat"})
@@ -27,7 +27,7 @@ _WEIGHTED = _CONVOLUTIONS | _PRODUCTS | {"BatchNormalization", "ByteTable", "Gro
 
 _MOVES, _GROUPED, _INSTANCES = (frozenset({name}) for name in ("Transpose", "GroupNormalization", "InstanceNormalization"))
 
-_STANDARD = ("dovetail", __package__.partition(".")[0])
+STANDARD = ("dovetail", __package__.partition(".")[0])
 """The packages of these."""
 
 Pairs = frozenset[tuple[int, int, int]]
@@ -129,7 +129,7 @@ def _is_by_axis(node: Node, constants: Sequence[Container[str]]) -> bool:
 
 
 def _is_one_of(names: frozenset[str], node: Node) -> bool:
-    return node.op.package in _STANDARD and node.op.op_type.removeprefix("Quantized") in names
+    return node.op.package in STANDARD and node.op.op_type.removeprefix("Quantized") in names
 
 
 def _values(node: Node, constants: Sequence[Container[str]]) -> Sequence[str]:

@@ -19,7 +19,7 @@ from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph, Layout, Node, TensorType, as_constant
 from dovetail.passes import PassContext
 from dovetail_ops_onnx.passes import KEPT_PLANS, WIDENED
-from dovetail_ops_onnx.passes._equal_sizes import Group, Pairs, groups_of, images, origins_of, pairs_of, stood_for
+from dovetail_ops_onnx.passes._equal_sizes import STANDARD, Group, Pairs, groups_of, images, origins_of, pairs_of, stood_for
 from dovetail_ops_onnx.passes._typed_again import Bodies, TypedAgain
 from dovetail_ops_onnx.reshape import Reshape
 
@@ -300,7 +300,7 @@ def _free(analyzed: Graph, parts: Sequence[Any], widened: Mapping[str, str]) -> 
 
 
 def _is_expand(node: Node) -> bool:
-    return node.op.package in _STANDARD and node.op.op_type == "Expand"
+    return node.op.package in STANDARD and node.op.op_type == "Expand"
 
 
 @dataclass(frozen=True, slots=True)
