@@ -313,7 +313,7 @@ def test_groups_as_many_as_rows_and_columns(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_groups_of_another_number_of_images(device: str) -> None:
-    """It is no normalization of groups where more images are cut into as many groups."""
+    """More images cut into as many groups are not a normalization of groups."""
     assert compared(grouped(4, images=2), device, (2, 3, 8, 5), (2, 3, 6, 7), (4, 3, 8, 5), (6, 3, 8, 5))[:2] == [False, True]
 
 
