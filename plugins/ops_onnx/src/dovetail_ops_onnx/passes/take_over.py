@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph, Layout, Node, TensorType, as_constant
 from dovetail.passes import PassContext
-from dovetail_ops_onnx.passes import KEPT_PLANS, WIDENED
+from dovetail_ops_onnx.passes import KEPT_PLANS, MOST_GRAPHS, WIDENED
 from dovetail_ops_onnx.passes._equal_sizes import Group, Pairs, groups_of, images, origins_of, pairs_of, stood_for
 from dovetail_ops_onnx.passes._typed_again import Bodies, TypedAgain
 from dovetail_ops_onnx.reshape import Reshape
@@ -40,11 +40,9 @@ def take_over(graph: Graph, context: PassContext) -> Graph:
     """
     if context.notes.afresh:
         return graph
-    known: deque[_Earlier] = context.memory["plans"]
+    kept: _Kept = context.memory["plans"]
+    known = kept.get(id(graph.nodes), deque())  # which keeps these nodes alive
     alike = [one for one in tuple(known) if one.is_of(graph)]
-    varying = frozenset[str]().union(
-        *(one.varying | one.changed(graph) for one in alike), *(one.made_for(graph) for one in tuple(known))
-    )
     for earlier in alike:
         planned, deferred = earlier.resized(graph, context)
         if planned is not None:
@@ -54,19 +52,30 @@ def take_over(graph: Graph, context: PassContext) -> Graph:
             notes.rules.update(earlier.rules)
             notes.stops.update(earlier.stops)
             return graph
-    context.notes.when_planned = partial(_remember, known, graph, varying, context)
+    before: dict[int, _Earlier] = context.memory["parts before"]
+    made = frozenset[str]() if (part := before.get(id(graph.nodes))) is None else part.made_for(graph)
+    varying = made.union(*(one.varying | one.changed(graph) for one in alike))
+    context.notes.when_planned = partial(_remember, kept, graph, varying, context)
     return graph
 
 
-def _remember(known: "deque[_Earlier]", graph: Graph, varying: frozenset[str], context: PassContext, planned: Any) -> None:
+_Kept = dict[int, "deque[_Earlier]"]
+"""By the identity of the nodes of a graph its plans, the latest first."""
+
+
+def _remember(kept: _Kept, graph: Graph, varying: frozenset[str], context: PassContext, planned: Any) -> None:
     bodies = {name: (node, body) for name, (node, body) in context.notes.bodies.items() if body is not None}
     analyzed = _expanded(planned.analyzed, bodies) if len(bodies) == len(context.notes.bodies) else None
     if analyzed is None or graph.states or not all(graph.types[name].is_static for name in graph.inputs):
         return
     if all(analyzed.types[name].is_static for name in _names(analyzed)):
-        known.appendleft(_Earlier(graph, varying, replace(planned, analyzed=analyzed), context, bodies))
-        for one in [one for one in tuple(known) if one.is_of(graph)][KEPT_PLANS:]:
-            _forget(known, one)
+        made = _Earlier(graph, varying, replace(planned, analyzed=analyzed), context, bodies)
+        kept.setdefault(id(graph.nodes), deque(maxlen=KEPT_PLANS)).appendleft(made)
+        if (waits := context.notes.deferred) is not None:
+            context.memory["parts before"][id(waits.rest.nodes)] = made
+        for found in (kept, context.memory["parts before"]):
+            for key in [*found][: max(0, len(found) - MOST_GRAPHS)]:
+                found.pop(key, None)
 
 
 def _names(analyzed: Graph) -> Iterable[str]:
