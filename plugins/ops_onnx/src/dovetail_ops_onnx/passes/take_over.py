@@ -125,9 +125,10 @@ class _Earlier:
         waits = context.notes.deferred
         deferred = () if waits is None else ((*waits.ready, *waits.rest.nodes), waits.containers)
         self._again = TypedAgain.of(graph, varying, analyzed, bodies, *deferred)
-        self._all = None if varying else graph.constants
+        self._constants_of = _Constants(graph.constants, varying)
         graph = graph.replace(constants={name: array for name, array in graph.constants.items() if name not in varying})
-        self._graph, self._deferred = graph, None if waits is None else _Deferred.of(waits, graph.constants)
+        self._nodes, self._inputs = graph.nodes, graph.inputs
+        self._deferred = None if waits is None else _Deferred.of(waits, graph.constants)
         widened = _widened(graph, analyzed, parts)
         self.rules, self.stops = dict(context.notes.rules), dict(context.notes.stops)
         nothing = Graph((), planned.whole.inputs, planned.whole.outputs, name=graph.name)
@@ -139,7 +140,7 @@ class _Earlier:
         self._fixed = {n: pairs_of(d, d) for n in names if n in graph.constants and (d := analyzed.types[n].dims)}
         self._constants = tuple(analyzed.constants)
         self._same = {
-            name: array
+            name: array if array.size <= _SMALL else weakref.ref(array)
             for name, array in analyzed.constants.items()
             if graph.constants.get(name) is array or array.size <= _SMALL
         }
@@ -160,10 +161,8 @@ class _Earlier:
 
     def is_of(self, graph: Graph) -> bool:
         """Whether it is of the same nodes: sub-graphs, and what waits for data, are planned by the same passes."""
-        own = self._graph
-        if own.nodes is not graph.nodes or own.inputs != graph.inputs:
-            return False
-        return graph.constants is self._all or own.constants.keys() | self.varying == graph.constants.keys()
+        is_alike = self._nodes is graph.nodes and self._inputs == graph.inputs
+        return is_alike and self._constants_of.names == graph.constants.keys()
 
     def made_for(self, graph: Graph) -> frozenset[str]:
         """The constants that folding made of sizes for a graph that is what waits for data here."""
@@ -172,10 +171,7 @@ class _Earlier:
 
     def changed(self, graph: Graph) -> frozenset[str]:
         """The constants of another content. Of large ones the identity counts."""
-        if graph.constants is self._all:
-            return frozenset()
-        own = self._graph.constants
-        return frozenset(name for name, array in graph.constants.items() if name in own and not _is_same(own[name], array))
+        return self._constants_of.changed(graph.constants)
 
     def resized(self, graph: Graph, context: PassContext) -> tuple[Any, Any]:
         """The parts with other sizes, and what waits for data; None for both where the decisions do not hold."""
@@ -229,6 +225,7 @@ class _Earlier:
         """Whether constants are the same, or only read by name."""
         for name in self._constants:
             before, now = self._same.get(name), types[name].value
+            before = before() if isinstance(before, weakref.ref) else before
             if before is now or name in self._free:
                 continue
             if before is None or now is None or before.tobytes() != now.tobytes():  # their types were compared
@@ -258,10 +255,23 @@ class _Deferred:
         return replace(self.continuation, rest=rest, constants=constants)
 
 
+class _Constants:
+    """The constants of a graph, but for those that are others each time. Large ones are kept alive by plans alone."""
+
+    def __init__(self, constants: Mapping[str, NDArray[Any]], varying: Container[str]) -> None:
+        self.names = frozenset(constants)
+        self._small = {name: a for name, a in constants.items() if name not in varying and a.size <= _SMALL}
+        self._large = {name: weakref.ref(a) for name, a in constants.items() if name not in varying and a.size > _SMALL}
+
+    def changed(self, constants: Mapping[str, NDArray[Any]]) -> frozenset[str]:
+        """Those of another content. Of large ones the identity counts."""
+        large = [name for name, reference in self._large.items() if reference() is not constants[name]]
+        small = [name for name, array in self._small.items() if array is not constants[name]]
+        return frozenset([*large, *(name for name in small if not _is_same(self._small[name], constants[name]))])
+
+
 def _is_same(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    if one is other:
-        return True
-    is_alike = (one.dtype, one.shape) == (other.dtype, other.shape) and one.size <= _SMALL and one.dtype != object
+    is_alike = (one.dtype, one.shape) == (other.dtype, other.shape) and one.dtype != object
     return is_alike and one.tobytes() == other.tobytes()
 
 
