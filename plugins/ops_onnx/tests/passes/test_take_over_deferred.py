@@ -79,7 +79,7 @@ def positive(g: dovetail.GraphBuilder, x: str) -> str:
 
 
 def chosen(g: dovetail.GraphBuilder, x: str) -> str:
-    """What is in these."""
+    """The content of these rows."""
     return g.node(Gather(), x, positive(g, x))
 
 
