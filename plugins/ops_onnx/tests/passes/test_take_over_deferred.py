@@ -1,5 +1,7 @@
 """Plans whose last part waits for data take over decisions too, for what comes before that and for what follows."""
 
+import gc
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 import dovetail
 from dovetail.errors import DataDependentShape
 from dovetail.op import Operator, TensorType
+from dovetail.planning.planner import Planner
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.concat_from_sequence import ConcatFromSequence
@@ -69,10 +72,15 @@ def _nodes(compiled: dovetail.CompiledModel) -> list[Any]:
     return [(n.name, n.op, n.kernel, n.post_ops, n.device, n.outputs) for n in compiled.report().nodes]
 
 
-def chosen(g: dovetail.GraphBuilder, x: str) -> str:
+def positive(g: dovetail.GraphBuilder, x: str) -> str:
     """The rows of x whose first number is positive."""
     first = g.node(Relu(), g.node(Gather(axis=1), x, g.constant(np.array(0))))
-    return g.node(Gather(), x, g.node(Squeeze(), g.node(NonZero(), first), g.constant(np.array([0]))))
+    return g.node(Squeeze(), g.node(NonZero(), first), g.constant(np.array([0])))
+
+
+def chosen(g: dovetail.GraphBuilder, x: str) -> str:
+    """The content of these rows."""
+    return g.node(Gather(), x, positive(g, x))
 
 
 def images(*shape: int) -> Feeds:
@@ -94,7 +102,7 @@ def detector(kind: type[Operator]) -> dovetail.Model:
     width = size(g, x, 3)
     if kind is Range:
         places = g.node(Range(), g.constant(np.int64(0)), size(g, rows, 0), g.constant(np.int64(1)))
-        width = g.node(Gather(), places, width)
+        width = g.node(Reshape(), g.node(Gather(), places, positive(g, rows)), g.constant(np.array([-1, 1])))
     placed = g.node(Mul(), chosen(g, rows), g.node(Cast(to=dovetail.DType.FLOAT32), width))
     return g.model([g.node(Tanh(), g.node(MatMul(), placed, g.constant(numbers(5, 6)))), y])
 
@@ -179,3 +187,23 @@ def test_what_is_no_tensor(device: str) -> None:
     pair = g.node(SequenceInsert(), g.node(SequenceInsert(), g.node(SequenceEmpty()), x), g.node(Relu(), x))
     model = g.model([g.node(Add(), g.node(ConcatFromSequence(axis=0), pair), g.constant(numbers(4)))])
     assert [one[0] for one in taken(model, device, [{"x": numbers(n, 4)} for n in (3, 5, 7)])] == [False, True, True]
+
+
+def test_decisions_keep_no_constant_of_sizes_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those that what follows read, where the plan before it was not taken over and is gone."""
+    made: list[weakref.ref[Any]] = []
+    plan = Planner.plan
+
+    def watched(self: Planner, graph: dovetail.Graph, *given: Any) -> Any:
+        made.extend(weakref.ref(a) for name, a in graph.constants.items() if a.size > 64 and name.startswith("range"))
+        return plan(self, graph, *given)
+
+    monkeypatch.setattr(Planner, "plan", watched)
+    model = detector(Range)
+    compiled = dovetail.Core(config=False).compile_model(model, "NUMPY", {"PLAN_CACHE": 1})
+    for shape in ((2, 4, 12, 14), (2, 4, 1, 14), (2, 4, 14, 1), (3, 4, 9, 16)):
+        compiled(images(*shape))
+    gc.collect()
+    alive = [one for one in made if one() is not None]
+    assert made
+    assert len(alive) <= 1

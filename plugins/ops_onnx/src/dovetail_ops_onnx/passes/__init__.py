@@ -1,6 +1,5 @@
 """The graph passes that know the operators of the standard: folding, quantized forms, and recognisers of exported forms."""
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from itertools import product
@@ -19,8 +18,8 @@ WIDENED = "@float32"
 KEPT_PLANS = 4
 """Plans of a graph whose decisions are kept for other input sizes."""
 
-_MOST_PLANS = 256
-"""Those of a model, its sub-graphs and what waits for data among them."""
+MOST_GRAPHS = 256
+"""Graphs of a model that have such plans: its sub-graphs, and what waits for data, are some."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,8 @@ def _pass(
 def _keep_plans(graph: Graph, context: PassContext) -> Graph:
     """Note for take_over that a model is planned for several input sizes."""
     if not all((tensor := graph.types.get(name)) is not None and tensor.is_static for name in graph.inputs):
-        context.memory.setdefault("plans", deque(maxlen=_MOST_PLANS))
+        context.memory.setdefault("plans", {})
+        context.memory.setdefault("parts before", {})
     return graph
 
 

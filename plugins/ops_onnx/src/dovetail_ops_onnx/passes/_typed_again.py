@@ -81,13 +81,12 @@ class _Found:
 
 @dataclass(frozen=True)
 class TypedAgain:
-    """The nodes of a prepared graph, as stage `type` left them for some sizes. `kept` are the types whose identity steps have,
-    `inner` those of the constants of branches that were chosen, `last` is what was found the last time: decoders get one more row
-    in each run, and most of their values none.
+    """The nodes of a prepared graph, as stage `type` left them for some sizes. `inner` are the types of the constants of branches
+    that were chosen, `last` is what was found the last time: decoders get one more row in each run, and most of their values
+    none. `varying` are constants that are others each time.
     """
 
     steps: tuple[_Step, ...]
-    kept: Sequence[object]
     inner: Types
     last: list[_Found]
     varying: tuple[str, ...]
@@ -142,7 +141,7 @@ class TypedAgain:
             else _step(node, known, types, node.name in left, kinds, alike)
             for node, branch in found
         ]
-        return TypedAgain(tuple(steps), [*alike.values()], inner, [_Found()], tuple(varying))
+        return TypedAgain(tuple(steps), inner, [_Found()], tuple(varying))
 
     def types(self, graph: Graph, limit: int | None, budget: int) -> Types | None:
         """The types of all values; None where more or less is folded or left out now, and for a graph that is not valid.

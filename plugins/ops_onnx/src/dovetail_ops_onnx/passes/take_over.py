@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph, Layout, Node, TensorType, as_constant
 from dovetail.passes import PassContext
-from dovetail_ops_onnx.passes import KEPT_PLANS, WIDENED
+from dovetail_ops_onnx.passes import KEPT_PLANS, MOST_GRAPHS, WIDENED
 from dovetail_ops_onnx.passes._equal_sizes import STANDARD, Group, Pairs, groups_of, images, origins_of, pairs_of, stood_for
 from dovetail_ops_onnx.passes._typed_again import Bodies, TypedAgain
 from dovetail_ops_onnx.reshape import Reshape
@@ -40,11 +40,9 @@ def take_over(graph: Graph, context: PassContext) -> Graph:
     """
     if context.notes.afresh:
         return graph
-    known: deque[_Earlier] = context.memory["plans"]
+    kept: _Kept = context.memory["plans"]
+    known = kept.get(id(graph.nodes), deque())  # which keeps these nodes alive
     alike = [one for one in tuple(known) if one.is_of(graph)]
-    varying = frozenset[str]().union(
-        *(one.varying | one.changed(graph) for one in alike), *(one.made_for(graph) for one in tuple(known))
-    )
     for earlier in alike:
         planned, deferred = earlier.resized(graph, context)
         if planned is not None:
@@ -54,19 +52,32 @@ def take_over(graph: Graph, context: PassContext) -> Graph:
             notes.rules.update(earlier.rules)
             notes.stops.update(earlier.stops)
             return graph
-    context.notes.when_planned = partial(_remember, known, graph, varying, context)
+    before: dict[int, _Earlier] = context.memory["parts before"]
+    made = frozenset[str]() if (part := before.get(id(graph.nodes))) is None else part.made_for(graph)
+    varying = made.union(*(one.varying | one.changed(graph) for one in alike))
+    context.notes.when_planned = partial(_remember, kept, graph, varying, context)
     return graph
 
 
-def _remember(known: "deque[_Earlier]", graph: Graph, varying: frozenset[str], context: PassContext, planned: Any) -> None:
+_Kept = dict[int, "deque[_Earlier]"]
+"""By the identity of the nodes of a graph its plans, the latest first."""
+
+
+def _remember(kept: _Kept, graph: Graph, varying: frozenset[str], context: PassContext, planned: Any) -> None:
     bodies = {name: (node, body) for name, (node, body) in context.notes.bodies.items() if body is not None}
     analyzed = _expanded(planned.analyzed, bodies) if len(bodies) == len(context.notes.bodies) else None
     if analyzed is None or graph.states or not all(graph.types[name].is_static for name in graph.inputs):
         return
     if all(analyzed.types[name].is_static for name in _names(analyzed)):
-        known.appendleft(_Earlier(graph, varying, replace(planned, analyzed=analyzed), context, bodies))
-        for one in [one for one in tuple(known) if one.is_of(graph)][KEPT_PLANS:]:
-            _forget(known, one)
+        made = _Earlier(graph, varying, replace(planned, analyzed=analyzed), context, bodies)
+        if kept:
+            made.look()
+        kept.setdefault(id(graph.nodes), deque(maxlen=KEPT_PLANS)).appendleft(made)
+        if (waits := context.notes.deferred) is not None:
+            context.memory["parts before"][id(waits.rest.nodes)] = made
+        for found in (kept, context.memory["parts before"]):
+            for key in [*found][: max(0, len(found) - MOST_GRAPHS)]:
+                found.pop(key, None)
 
 
 def _names(analyzed: Graph) -> Iterable[str]:
@@ -105,9 +116,9 @@ def _forget(known: "deque[_Earlier]", one: "_Earlier") -> None:
 
 
 class _Earlier:
-    """The decisions of a plan. They are looked at when other sizes come, which most programs do not have: it takes a tenth of the
-    time of a plan. From then on no array is kept alive that a pass or folding made, but for small ones; before, the plan's report
-    needs them too.
+    """The decisions of a plan. Those of the first one are looked at when other sizes come, which most programs do not have: it
+    takes a tenth of the time of a plan. From then on no array is kept alive that a pass or folding made, but for small ones;
+    before, the plan's report needs them too.
 
     `varying` are the constants of which plans of the same nodes had others: those that the part before them made of sizes.
     """
@@ -116,18 +127,22 @@ class _Earlier:
         self.varying = varying
         self._refused: Sequence[TensorType] | None = None
         self.rules, self.stops = dict(context.notes.rules), dict(context.notes.stops)
-        self._all = None if varying else graph.constants
-        self._graph = graph.replace(constants={name: array for name, array in graph.constants.items() if name not in varying})
+        self._constants_of = _Constants(graph.constants, varying)
+        self._nodes, self._inputs = graph.nodes, graph.inputs
         waits = context.notes.deferred
-        self._deferred = None if waits is None else _Deferred.of(waits, self._graph.constants)
+        self._deferred = None if waits is None else _Deferred.of(waits, graph.constants.keys() - varying)
         self._unseen: Callable[[], None] | None = partial(self._look, graph, planned, bodies, waits)
 
+    def look(self) -> None:
+        """Note what decides whether the plan holds for other sizes. Threads may do this twice, with the same result."""
+        if (look := self._unseen) is not None:
+            look()
+
     def _look(self, graph: Graph, planned: Any, bodies: Bodies, waits: Any) -> None:
-        """Threads may do this twice, with the same result."""
         analyzed, parts = planned.analyzed, planned.parts
         deferred = () if waits is None else ((*waits.ready, *waits.rest.nodes), waits.containers)
         self._again = TypedAgain.of(graph, self.varying, analyzed, bodies, *deferred)
-        graph = self._graph
+        graph = graph.replace(constants={name: array for name, array in graph.constants.items() if name not in self.varying})
         widened = _widened(graph, analyzed, parts)
         nothing = Graph((), planned.whole.inputs, planned.whole.outputs, name=graph.name)
         self._planned = replace(planned, whole=nothing, parts=(), analyzed=nothing)
@@ -138,7 +153,7 @@ class _Earlier:
         self._fixed = {n: pairs_of(d, d) for n in names if n in graph.constants and (d := analyzed.types[n].dims)}
         self._constants = tuple(analyzed.constants)
         self._same = {
-            name: array
+            name: array if array.size <= _SMALL else weakref.ref(array)
             for name, array in analyzed.constants.items()
             if graph.constants.get(name) is array or array.size <= _SMALL
         }
@@ -160,10 +175,8 @@ class _Earlier:
 
     def is_of(self, graph: Graph) -> bool:
         """Whether it is of the same nodes: sub-graphs, and what waits for data, are planned by the same passes."""
-        own = self._graph
-        if own.nodes is not graph.nodes or own.inputs != graph.inputs:
-            return False
-        return graph.constants is self._all or own.constants.keys() | self.varying == graph.constants.keys()
+        is_alike = self._nodes is graph.nodes and self._inputs == graph.inputs
+        return is_alike and self._constants_of.names == graph.constants.keys()
 
     def made_for(self, graph: Graph) -> frozenset[str]:
         """The constants that folding made of sizes for a graph that is what waits for data here."""
@@ -172,10 +185,7 @@ class _Earlier:
 
     def changed(self, graph: Graph) -> frozenset[str]:
         """The constants of another content. Of large ones the identity counts."""
-        if graph.constants is self._all:
-            return frozenset()
-        own = self._graph.constants
-        return frozenset(name for name, array in graph.constants.items() if name in own and not _is_same(own[name], array))
+        return self._constants_of.changed(graph.constants)
 
     def resized(self, graph: Graph, context: PassContext) -> tuple[Any, Any]:
         """The parts with other sizes, and what waits for data; None for both where the decisions do not hold."""
@@ -195,8 +205,7 @@ class _Earlier:
         """The types of all values; None where the decisions do not hold."""
         if self._refused == [graph.types[name] for name in graph.inputs] or self.changed(graph):
             return None
-        if (look := self._unseen) is not None:
-            look()
+        self.look()
         if self._again is None or not self._holds or self._pairs(graph.types, graph.inputs) is None:
             return None
         types = self._again.types(graph, context.limit, context.budget)
@@ -230,6 +239,7 @@ class _Earlier:
         """Whether constants are the same, or only read by name."""
         for name in self._constants:
             before, now = self._same.get(name), types[name].value
+            before = before() if isinstance(before, weakref.ref) else before
             if before is now or name in self._free:
                 continue
             if before is None or now is None or before.tobytes() != now.tobytes():  # their types were compared
@@ -259,10 +269,23 @@ class _Deferred:
         return replace(self.continuation, rest=rest, constants=constants)
 
 
+class _Constants:
+    """The constants of a graph, but for those that are others each time. Large ones are kept alive by plans alone."""
+
+    def __init__(self, constants: Mapping[str, NDArray[Any]], varying: Container[str]) -> None:
+        self.names = frozenset(constants)
+        self._small = {name: a for name, a in constants.items() if name not in varying and a.size <= _SMALL}
+        self._large = {name: weakref.ref(a) for name, a in constants.items() if name not in varying and a.size > _SMALL}
+
+    def changed(self, constants: Mapping[str, NDArray[Any]]) -> frozenset[str]:
+        """Those of another content. Of large ones the identity counts."""
+        large = [name for name, reference in self._large.items() if reference() is not constants[name]]
+        small = [name for name, array in self._small.items() if array is not constants[name]]
+        return frozenset([*large, *(name for name in small if not _is_same(self._small[name], constants[name]))])
+
+
 def _is_same(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    if one is other:
-        return True
-    is_alike = (one.dtype, one.shape) == (other.dtype, other.shape) and one.size <= _SMALL and one.dtype != object
+    is_alike = (one.dtype, one.shape) == (other.dtype, other.shape) and one.dtype != object
     return is_alike and one.tobytes() == other.tobytes()
 
 
