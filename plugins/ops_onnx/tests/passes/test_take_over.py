@@ -89,19 +89,6 @@ def test_other_sizes_get_the_same_nodes(device: str) -> None:
     assert all(x.type.shape[:1] == (5,) for n in again.nodes for x in n.outputs if x.type.shape)
 
 
-def test_a_plan_is_looked_at_when_other_sizes_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once, however many sizes come."""
-    looked, model = [], convolutions()
-    look = take_over._Earlier._look
-    monkeypatch.setattr(take_over._Earlier, "_look", lambda self, *given: looked.append(look(self, *given)))
-    compiled = dovetail.Core(config=False).compile_model(model, "NUMPY")
-    counts = []
-    for n in (2, 2, 3, 5):
-        run(compiled, model, x=numbers(n, 4, 9, 7))
-        counts.append(len(looked))
-    assert counts == [0, 0, 1, 1]
-
-
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("shape", [(1, 4, 9, 7), (0, 4, 9, 7), (2, 4, 1, 7)])
 def test_sizes_of_0_and_1_are_planned(device: str, shape: tuple[int, ...]) -> None:
@@ -494,3 +481,16 @@ def test_errors_are_those_of_a_first_plan(properties: Mapping[str, int]) -> None
                 one({"x": a, "y": b})
             messages.append(str(raised.value))
         assert messages[0] == messages[1]
+
+
+def test_a_plan_is_looked_at_when_other_sizes_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, however many sizes come."""
+    looked, model = [], convolutions()
+    look = take_over._Earlier._look
+    monkeypatch.setattr(take_over._Earlier, "_look", lambda self, *given: looked.append(look(self, *given)))
+    compiled = dovetail.Core(config=False).compile_model(model, "NUMPY")
+    counts = []
+    for n in (2, 2, 3, 5):
+        run(compiled, model, x=numbers(n, 4, 9, 7))
+        counts.append(len(looked))
+    assert counts == [0, 0, 1, 1]
