@@ -42,7 +42,7 @@ def _scaled(call: Call, value: str, factor: float) -> str:
 def _doubled(call: Call, plane: str) -> str:
     """[N, H, W, 1] with each pixel four times."""
     attributes = {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric", "axes": (1, 2)}
-    return call.op("Resize", plane, "", call.const(np.float32([2, 2])), **attributes)
+    return call.op("Resize", plane, "", call.const(np.array([2, 2], np.float32)), **attributes)
 
 
 def _rows(call: Call, name: str, start: str, end: str) -> str:

@@ -96,7 +96,7 @@ def _boxes(call: Call, priors: list[_Prior], steps: tuple[float, float], offset:
     variances = call.floats_attr("variance", ()) or (0.1,)
     if len(variances) not in (1, 4):
         raise FormatError(f"there are {len(variances)} variances", hint="accepted: 1 or 4")
-    second = call.op("Expand", call.const(np.float32(variances)), call.op("Shape", boxes))
+    second = call.op("Expand", call.const(np.array(variances, np.float32)), call.op("Shape", boxes))
     rows = [call.op("Reshape", rows, call.const([1, -1])) for rows in (boxes, second)]
     return call.op("Concat", *rows, axis=0)
 
@@ -104,7 +104,9 @@ def _boxes(call: Call, priors: list[_Prior], steps: tuple[float, float], offset:
 def _edges(call: Call, priors: list[_Prior], axis: int, step: float, offset: float) -> tuple[str, str]:
     """The lower and upper edges [1, width, priors] along x (axis 0), [height, 1, priors] along y."""
     along = [[p.width, p.right] if axis == 0 else [p.height, p.down] for p in priors]
-    half, moved = (call.const(np.float32(column)) for column in zip(*((size / 2, move) for size, move in along), strict=True))
+    half, moved = (
+        call.const(np.array(column, np.float32)) for column in zip(*((size / 2, move) for size, move in along), strict=True)
+    )
     cells, picture = (call.op("Gather", call.index_list(i), call.const(1 - axis)) for i in (0, 1))
     extent = call.cast(picture, DType.FLOAT32)
     width = _number(call, step) if step else call.op("Div", extent, call.cast(cells, DType.FLOAT32))
@@ -113,8 +115,8 @@ def _edges(call: Call, priors: list[_Prior], axis: int, step: float, offset: flo
     centers = call.op("Add", call.op("Unsqueeze", centers, call.const([0, 2] if axis == 0 else [1, 2])), moved)
     low, high = (call.op("Div", call.op(sign, centers, half), extent) for sign in ("Sub", "Add"))
     if any(p.clipped for p in priors):
-        low = call.op("Max", low, call.const(np.float32([0 if p.clipped else -np.inf for p in priors])))
-        high = call.op("Min", high, call.const(np.float32([1 if p.clipped else np.inf for p in priors])))
+        low = call.op("Max", low, call.const(np.array([0 if p.clipped else -np.inf for p in priors], np.float32)))
+        high = call.op("Min", high, call.const(np.array([1 if p.clipped else np.inf for p in priors], np.float32)))
     return low, high
 
 
