@@ -68,7 +68,11 @@ def scatter(data: Array, places: tuple[Array, ...], updates: Array, reduction: s
 
 def _join(ufunc: np.ufunc, dst: Array, rows: Array, updates: Array) -> None:
     """Join `updates` [n, k] with the rows of dst [m, k], in order."""
-    size = dst.shape[1]
+    size, order, first = dst.shape[1], np.arange(len(rows)), np.empty(len(dst), np.intp)
+    first[rows[::-1]] = order[::-1]  # of equal places the last assignment counts
+    if size > 1 and (first[rows] == order).all():  # each place is met once
+        dst[rows] = ufunc(dst[rows], updates)
+        return
     flat, columns, step = dst.reshape(-1), np.arange(size), max(1, _PART // max(1, size))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
