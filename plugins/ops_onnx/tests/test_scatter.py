@@ -133,3 +133,15 @@ def test_one_element_that_goes_to_another_row(rng: np.random.Generator) -> None:
 def test_rows_out_of_range_are_refused(rng: np.random.Generator) -> None:
     with pytest.raises(OperatorError, match="accepted"):
         ScatterElements(reduction="add").reference(np.zeros((3, 2)), np.full((1, 2), 3), np.zeros((1, 2)))
+
+
+@pytest.mark.parametrize("reduction", ["add", "mul", "max", "min"])
+def test_rows_that_are_met_once(rng: np.random.Generator, reduction: str) -> None:
+    """Also counted from the end; -1 and the last row are one place."""
+    data, updates = (rng.uniform(-2, 2, (rows, 5)).astype(np.float32) for rows in (9, 6))
+    for rows in ([7, -9, 3, -1, 5, 1], [7, -9, 3, -1, 5, 8]):
+        want = data.copy()
+        for row, update in zip(rows, updates, strict=True):
+            want[row] = np.vectorize(_JOIN[reduction], otypes=[np.float32])(want[row], update)
+        found = ScatterND(reduction=reduction).reference(data, np.array(rows)[:, None], updates)
+        np.testing.assert_array_equal(found, want)

@@ -69,8 +69,18 @@ def scatter(data: Array, places: tuple[Array, ...], updates: Array, reduction: s
 def _join(ufunc: np.ufunc, dst: Array, rows: Array, updates: Array) -> None:
     """Join `updates` [n, k] with the rows of dst [m, k], in order."""
     size = dst.shape[1]
+    if size > 1 and _are_distinct(rows, len(dst)):
+        dst[rows] = ufunc(dst[rows], updates)
+        return
     flat, columns, step = dst.reshape(-1), np.arange(size), max(1, _PART // max(1, size))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         # ufunc.at is fast for vectors only.
         ufunc.at(flat, (rows[part, None] * size + columns).reshape(-1), updates[part].reshape(-1))
+
+
+def _are_distinct(rows: Array, count: int) -> bool:
+    """Whether rows of `count`, which may be counted from the end, are all different."""
+    order, last = np.arange(len(rows)), np.empty(count, np.intp)
+    last[rows] = order
+    return bool((last[rows] == order).all())
