@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from dovetail.testing.random_graphs import evaluate
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.elementwise import ElementwiseKernel
 from dovetail_cpu_onednn.executable import OnednnExecutable, Placement
-from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel
+from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Stage
 from dovetail_cpu_onednn.kernels._ufunc import ArithmeticKernel
 from dovetail_cpu_onednn.pair import Helper
 from dovetail_ops_onnx.add import Add
@@ -324,3 +325,19 @@ def test_an_interrupt_at_the_end_leaves_no_thread(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(KeyboardInterrupt):
         helper.__exit__(None, None, None)
     assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_slow"),
+    [
+        ("conv:any+ref:any", True),
+        ("ref:any", True),
+        ("simple_nchw:any", True),
+        ("conv:any+jit:avx2", False),
+        ("simple:any", False),
+    ],
+)
+def test_a_deconvolution_by_a_reference_is_one(name: str, is_slow: bool) -> None:
+    """oneDNN names the convolution that it runs. A plan that was taken over kept blocks of 16 with it, where 8 are fast."""
+    stage = Stage(SimpleNamespace(implementation=name), ())  # type: ignore[arg-type]
+    assert NodePlan((stage,)).is_reference == is_slow

@@ -113,7 +113,8 @@ class NodePlan:
     @property
     def is_reference(self) -> bool:
         """Whether oneDNN runs a part of it by its slow reference, or by pooling that is as slow."""
-        return any(name.startswith(("ref", "simple_nchw")) for name in self.name.split(" + "))
+        # A deconvolution names the convolution that it is, too: conv:any+ref:any.
+        return any(name.rpartition("+")[2].startswith(("ref", "simple_nchw")) for name in self.name.split(" + "))
 
     def config(self, node: TypedNode) -> LayerConfig:
         """The layouts that the primitives take. Raises `Refused` for layouts without a token."""
