@@ -76,6 +76,7 @@ def test_attributes(op_type: str, attributes: Mapping[str, Any], message: str) -
         ("Where", {}, (np.ones(2, np.bool_), _X, _X), "do not broadcast"),
         ("PRelu", {}, (_X[0], _X), "broadcasts to"),
         ("Clip", {}, (_X, np.zeros(2, np.float32)), "'min' is .*; accepted: a scalar"),
+        ("DFT", {}, (_X[..., :1], None, np.int64([1, 1])), "'axis' is .*; accepted: a scalar"),
         ("Reshape", {}, (_X, [-1, -1]), "-1 at most once"),
         ("Reshape", {}, (_X, [-2, 3]), "sizes of 0 or more"),
         ("Reshape", {}, (_X, [5, 5]), "24 elements, the shape has 25"),

@@ -20,6 +20,8 @@ class DFT(Operator):
 
     def infer(self, x: TensorType, length: TensorType | None = None, axis: TensorType | None = None) -> TensorType:
         """As the input, with the transform's length along the axis and two parts in the last."""
+        if axis is not None:
+            scalar(axis, "axis")
         along = -2 if axis is None else known_ints(axis, "axis")[0]
         return _inferred(x, length, along, self.inverse, self.onesided)
 

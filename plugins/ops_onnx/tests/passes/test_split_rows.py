@@ -123,6 +123,14 @@ def test_other_products_stay(rng: np.random.Generator) -> None:
     assert _kinds(split_rows(graph, keeps)) == ["MatMulBlocks"]
 
 
+def test_models_that_would_take_much_memory_stay(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = _graph([_matrix(rng, 4, 32, 3, 1100, 8) for _ in range(2)], (1, 96))
+    nbytes = sum(graph.constants[node.inputs[1]].nbytes for node in graph.nodes)
+    for most, kinds in ((nbytes, ["RowDigits", "MatMulDigits", "MatMulDigits"]), (nbytes - 1, ["MatMulBlocks"] * 2)):
+        monkeypatch.setattr("dovetail_ops_onnx.passes.split_rows._MOST", most)
+        assert _kinds(split_rows(graph, lambda node, graph: True)) == kinds
+
+
 def test_refusals() -> None:
     with pytest.raises(OperatorError, match="block_size 32, group 1, count 2; accepted"):
         RowDigits(32, 2)

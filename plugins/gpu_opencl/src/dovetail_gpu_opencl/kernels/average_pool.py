@@ -27,7 +27,8 @@ class AveragePoolRows(PoolRows):
     name = "average_pool_rows"
 
     def check(self, node: TypedNode) -> Refusal | None:
-        return _large(node) or super().check(node)
+        large = _large(node)
+        return super().check(node) if large is None else large
 
     def mode(self, node: TypedNode) -> dict[str, object]:
         assert isinstance(node.op, AveragePool)
@@ -50,7 +51,10 @@ class AveragePoolInnermost(AveragePoolDirect):
     name = "average_pool_innermost"
 
     def check(self, node: TypedNode) -> Refusal | None:
-        return innermost(self, node) or super().check(node) or _large(node)
+        for ask in (lambda n: innermost(self, n), super().check):
+            if (refusal := ask(node)) is not None:
+                return refusal
+        return _large(node)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         return layouts(node)

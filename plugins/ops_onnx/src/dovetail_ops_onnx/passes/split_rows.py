@@ -27,13 +27,19 @@ _LEAST_BLOCK = 16
 _LEAST = 1 << 15
 """Bytes of a matrix from which on a product takes more time than the row's digits."""
 
+_MOST = 1 << 28
+"""Bytes of a model's matrices up to which they are split: in 8 bits, which kernels keep besides, they take 2.4 times as much."""
+
 
 def split_rows(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Graph:
     """The graph with MatMulDigits in place of each MatMulBlocks of one row, and a RowDigits for all that read the same row alike.
 
-    Rows keep the precision of float32, but where the product allows int8 activations: they are rounded to one digit then. Needs
-    types and schedule order.
+    Rows keep the precision of float32, but where the product allows int8 activations: they are rounded to one digit then. Models
+    of more than `_MOST` bytes of matrices stay as they are, which takes less memory. Needs types and schedule order.
     """
+    matrices = {node.inputs[1] for node in graph.nodes if isinstance(node.op, MatMulBlocks)}
+    if sum(graph.types[name].nbytes for name in matrices if graph.types[name].is_static) > _MOST:
+        return graph
     known: dict[Hashable, Node] = {}
     kept: dict[Hashable, bool] = {}
     nodes: list[Node] = []
