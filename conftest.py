@@ -4,6 +4,7 @@
 default, drawn with `DOVETAIL_SEED` (0 unless set); `DOVETAIL_EXHAUSTIVE=1` runs all of them.
 """
 
+import functools
 import json
 import math
 import os
@@ -73,6 +74,7 @@ def pytest_report_header() -> str:
 # --- tiers -----------------------------------------------------------------------------------------------------------
 
 
+@functools.cache  # asked for each test
 def _is_quick(path: Path) -> bool:
     def is_in(listed: str) -> bool:
         return path.is_relative_to(ROOT / listed)

@@ -75,25 +75,27 @@ def _deformed(
 ) -> NDArray[Any]:
     rank, kernel = x.ndim - 2, w.shape[2:]
     y = np.zeros((x.shape[0], w.shape[0], *offset.shape[2:]))
-    for n, m, c, *o in np.ndindex(*y.shape[:2], w.shape[1], *offset.shape[2:]):
+    steps = np.indices(offset.shape[2:])
+    for n, m, c in np.ndindex(*y.shape[:2], w.shape[1]):
         channel = m // (w.shape[0] // group) * w.shape[1] + c
         first = channel // (x.shape[1] // offset_group) * math.prod(kernel)
         for number, k in enumerate(np.ndindex(*kernel)):
             tap = first + number
-            moves = offset[(n, slice(tap * rank, (tap + 1) * rank), *o)]
-            at = [o[a] * strides[a] - pads[a] + k[a] * dilations[a] + float(moves[a]) for a in range(rank)]
-            factor = 1.0 if mask is None else float(mask[(n, tap, *o)])
-            y[(n, m, *o)] += _interpolated(x[n, channel], at) * float(w[(m, c, *k)]) * factor
+            moves = offset[n, tap * rank : (tap + 1) * rank].astype(np.float64)
+            at = [steps[a] * strides[a] - pads[a] + k[a] * dilations[a] + moves[a] for a in range(rank)]
+            factor = 1.0 if mask is None else mask[n, tap].astype(np.float64)
+            y[n, m] += _interpolated(x[n, channel], at) * float(w[(m, c, *k)]) * factor
     if b is not None:
         y += b.astype(np.float64).reshape(-1, *(1,) * rank)
     return y.astype(x.dtype)
 
 
-def _interpolated(plane: NDArray[Any], at: list[float]) -> float:
-    total = 0.0
+def _interpolated(plane: NDArray[Any], at: list[NDArray[Any]]) -> NDArray[Any]:
+    """The plane at these positions, an array for each axis; 0 outside."""
+    total = np.zeros(at[0].shape)
     for corner in itertools.product((0, 1), repeat=plane.ndim):
-        place = [math.floor(v) + i for v, i in zip(at, corner, strict=True)]
-        weight = math.prod(1 - abs(v - p) for v, p in zip(at, place, strict=True))
-        if all(0 <= p < size for p, size in zip(place, plane.shape, strict=True)):
-            total += weight * float(plane[tuple(place)])
+        place = [np.floor(v).astype(np.int64) + i for v, i in zip(at, corner, strict=True)]
+        weight = math.prod(1 - np.abs(v - p) for v, p in zip(at, place, strict=True))
+        inside = np.logical_and.reduce([(p >= 0) & (p < size) for p, size in zip(place, plane.shape, strict=True)])
+        total[inside] += weight[inside] * plane[tuple(p[inside] for p in place)]
     return total
