@@ -22,6 +22,7 @@ from dovetail.errors import FormatError, GraphError, OutOfMemory, UsageError
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node, UnboundOperator
+from dovetail.graph.growth import Grown, Growth
 from dovetail.graph.model import Model
 from dovetail.graph.reloadable import Reloadable
 from dovetail.graph.source import ModelSource
@@ -40,6 +41,8 @@ __all__ = [
     "Graph",
     "GraphBuilder",
     "GraphError",
+    "Growth",
+    "Grown",
     "MapType",
     "Model",
     "ModelSource",

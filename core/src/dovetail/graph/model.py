@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from dovetail.dataclass import dataclass, field
 from dovetail.errors import UsageError, did_you_mean
 from dovetail.graph.graph import Graph, Node
+from dovetail.graph.growth import Growth
 from dovetail.graph.post_ops import PostOp, PostOps
 from dovetail.graph.source import FileRead
 from dovetail.graph.types import ANONYMOUS, Dim, TensorType, as_constant
@@ -26,6 +27,7 @@ class Model:
 
     `opsets` maps each operator domain to the version the model was written for. `source` is the path or `<bytes>`.
     `overridable` has constants of the graph that a run may replace by an input of that name, with the types declared for them.
+    `growth` says how the states grow, if they do in a way that is known; requests keep room for more rows then.
     `files` are those that it was read from; none for a model made in memory, read with options, or changed since.
     """
 
@@ -35,6 +37,7 @@ class Model:
     format: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     overridable: Mapping[str, TensorType] = field(default_factory=dict)
+    growth: Growth | None = None
     files: tuple[FileRead, ...] = field(default=(), init=False)  # `dataclasses.replace` does not copy it
 
     @property

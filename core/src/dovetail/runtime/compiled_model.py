@@ -4,7 +4,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
@@ -45,8 +45,8 @@ _worker = threading.local()
 class Preparation:
     """A model with the device chosen.
 
-    `device` is the name to report, `devices` the real ones. `of` prepares another model in the same way; `describe` makes the
-    recipe. `make_plan` makes plans, of which `plan_cache` are kept; a run may take `time_limit` seconds; `streams` of them at
+    `device` is the name to report, `devices` the real ones. `of` prepares another model in the same way, `beside` one of the same
+    weights, which they share; `describe` makes the recipe. `make_plan` makes plans, of which `plan_cache` are kept; a run may take `time_limit` seconds; `streams` of them at
     once keep the device busy. A `composite` runs the model in place of plans. `trace` records all plans and runs, and `save`
     writes it.
     """
@@ -54,6 +54,7 @@ class Preparation:
     device: str
     devices: tuple[str, ...]
     of: "Callable[[Model], Preparation]"
+    beside: "Callable[[Model], Preparation]"
     describe: "Callable[[CompiledModel], Recipe]"
     make_plan: Callable[[Shapes], Plan] | None = None
     plan_cache: int = 1
@@ -80,7 +81,7 @@ class CompiledModel:
         self._saving = self._save_at_end()
         self._preparing = Lock()
         self._cache: PlanCache[Shapes, Plan] | None = None
-        self._variants: LruCache[frozenset[str], CompiledModel] = LruCache(_VARIANTS)
+        self._variants: LruCache[Hashable, CompiledModel] = LruCache(_VARIANTS)
         self._lock = Lock()
         self._overriding = Lock()
         self._freeing = Lock()
@@ -215,6 +216,18 @@ class CompiledModel:
                 self._variants.put(names, found)
         return found
 
+    def with_room(self, texts: int, room: int) -> "CompiledModel":
+        """The model compiled with states that have room for so many tokens of so many texts. Raises as planning does."""
+        from dovetail.runtime.growing import with_room  # here, because few models are decoders
+
+        with self._overriding:
+            found = self._variants.get((texts, room))
+            if found is None:
+                model = with_room(self.model, texts, room)
+                found = CompiledModel(model, replace(self._prepared().beside(model), save=None))
+                self._variants.put((texts, room), found)
+        return found
+
     def report(self, shapes: Mapping[str, Sequence[int]] | None = None) -> PlanReport:
         """The report of the plan for `shapes` (input name -> dimensions), or of the latest plan.
 
@@ -230,6 +243,8 @@ class CompiledModel:
             graph = self.model.graph
             return _full_report(self.plan(tuple(tuple(shapes[n]) if n in shapes else graph.types[n].dims for n in graph.inputs)))
         latest = self._plans.latest
+        if latest is None and (variant := self._variants.latest) is not None:
+            return variant.report()
         if latest is None:
             raise UsageError(f"{self.model.source} has open dimensions and no plan yet", hint="run it once, or give shapes")
         return _full_report(latest)

@@ -252,7 +252,7 @@ class Core:
 
     def prepare(self, model: Model, device: str, given: Properties) -> Preparation:
         """As `compile_model`, as far as opening the device and checking the properties; a virtual device compiles its parts."""
-        ways = partial(self.prepare, device=device, given=given), partial(self._describe, device, given)
+        anew, describe = partial(self.prepare, device=device, given=given), partial(self._describe, device, given)
         virtual = self._session.virtual(device)
         if virtual is not None:
             name, found, arguments = virtual
@@ -261,14 +261,13 @@ class Core:
             if composite is not None:
                 own = {name: value for name, value in properties.items() if name == "TIME_LIMIT"}
                 limit = CompileOptions.read(own).TIME_LIMIT
-                return Preparation(composite.device, (), *ways, time_limit=limit, composite=composite)
+                return Preparation(composite.device, (), anew, anew, describe, time_limit=limit, composite=composite)
         targets, *others = self._session.targets(device, given)
         if others:
             raise PluginError(f"{device!r} means several targets, and its plugin compiles no model for them")
         opened, options = self._opened(targets)
         name = device if virtual is not None and len(targets.devices) > 1 else opened[0].name
         planner = self._planner(opened, options, place=_placement(model, targets))
-        graph = Prepared(planner, _without_growing_states(model.graph))
         limit, passed_over = options.TIME_LIMIT, targets.passed_over
         trace = Trace() if options.TRACE else None
         logged: set[str] = set()
@@ -278,7 +277,7 @@ class Core:
             better = None if inner is None else Better(lambda: noted(inner.make()))
             return replace(made, make_report=lambda: replace(made.report, passed_over=passed_over), better=better)
 
-        def plan(shapes: Shapes) -> Plan:
+        def plan(graph: Prepared, shapes: Shapes) -> Plan:
             with limited(limit), trace.recording() if trace else nullcontext():
                 made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
             _log_fallbacks(model, made, targets.devices, logged)
@@ -286,7 +285,13 @@ class Core:
 
         save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
         streams = targets.requests or opened[0].device.streams
-        return Preparation(name, targets.devices, *ways, plan, options.PLAN_CACHE, limit, streams=streams, trace=trace, save=save)
+
+        def prepared(model: Model) -> Preparation:
+            make = partial(plan, Prepared(planner, _without_growing_states(model.graph)))
+            ways, how = (anew, prepared, describe), {"streams": streams, "trace": trace, "save": save}
+            return Preparation(name, targets.devices, *ways, make, options.PLAN_CACHE, limit, **how)
+
+        return prepared(model)
 
     def _describe(self, device: str, given: Properties, compiled: CompiledModel) -> Recipe:
         properties = self._session.properties_of(compiled.device, given)

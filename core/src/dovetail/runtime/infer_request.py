@@ -122,6 +122,12 @@ class CompiledPlans(Protocol):
     def taking(self, inputs: Any) -> "CompiledPlans":
         """The same for the model with those of its overridable constants as inputs that `inputs` gives."""
 
+    def with_room(self, texts: int, room: int) -> "CompiledPlans":
+        """The same for the model whose growing states have room for so many tokens of so many texts."""
+
+    def plan(self, shapes: Shapes) -> Plan:
+        """The plan for these input shapes."""
+
     @property
     def time_limit(self) -> float | None:
         """The seconds that a run may take; None for no limit."""
@@ -181,7 +187,7 @@ class InferRequest:
         self._background: Background | None = None
         self._callback: Callable[[Any], None] | None = None
         self._userdata: Any = None
-        self._states = RequestStates(compiled.model.graph)
+        self._states = _states(compiled)
         self._calling, self._closed, self._home = 0, False, os.getpid()
         self._results: Results | None = None
         self._budget: WorkBudget | None = None
@@ -334,8 +340,10 @@ class InferRequest:
 
     def _with_states(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The inputs of the plan from those of the caller."""
-        states, given = self._states.values(arrays), iter(arrays)
-        return [states[n] if n in states else next(given) for n in self._plans.model.graph.inputs]
+        plans, values = self._states.inputs(self._plans, arrays)
+        if plans is not self._plans:
+            self._plans, self._shapes = plans, None
+        return values
 
     def close(self) -> None:
         """Free the request's buffers. Raises `UsageError` while it runs."""
@@ -482,6 +490,14 @@ class InferRequest:
             finally:
                 self._calling = 0
         return results
+
+
+def _states(compiled: CompiledPlans) -> RequestStates:
+    if compiled.model.growth is None:
+        return RequestStates(compiled.model.graph)
+    from dovetail.runtime.growing import GrowingStates, may_grow  # here, because few models are decoders
+
+    return GrowingStates(compiled) if may_grow(compiled.model) else RequestStates(compiled.model.graph)
 
 
 def _cancelled(compiled: CompiledPlans) -> RunCancelled:

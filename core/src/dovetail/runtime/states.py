@@ -1,7 +1,7 @@
 """The states of one request: in arrays of the host, or where a device keeps them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,18 @@ from numpy.typing import NDArray
 from dovetail.devices.device_array import DeviceArray
 from dovetail.errors import InferError
 from dovetail.graph.graph import Graph
+from dovetail.graph.model import Model
 from dovetail.graph.types import ANONYMOUS, TensorType
 
-__all__ = ["RequestStates"]
+__all__ = ["Plans", "RequestStates"]
+
+
+class Plans(Protocol):
+    """A compiled model, as far as states know it."""
+
+    @property
+    def model(self) -> Model:
+        """The model."""
 
 
 class RequestStates:
@@ -28,6 +37,11 @@ class RequestStates:
         self.continued = frozenset(self._outputs.values())
         """The positions of the outputs that continue states."""
         self._held: dict[str, Any] = {}
+
+    def inputs(self, plans: Any, arrays: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+        """The plans for a run of these, with the inputs that they take, from those of the caller."""
+        states, given = self.values(arrays), iter(arrays)
+        return plans, [states[n] if n in states else next(given) for n in plans.model.graph.inputs]
 
     def values(self, inputs: Sequence[Any] = ()) -> Mapping[str, Any]:
         """Arrays, or `DeviceArray`s, by the names of the inputs. `inputs`: the others, of the run that is about to begin."""

@@ -15,6 +15,7 @@ from dovetail.frontend import (
     FormatError,
     Graph,
     GraphError,
+    Growth,
     OutOfMemory,
     TensorType,
     UnboundOperator,
@@ -41,10 +42,13 @@ _LONG = 2000
 
 @dataclass
 class Linker:
-    """Links one model. `domains` are those that it uses besides ONNX's, once it is linked: extensions, and operator sets."""
+    """Links one model. Once it is linked, `domains` are those that it uses besides ONNX's: extensions, and operator sets; and
+    `growth` says how its variables grow.
+    """
 
     weights: Weights
     domains: set[str] = field(default_factory=set)
+    growth: Growth | None = None
     values: Names = field(default_factory=Names)
     _depth: int = 0
 
@@ -59,7 +63,9 @@ class Linker:
         outputs = tuple(results[key].name for key in net.layers if key in results)
         assert linking.states is not None
         pairs = linking.states.pairs(len(outputs))
-        return emitter.graph((*outputs, *linking.states.written.values()), net.name).replace(states=pairs)
+        graph = emitter.graph((*outputs, *linking.states.written.values()), net.name).replace(states=pairs)
+        self.growth = linking.states.growth(graph) if pairs else None
+        return graph
 
     def body(self, net: Net, emitter: Emitter, given: Mapping[int, Value]) -> Mapping[int, Value]:
         """Link a sub-graph into its own emitter. Its Parameters are `given` by id; returns the values of its Results by id."""

@@ -48,4 +48,5 @@ def _read(source: ModelSource, weights: Path | bytes | None) -> Model:
     graph = linker.link(net)
     validate(graph)
     opsets = {"": ONNX_VERSION} | dict.fromkeys(sorted(linker.domains), 1)
-    return Model(graph, opsets, source.name, "xml", {"openvino.ir_version": str(version), "openvino.name": net.name})
+    metadata = {"openvino.ir_version": str(version), "openvino.name": net.name}
+    return Model(graph, opsets, source.name, "xml", metadata, growth=linker.growth)
