@@ -19,7 +19,11 @@ LOWEST = np.finfo(np.float32).min
 
 @dataclass(frozen=True)
 class Timestamps:
-    """The tokens of Whisper that a text with timestamps is made of: those from `first` on are times, in pairs but for the first."""
+    """The tokens of Whisper for texts with times: those from `first` on are times, in pairs but for the first.
+
+    `never` must not follow at all, `once` must not follow the first time. Times together that are more probable than each other
+    token rule these out.
+    """
 
     end: int
     first: int
@@ -43,6 +47,9 @@ class Timestamps:
             scores[self.first : text[times[-1]] + (0 if after_time and not in_pair else 1)] = LOWEST
         if len(text) == begin:
             scores[self.first + self.latest + 1 :] = LOWEST
+        times_left = scores[self.first :][scores[self.first :] > LOWEST]
+        if times_left.size and np.logaddexp.reduce(times_left) > scores[: self.first].max():
+            scores[: self.first] = LOWEST
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,8 @@ class TokenScores:
         if texts.shape[1] < self.min_length:
             y[:, self.end] = LOWEST
         if self.temperature != 1 and self.temperature > 0:
-            y /= np.float32(self.temperature)
+            with np.errstate(over="ignore"):
+                y /= np.float32(self.temperature)
         if self.penalties is not None:
             y -= self.penalties
         for row, text in zip(y, texts, strict=True) if self.timestamps else ():
@@ -88,4 +96,5 @@ class TokenScores:
         """Tokens that a text has get less, once each, whatever their sign."""
         old = np.take_along_axis(scores, texts, axis=1)
         penalty = np.float32(self.repetition_penalty)
-        np.put_along_axis(scores, texts, np.where(old < 0, old * penalty, old / penalty), axis=1)
+        with np.errstate(over="ignore"):
+            np.put_along_axis(scores, texts, np.where(old < 0, old * penalty, old / penalty), axis=1)

@@ -101,7 +101,9 @@ class BeamSearch(MicrosoftOperator):
         scores: list[Array] = []
         while True:
             logits = logits[:, : self.vocab_size] if self.vocab_size > 0 else logits
-            changed = changes.changed(log_softmax(logits), found.texts, not scores) + found.totals[:, None]
+            changed = changes.changed(log_softmax(logits), found.texts, not scores)
+            with np.errstate(over="ignore"):  # of two scores that are the lowest
+                changed += found.totals[:, None]
             scores.append(changed)
             _, parents = found.advance(changed)
             if found.is_done or found.texts.shape[1] == longest:
@@ -199,7 +201,7 @@ class WhisperBeamSearch(BeamSearch):
             )
         )
         tasks = [token for token in (self.translate_token_id, self.transcribe_token_id) if token is not None]
-        return Timestamps(end, first, (untimed, begin), (end + 1, *tasks))
+        return Timestamps(end, first, (untimed, begin), (self.decoder_start_token_id, *tasks))
 
     def _others(self, first: Array) -> tuple[Any, ...]:
         token = self.no_speech_token_id
