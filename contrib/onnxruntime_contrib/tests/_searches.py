@@ -47,11 +47,20 @@ def language_model(rng: np.random.Generator, name: str = "decoder") -> GraphProt
     return helper.make_graph(nodes, name, inputs, outputs, _weights(rng, shapes))
 
 
-def search(op_type: str, graphs: Mapping[str, GraphProto], inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> bytes:
+def search(
+    op_type: str, graphs: Mapping[str, GraphProto], inputs: Sequence[str], outputs: Sequence[str], **attributes: Any
+) -> bytes:
     """The file of a model that is one search. `inputs` "" are left out."""
     node = helper.make_node(op_type, inputs, outputs, "search", domain="com.microsoft", **graphs, **attributes)
     floats = {"length_penalty", "repetition_penalty", "temperature"}
-    ranks = {"input_ids": 2, "attention_mask": 2, "vocab_mask": 1, "prefix_vocab_mask": 2, "presence_mask": 2, "decoder_input_ids": 2}
+    ranks = {
+        "input_ids": 2,
+        "attention_mask": 2,
+        "vocab_mask": 1,
+        "prefix_vocab_mask": 2,
+        "presence_mask": 2,
+        "decoder_input_ids": 2,
+    }
     given = []
     for name in filter(None, inputs):
         if name == "input_features":
@@ -68,13 +77,15 @@ def search(op_type: str, graphs: Mapping[str, GraphProto], inputs: Sequence[str]
     return content
 
 
-def encoder_decoder(rng: np.random.Generator, starts: bool = True, speech: bool = False, hidden: bool = False) -> Mapping[str, Any]:
+def encoder_decoder(
+    rng: np.random.Generator, starts: bool = True, speech: bool = False, hidden: bool = False
+) -> Mapping[str, Any]:
     """An encoder and a decoder: as of T5, or of Whisper for `speech`.
 
-    `starts`: the encoder gives the first logits, too. `hidden`: the decoder takes the results of the encoder, and does not use them.
+    `starts`: the encoder gives the first logits, too. `hidden`: the decoder takes the results of the encoder, unused.
     """
     shapes = {"words": (VOCABULARY, HIDDEN), "sounds": (5, HIDDEN), "head": (HIDDEN, VOCABULARY)}
-    shapes |= {name: (HIDDEN, HIDDEN) for name in ("q", "k", "v", "cross_q", "cross_k", "cross_v")}
+    shapes |= dict.fromkeys(("q", "k", "v", "cross_q", "cross_k", "cross_v"), (HIDDEN, HIDDEN))
     weights = _weights(rng, shapes)
     mask = () if speech else ("encoder_attention_mask",)
     cache = ("rows", HEADS, "length", SIZE)
@@ -85,7 +96,9 @@ def encoder_decoder(rng: np.random.Generator, starts: bool = True, speech: bool 
         op = {"domain": "com.microsoft", "num_heads": HEADS}
         own = [f"x_{w}" for w in ("q", "k", "v")] + ["", "", "", *past]
         nodes += [
-            helper.make_node("MultiHeadAttention", own, ["a", "present_key_self_0", "present_value_self_0"], unidirectional=1, **op),
+            helper.make_node(
+                "MultiHeadAttention", own, ["a", "present_key_self_0", "present_value_self_0"], unidirectional=1, **op
+            ),
             helper.make_node("Add", ["x", "a"], ["y"]),
             helper.make_node("MatMul", ["y", "cross_q"], ["y_q"]),
             helper.make_node("MultiHeadAttention", ["y_q", *cross, "", *mask], ["b"], **op),
@@ -108,7 +121,9 @@ def encoder_decoder(rng: np.random.Generator, starts: bool = True, speech: bool 
     crossed = [_info(f"present_{n}_cross_0", FLOAT, *cache) for n in ("key", "value")]
     owned = [_info(f"present_{n}_self_0", FLOAT, *cache) for n in ("key", "value")]
     logits = _info("logits", FLOAT, "rows", "tokens", VOCABULARY)
-    inputs = [_info("encoder_input_ids", FLOAT, "rows", 5, "frames") if speech else _info("encoder_input_ids", INT32, "rows", "tokens")]
+    inputs = [
+        _info("encoder_input_ids", FLOAT, "rows", 5, "frames") if speech else _info("encoder_input_ids", INT32, "rows", "tokens")
+    ]
     inputs += [_info(name, INT32, "rows", "tokens") for name in mask]
     outputs = crossed
     if starts:

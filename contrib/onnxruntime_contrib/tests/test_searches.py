@@ -135,7 +135,9 @@ def test_greedy_search(run: Run, name: str) -> None:
 def test_texts_that_have_ended_are_filled(core: dovetail.Core) -> None:
     """onnxruntime leaves them open once all have ended."""
     rng = np.random.default_rng(20180906)
-    feeds = {"input_ids": _ids(rng, 2, 3), **_numbers(max_length=9)} | {"vocab_mask": (np.arange(VOCABULARY) == 2).astype(np.int32)}
+    feeds = {"input_ids": _ids(rng, 2, 3), **_numbers(max_length=9)} | {
+        "vocab_mask": (np.arange(VOCABULARY) == 2).astype(np.int32)
+    }
     file = search("GreedySearch", {"decoder": language_model(rng)}, _given(GREEDY, feeds), ["sequences"], **TOKENS)
     with core.compile_model(core.read_model(file, format="onnx"), "NUMPY") as compiled:
         texts = compiled(feeds)["sequences"]
@@ -206,7 +208,9 @@ def test_the_probability_that_nobody_speaks(core: dovetail.Core) -> None:
     outputs = [*SCORED, "", "non_speech_probs"]
     graphs = encoder_decoder(rng, speech=True)
     attributes = {"no_speech_token_id": 7, "decoder_start_token_id": 6, **TOKENS}
-    with core.compile_model(core.read_model(search("WhisperBeamSearch", graphs, names, outputs, **attributes), format="onnx")) as c:
+    with core.compile_model(
+        core.read_model(search("WhisperBeamSearch", graphs, names, outputs, **attributes), format="onnx")
+    ) as c:
         found = c(feeds)
     np.testing.assert_allclose(found["non_speech_probs"], np.exp(found["scores"][0, :, 0, 7]), rtol=1e-5)
 

@@ -35,9 +35,7 @@ class LanguageModel(Decoder):
     unless `mask` [batch, length] is 0 there, which by default it is.
     """
 
-    def __init__(
-        self, run: RunGraph, graphs: tuple[Graph, Graph], ids: Array, mask: Array | None, pad: int, beams: int
-    ) -> None:
+    def __init__(self, run: RunGraph, graphs: tuple[Graph, Graph], ids: Array, mask: Array | None, pad: int, beams: int) -> None:
         prompt, step = graphs
         layers = len(step.outputs) - 1
         if len(step.inputs) != 3 + layers or layers < 1:
@@ -89,7 +87,7 @@ class LanguageModel(Decoder):
             declared = self._prompt.types.get(name)
             shape = () if declared is None else declared.shape or ()
             if declared is None or len(shape) != 5 or not isinstance(shape[2], int) or not isinstance(shape[4], int):
-                raise OperatorError(f"input {name!r} of the decoder is {declared}; accepted: [2, batch, heads, length, head size]")
+                raise OperatorError(f"input {name!r} of the decoder is {declared}; accepted: [2, batch, heads, length, size]")
             found.append(np.zeros((2, rows, shape[2], 0, shape[4]), declared.dtype.numpy))
         return found
 
@@ -150,7 +148,7 @@ class EncoderDecoder(Decoder):
 
     def _start_decoder(self, caches: list[Array]) -> Array:
         if self._hidden:
-            raise OperatorError("the decoder takes encoder_hidden_states, which the encoder does not give; accepted: caches alone")
+            raise OperatorError("the decoder takes encoder_hidden_states, which the encoder lacks; accepted: caches alone")
         self._fixed = [*self._given]
         rows, heads, _, size = caches[0].shape
         self._caches = [*(np.zeros((rows, heads, 0, size), caches[0].dtype) for _ in range(self._own)), *caches]

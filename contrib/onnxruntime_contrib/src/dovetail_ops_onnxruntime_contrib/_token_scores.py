@@ -1,6 +1,5 @@
 """Changes of the scores of next tokens, as searches make them before they choose."""
 
-from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -68,7 +67,7 @@ class TokenScores:
     end: int = -1
     temperature: float = 1.0
     penalties: Array | None = None
-    timestamps: Timestamps | None = field(default=None)
+    timestamps: Timestamps | None = None
 
     def changed(self, scores: Array, texts: Array, is_first: bool) -> Array:
         """The scores, float32, that follow `texts` [rows, length]."""
@@ -88,8 +87,9 @@ class TokenScores:
                 y /= np.float32(self.temperature)
         if self.penalties is not None:
             y -= self.penalties
-        for row, text in zip(y, texts, strict=True) if self.timestamps else ():
-            self.timestamps.change(row, text)
+        if self.timestamps is not None:
+            for row, text in zip(y, texts, strict=True):
+                self.timestamps.change(row, text)
         return y
 
     def _penalize(self, scores: Array, texts: Array) -> None:

@@ -20,19 +20,21 @@ INT32 = frozenset({DType.INT32})
 
 _LONGEST = 4096
 _MOST_BEAMS = 128
+_SCORES = 2
+"""The number of the output with the scores of all tokens, which take memory for each step."""
 
 
 class BeamSearch(MicrosoftOperator):
     """The best texts that continue `input_ids` [batch, sequence], by a search with `num_beams` texts for each row.
 
-    `decoder` is a language model (`model_type` 0), or it follows `encoder`, of T5 (1) or Whisper (2, where `input_ids` are features
-    [batch, features, frames]); see `LanguageModel` and `EncoderDecoder` for their inputs. `init_decoder` runs first, if given.
+    `decoder` is a language model (`model_type` 0), or it follows `encoder`, of T5 (1) or Whisper (2, where `input_ids` are
+    features [batch, features, frames]); see `LanguageModel` and `EncoderDecoder` for their inputs. `init_decoder` runs first.
     Gives int32 texts [batch, num_return_sequences, max_length], filled with `pad_token_id`, their scores (sums of logarithms of
     probabilities over length ** length_penalty), and the scores of all tokens [steps, batch, num_beams, vocabulary], zeros for
     steps that were not needed. Masks are 0 for tokens that must not follow, or that are padding.
     """
 
-    inputs = (
+    inputs: ClassVar[tuple[str, ...]] = (
         "input_ids: F",
         "max_length: I",
         "min_length?: I",
@@ -46,7 +48,7 @@ class BeamSearch(MicrosoftOperator):
         "decoder_input_ids?: I",
         "logits_processor?: I",
     )
-    outputs = ("sequences: I", "sequences_scores?: T", "scores?: T")
+    outputs: ClassVar[tuple[str, ...]] = ("sequences: I", "sequences_scores?: T", "scores?: T")
     types = {"F": FLOATS | INT32, "T": FLOATS, "I": INT32}
     decoder: Graph
     eos_token_id: int
@@ -74,7 +76,9 @@ class BeamSearch(MicrosoftOperator):
         count, longest = int(number(beams, 1)), int(number(max_length, _LONGEST))
         best = int(number(wanted, 1))
         if not 1 <= best <= count <= _MOST_BEAMS:
-            raise OperatorError(f"inputs 'num_beams' is {count}, 'num_return_sequences' {best}; accepted: 1 to {_MOST_BEAMS}, no more")
+            raise OperatorError(
+                f"inputs 'num_beams' is {count}, 'num_return_sequences' {best}; accepted: 1 to {_MOST_BEAMS}, no more"
+            )
         begin = self._begin(ids, start)
         if not begin.shape[1] < longest <= _LONGEST:
             raise OperatorError(f"input 'max_length' is {longest}; accepted: {begin.shape[1] + 1} to {_LONGEST}")
@@ -90,32 +94,35 @@ class BeamSearch(MicrosoftOperator):
         )
         found = Beams(begin, count, float(number(length_penalty, 1)), self.early_stopping, self.eos_token_id, self.pad_token_id)
         decoder = self._decoder(run, ids, attention, begin, count)
-        first, scores = self._search(decoder, found, changes, longest, count)
-        y = self._results(found.results(best, longest), scores, (longest - begin.shape[1], len(begin), count))
-        return *y, *self._others(first)
+        keeps = len(run.wanted) > _SCORES and run.wanted[_SCORES]
+        first, scores = self._search(decoder, found, changes, longest, count, keeps)
+        texts, totals = found.results(best, longest)
+        steps = self._steps(scores, (longest - begin.shape[1], len(begin), count)) if keeps else None
+        return texts, totals.astype(self._dtype()), steps, *self._others(first)
 
-    def _search(self, decoder: Decoder, found: Beams, changes: TokenScores, longest: int, beams: int) -> tuple[Array, list[Array]]:
-        """The logits that follow the prompt, and the scores of each step."""
+    def _search(
+        self, decoder: Decoder, found: Beams, changes: TokenScores, longest: int, beams: int, keeps: bool
+    ) -> tuple[Array, list[Array]]:
+        """The logits that follow the prompt, and the scores of each step if it `keeps` them."""
         first = logits = decoder.start()
         logits = np.repeat(logits, beams, axis=0)
-        scores: list[Array] = []
+        begin, scores = found.texts.shape[1], []
         while True:
             logits = logits[:, : self.vocab_size] if self.vocab_size > 0 else logits
-            changed = changes.changed(log_softmax(logits), found.texts, not scores)
+            changed = changes.changed(log_softmax(logits), found.texts, found.texts.shape[1] == begin)
             with np.errstate(over="ignore"):  # of two scores that are the lowest
                 changed += found.totals[:, None]
-            scores.append(changed)
+            scores += [changed] * keeps
             _, parents = found.advance(changed)
             if found.is_done or found.texts.shape[1] == longest:
                 return first, scores
             logits = decoder.next(found.texts, parents)
 
-    def _results(self, best: tuple[Array, Array], scores: list[Array], sizes: tuple[int, int, int]) -> tuple[Any, ...]:
-        texts, totals = best
-        steps = np.zeros((*sizes, scores[0].shape[-1]), np.float32)
-        steps[: len(scores)] = np.stack(scores).reshape(len(scores), *sizes[1:], -1)
-        dtype = self._dtype()
-        return texts, totals.astype(dtype), steps.astype(dtype)
+    def _steps(self, scores: list[Array], sizes: tuple[int, int, int]) -> Array:
+        """The scores of all steps, zeros for those that were not needed."""
+        y = np.zeros((*sizes, scores[0].shape[-1]), self._dtype())
+        y[: len(scores)] = np.stack(scores).reshape(len(scores), *sizes[1:], -1)
+        return y
 
     def _dtype(self) -> Any:
         """The type of the scores: that of the logits."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ class GreedySearch(MicrosoftOperator):
     ended are filled with `pad_token_id`; masks are 0 for tokens that must not follow, or that are padding.
     """
 
-    inputs = (
+    inputs: ClassVar[tuple[str, ...]] = (
         "input_ids: I",
         "max_length: I",
         "min_length?: I",
@@ -37,7 +37,7 @@ class GreedySearch(MicrosoftOperator):
         "prefix_vocab_mask?: I",
         "attention_mask?: I",
     )
-    outputs = ("sequences: I",)
+    outputs: ClassVar[tuple[str, ...]] = ("sequences: I",)
     types = {"T": FLOATS, "I": INT32}
     decoder: Graph
     eos_token_id: int
@@ -94,8 +94,8 @@ class Sampling(GreedySearch):
     """GreedySearch that draws each token, from the most probable ones that have `top_p` together.
 
     Others have the score `filter_value`. With `custom` the token that exceeds `top_p` is the first one left out, and
-    `presence_penalty` is subtracted where `presence_mask` [batch, vocabulary] is 1. `seed` gives the same texts as in ONNX Runtime;
-    without it each run draws others. `filtered_logits` [batch, vocabulary] are those that the last token was drawn by.
+    `presence_penalty` is subtracted where `presence_mask` [batch, vocabulary] is 1. `seed` gives the same texts as in ONNX
+    Runtime; without it each run draws others. `filtered_logits` [batch, vocabulary] are those that the last token was drawn by.
     """
 
     inputs = (*GreedySearch.inputs, "presence_mask?: I", "seed?: I")
@@ -110,7 +110,7 @@ class Sampling(GreedySearch):
     def control(self, run: RunGraph, ids: Array, max_length: Any, *rest: Any) -> Any:
         """The texts, and what the last token was drawn by."""
         presence, seed = rest[5:7]
-        draw = _Generator(int(number(seed, np.random.default_rng().integers(2**31))))
+        draw = _Generator(int(number(seed, float(np.random.default_rng().integers(2**31)))))
         changes = self._changes(*rest[:4])
         penalties = None if presence is None else presence * np.float32(self.presence_penalty)
         changes = replace(changes, temperature=self.temperature, penalties=penalties)
