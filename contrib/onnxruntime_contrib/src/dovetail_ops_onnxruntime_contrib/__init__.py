@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING
 from dovetail.hookspecs import hookimpl
 from dovetail_ops_onnxruntime_contrib.activations import BiasGelu, FastGelu, Gelu, QuickGelu
 from dovetail_ops_onnxruntime_contrib.attention import Attention, MultiHeadAttention
+from dovetail_ops_onnxruntime_contrib.beam_search import BeamSearch, WhisperBeamSearch
 from dovetail_ops_onnxruntime_contrib.fused import FusedConv, FusedGemm, FusedMatMul, TransposeMatMul
 from dovetail_ops_onnxruntime_contrib.gather_block_quantized import GatherBlockQuantized
 from dovetail_ops_onnxruntime_contrib.generation import NGramRepeatBlock
+from dovetail_ops_onnxruntime_contrib.greedy_search import GreedySearch, Sampling
 from dovetail_ops_onnxruntime_contrib.group_query_attention import GroupQueryAttention
 from dovetail_ops_onnxruntime_contrib.linear_algebra import CDist, Inverse
 from dovetail_ops_onnxruntime_contrib.linear_attention import (
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 
 OPERATORS: "tuple[type[Operator], ...]" = (
     Attention,
+    BeamSearch,
     BiasGelu,
     CDist,
     CausalConvWithState,
@@ -80,6 +83,7 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     GatherBlockQuantized,
     GatherND,
     Gelu,
+    GreedySearch,
     GridSample,
     GroupQueryAttention,
     Inverse,
@@ -112,6 +116,7 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     QuickGelu,
     Range,
     RotaryEmbedding,
+    Sampling,
     SimplifiedLayerNormalization,
     SkipLayerNormalization,
     SkipSimplifiedLayerNormalization,
@@ -119,6 +124,7 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     TransposeMatMul,
     Trilu,
     Unique,
+    WhisperBeamSearch,
 )
 
 __all__ = ["OPERATORS", "dovetail_api", "dovetail_register_ops", *(operator.__name__ for operator in OPERATORS)]

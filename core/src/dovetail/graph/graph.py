@@ -3,9 +3,9 @@
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 from numpy.typing import NDArray
 
@@ -173,8 +173,9 @@ class AbstractOperator:
         """Compute the outputs by running sub-graphs: control flow. Returns one value, or a tuple, as `reference` does.
 
         `run(graph, arguments)` runs one of `self.subgraphs` on values for its inputs and returns its outputs as a list; what the
-        sub-graph reads from outside is provided. Values are arrays, lists of arrays (sequences), or None (absent optionals).
-        Called while a model runs, on the host; nodes with this method are never folded and never given to a device.
+        sub-graph reads from outside is provided. `run.wanted` says which outputs of the node have a name; others may be None.
+        Values are arrays, lists of arrays (sequences), or None (absent optionals). Called while a model runs, on the host; nodes
+        with this method are never folded and never given to a device.
         """
         raise OperatorError(f"{self.key} runs no sub-graphs")
 
@@ -234,8 +235,15 @@ class AbstractOperator:
         return cls.control is not AbstractOperator.control
 
 
-RunGraph = Callable[["Graph", Sequence[Any]], list[Any]]
-"""Runs a sub-graph on values for its inputs; returns its outputs. See `AbstractOperator.control`."""
+class RunGraph(Protocol):
+    """Runs a sub-graph on values for its inputs; returns its outputs. See `AbstractOperator.control`."""
+
+    @property
+    def wanted(self) -> Sequence[bool]:
+        """For each output of the node: whether the graph has a name for it. Others may be None."""
+
+    def __call__(self, graph: "Graph", arguments: Sequence[Any]) -> list[Any]:
+        """The outputs of `graph`."""
 
 
 @dataclass(frozen=True, eq=False)

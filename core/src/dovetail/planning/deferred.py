@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.dataclass import dataclass
 from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.errors import DataDependentShape, OperatorError
 from dovetail.evaluate.context import node_context
@@ -91,21 +92,29 @@ def control(step: HostStep, values: Sequence[Any], bodies: Sequence[Callable[[Se
     """
     op = step.node.op
     run_of = {id(body.graph): run for body, run in zip(step.bodies, bodies, strict=True)}
-    held = HeldBytes(step.node, step.limit)
-
-    def run_counted(graph: Graph, arguments: Sequence[Any]) -> list[Any]:
-        results = run_of[id(graph)](arguments)
-        held.add(results)
-        return results
-
+    run = _RunCounted(run_of, HeldBytes(step.node, step.limit), tuple(map(bool, step.node.outputs)))
     with node_context(step.node):
         if all(v is None or isinstance(v, np.ndarray) for v in values):  # containers have no types to check
             op.check([None if v is None else TensorType.of(v) for v in values], len(step.node.outputs))
-        given = op.control(run_counted, *padded(values, op.inputs))
+        given = op.control(run, *padded(values, op.inputs))
         given = given if isinstance(given, tuple) else (given,)
         if len(given) < len(step.node.outputs):
             raise OperatorError(f"control() gave {len(given)} outputs, the node has {len(step.node.outputs)}")
     return _apart([v for name, v in zip(step.node.outputs, given, strict=False) if name], values)
+
+
+@dataclass(frozen=True)
+class _RunCounted:
+    """Runs sub-graphs, found by their `id`, and counts what they give."""
+
+    run_of: Mapping[int, Callable[[Sequence[Any]], list[Any]]]
+    held: HeldBytes
+    wanted: tuple[bool, ...]
+
+    def __call__(self, graph: Graph, arguments: Sequence[Any]) -> list[Any]:
+        results = self.run_of[id(graph)](arguments)
+        self.held.add(results)
+        return results
 
 
 def _apart(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:

@@ -32,14 +32,18 @@ class Loop(Operator):
         going = cond is None or _single(cond, "cond")
         names = self.body.outputs[1 + len(carried) :]
         state, iteration = list(carried), 0
-        stacks: list[list[Any]] = [[] for _ in names]
+        wanted = [*run.wanted[len(carried) :], *[False] * len(names)]
+        stacks: list[list[Any] | None] = [[] if wanted[i] else None for i in range(len(names))]
         while going and (end is None or iteration < end):
             proceeds, *state = run(self.body, (np.array(iteration, np.int64), _TRUE, *state))
             for stack in reversed(stacks):
-                stack.append(state.pop())
+                value = state.pop()
+                if stack is not None:
+                    stack.append(value)
             going = cond is None or _condition(proceeds)
             iteration += 1
-        return (*state, *(stacked(stack, 0, self.body.types.get(name)) for stack, name in zip(stacks, names, strict=True)))
+        types = [self.body.types.get(name) for name in names]
+        return (*state, *(None if s is None else stacked(s, 0, t) for s, t in zip(stacks, types, strict=True)))
 
 
 def _condition(value: Any) -> bool:
