@@ -31,11 +31,12 @@ RUNS, SECONDS, LIMIT = 2000, 0.1, 10
 
 def cases(only: list[str]) -> Iterator[Case]:
     """Those whose names hold one of these texts; all for none."""
+    from _operators_applications import language, speech, vision
     from _operators_networks import learning, microsoft, products, sequences, texts
     from _operators_tensors import detection, elementwise, images, movement, reductions
 
-    areas = (elementwise, reductions, movement, images, detection, products, sequences, learning, microsoft, texts)
-    for area in areas:
+    areas = [elementwise, reductions, movement, images, detection, products, sequences, learning, microsoft, texts]
+    for area in (*areas, vision, speech, language):
         yield from (one for one in area() if not only or any(text in one.name for text in only))
 
 

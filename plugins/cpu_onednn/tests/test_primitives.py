@@ -30,6 +30,7 @@ from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.p_relu import PRelu
+from dovetail_ops_onnx.pow import Pow
 from dovetail_ops_onnx.reduce_mean import ReduceMean
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.relu import Relu
@@ -280,6 +281,21 @@ def test_where(core, shapes, dtype):
         for found in compiled(feeds).values():
             np.testing.assert_array_equal(found.view(f"u{x.itemsize}"), np.where(given, x, y).view(f"u{x.itemsize}"))
     assert {n.kernel for n in compiled.report().nodes if n.op == "Where"} == {"bit_select"}
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (2, 19, 5, 3)])
+def test_cubes(core, shape):
+    """By two products, alone and with other steps behind; NaN and infinities too."""
+    x, other = (np.random.default_rng(3).standard_normal(shape).astype(np.float32) for _ in range(2))
+    x.reshape(-1)[-3:] = [np.nan, -np.inf, -0.0][-x.size :]
+    g = GraphBuilder()
+    names = [g.input("x", "float32", shape), g.input("other", "float32", shape)]
+    cube = g.node(Pow(), names[0], g.constant(np.float32(3)))
+    g.node(Mul(), g.node(Pow(), names[0], g.constant(np.float32(3))), names[1], outputs=["y"])
+    compiled = core.compile_model(g.model([cube, "y"]), "ONEDNN")
+    found = [*compiled([x, other]).values()]
+    np.testing.assert_allclose(found[0], x.astype(np.float64) ** 3, rtol=3e-7)
+    np.testing.assert_allclose(found[1], x.astype(np.float64) ** 3 * other, rtol=5e-7)
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8, 1), (2, 1, 8, 16), (2, 3, 1, 16), (1, 3, 8, 1)])

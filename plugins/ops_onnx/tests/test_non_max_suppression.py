@@ -40,7 +40,7 @@ def _boxes(rng: np.random.Generator, batch: int, count: int, size: int) -> Any:
     return np.concatenate((low, low + rng.integers(0, size, (batch, count, 2))), 2).astype(F)
 
 
-@pytest.mark.parametrize("side", [1, 8, 192])
+@pytest.mark.parametrize(("side", "long"), [(1, 192), (1, 0), (8, 192), (8, 40), (192, 192), (192, 0)])
 @pytest.mark.parametrize(
     ("shape", "size", "most", "iou", "least"),
     [
@@ -56,6 +56,7 @@ def test_rounds(
     rng: np.random.Generator,
     monkeypatch: pytest.MonkeyPatch,
     side: int,
+    long: int,
     shape: tuple[int, int, int],
     size: int,
     most: int,
@@ -64,6 +65,7 @@ def test_rounds(
 ) -> None:
     monkeypatch.setattr(non_max_suppression, "_SIDE", side)
     monkeypatch.setattr(non_max_suppression, "_LEAST_SIDE", min(side, 8))
+    monkeypatch.setattr(non_max_suppression, "_LONG", long)
     for _ in range(2):
         boxes = _boxes(rng, shape[0], shape[2], size)
         scores = np.round(rng.random(shape), 2).astype(F)  # some are equal

@@ -66,10 +66,12 @@ def test_grid_sample(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, 
     x.flags.writeable = grid.flags.writeable = False
     got = op.reference(x, grid)
     assert got.shape == (3, channels, 4, 7)
-    monkeypatch.setattr(grid_sample, "_PART", 3)
-    for channel in range(channels):
-        alone = op.reference(x[:, channel : channel + 1], grid)
-        np.testing.assert_allclose(got[:, channel : channel + 1], alone, rtol=1e-5, atol=1e-5)
+    for part, image in ((3, grid_sample._IMAGE), (60, 1), (60, grid_sample._IMAGE)):  # parts of an image, one, two
+        monkeypatch.setattr(grid_sample, "_PART", part)
+        monkeypatch.setattr(grid_sample, "_IMAGE", image)
+        for channel in range(channels):
+            alone = op.reference(x[:, channel : channel + 1], grid)
+            np.testing.assert_allclose(got[:, channel : channel + 1], alone, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["avg", "max"])

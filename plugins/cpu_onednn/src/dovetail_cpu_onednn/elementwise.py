@@ -80,6 +80,11 @@ class ElementwiseKernel(PrimitiveKernel):
             third = Argument(Arg.post_op(0, Arg.SRC_1), "input", chained, src)
             limit: Appended = ("binary", (MAX if first.alpha <= 1 else MIN, src))
             return self._plan_binary(node, BINARY["mul"], (*ends, second, third), where, (limit,), rest)
+        if first == Eltwise("pow", 1.0, 3.0):
+            # Two products: the primitive's powers take 12 ns a number.
+            factors = [Argument(arg, "input", chained, src) for arg in (Arg.SRC_1, Arg.post_op(0, Arg.SRC_1))]
+            cube: Appended = ("binary", (BINARY["mul"], src))
+            return self._plan_binary(node, BINARY["mul"], (*ends, *factors), where, (cube,), rest)
         if rest or node.post_ops or len(appended) > 1:
             return self._plan_binary(node, MAX, (*ends, Argument(Arg.SRC_1, "input", chained, src)), where, appended, rest)
         alg, alpha, beta = appended[0][1]

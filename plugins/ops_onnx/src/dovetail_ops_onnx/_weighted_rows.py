@@ -54,14 +54,13 @@ def weighted_rows(rows: Array, taps: Taps, largest: bool = False) -> Array:
             np.multiply(found, weight, found)
             dst[:] = found.max(0) if largest else found.sum(0)
         return y.T
-    index, weight = index.T.copy(), weight.T.copy()
-    y = np.empty((len(index), rows.shape[1]), rows.dtype)
-    step = max(_PART // max(index.shape[1] * rows.shape[1], 1), 1)
-    for start in range(0, len(index), step):
+    y = np.empty((index.shape[1], rows.shape[1]), rows.dtype)
+    step = max(_PART // max(len(index) * rows.shape[1], 1), 1)
+    for start in range(0, len(y), step):
         part = slice(start, start + step)
-        found = rows.take(index[part], 0)
+        found = rows.take(index[:, part], 0)
         if largest:
-            np.multiply(found, weight[part, :, None], found).max(1, out=y[part])
+            np.multiply(found, weight[:, part, None], found).max(0, out=y[part])
         else:
-            np.einsum("pk,pkc->pc", weight[part], found, out=y[part])
+            np.einsum("kp,kpc->pc", weight[:, part], found, out=y[part])
     return y

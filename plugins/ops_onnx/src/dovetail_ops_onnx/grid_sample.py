@@ -1,6 +1,7 @@
 """GridSample: https://onnx.ai/onnx/operators/onnx__GridSample.html."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -11,8 +12,10 @@ from dovetail_ops_onnx._resample import cubic_weight
 from dovetail_ops_onnx._types import BASIC, Array
 from dovetail_ops_onnx._weighted_rows import Taps, channels_last, joined, weighted_rows
 
-_PART = 1 << 13
+_PART = 1 << 14
 """Places that are computed at once: their coordinates and weights stay in the cache."""
+_IMAGE = 1 << 18
+"""Elements of images whose channels are brought together at once: they stay in the cache."""
 _PADDINGS = ("zeros", "border", "reflection")
 
 
@@ -49,21 +52,77 @@ class GridSample(Operator):
         shape = (*X.shape[:2], *grid.shape[1:-1])
         if not math.prod(shape) or not math.prod(sizes):
             return np.full(shape, "", object) if X.dtype == object else np.zeros(shape, X.dtype)
-        places = wide(grid).reshape(-1, len(sizes))
-        parts = [slice(start, start + _PART) for start in range(0, len(places), _PART)]
+        places = wide(grid).reshape(len(X), -1, len(sizes))
         with np.errstate(all="ignore"):
             if self.mode == "nearest":
-                index = np.concatenate([self._joined(places[part], sizes)[0][0] for part in parts])
-                return self._nearest(X, index.reshape(len(X), -1)).reshape(shape)
+                return self._nearest(X.reshape(*X.shape[:2], -1), places, sizes).reshape(shape)
             inner = np.result_type(wide(X).dtype, np.float32) if X.dtype.kind in "fV" else np.dtype(np.float64)
-            rows = channels_last(X.astype(inner), self._border)
-            image = np.arange(len(places)) // (len(places) // len(X)) * (len(rows) // len(X))
-            y = np.empty_like(rows, shape=(len(places), X.shape[1]))
-            for part in parts:
-                index, weight = self._joined(places[part], sizes)
-                y[part] = weighted_rows(rows, (index + image[part], weight))
-            y = np.moveaxis(y.reshape(len(X), -1, X.shape[1]), 2, 1)
+            x = X.astype(inner, copy=False)
+            y = self._sampled(x, places, self._between) if self.mode == "linear" else None
+            # The fast way counts elements outside as 0 times one inside, which is NaN where that one is not finite.
+            if y is None or not np.isfinite(np.vdot(y, y)):
+                y = self._sampled(x, places, self._joined, self._border)
             return rounded(y, X.dtype).reshape(shape)
+
+    def _nearest(self, x: Array, places: Array, sizes: tuple[int, ...]) -> Array:
+        """[N, C, n]: the elements of x [N, C, positions] nearest to places [N, n, axes]."""
+        y = np.empty((*x.shape[:2], places.shape[1]), x.dtype)
+        for planes, given, dst in zip(x, places, y, strict=True):
+            index, weight = joined([self._nearest_tap(*axis) for axis in zip(given.T[::-1], sizes, strict=True)], sizes)
+            dst[:] = planes.take(index[0], 1)
+            if not weight.all():
+                dst[:, ~weight[0]] = "" if x.dtype == object else 0
+        return y
+
+    def _nearest_tap(self, given: Array, size: int) -> Taps:
+        """The element of an axis nearest to each place, and whether it is inside."""
+        at = np.rint(self._coordinates(given, size))
+        if self.padding_mode == "reflection":
+            at = self._reflected(at, size)
+        inside = (at >= 0) & (at < size) if self._border else np.ones(len(at), bool)
+        return np.clip(at, 0, size - 1).astype(np.intp)[None], inside[None]
+
+    def _sampled(self, x: Array, places: Array, taps: Callable[[Array, tuple[int, ...]], Taps], border: int = 0) -> Array:
+        """[N, C, n]: x [N, C, *spatial] at places [N, n, axes], whose elements and weights `taps` gives."""
+        n, area = places.shape[1], math.prod(size + 2 * border for size in x.shape[2:])
+        y = np.empty((*x.shape[:2], n), x.dtype)
+        some, few = max(1, _PART // n), max(1, _IMAGE // (x.shape[1] * area))
+        for image in range(0, len(x), some):
+            whole = places[image : image + some].reshape(-1, places.shape[2])
+            rows = None
+            for start in range(0, len(whole), _PART):
+                index, weight = taps(whole[start : start + _PART], x.shape[2:])
+                if n > _PART:
+                    rows = channels_last(x[image : image + 1], border) if rows is None else rows
+                    y[image, :, start : start + _PART] = weighted_rows(rows, (index, weight)).T
+                    continue
+                for first in range(image, min(image + some, len(x)), few):
+                    own = slice(first, min(first + few, image + some))
+                    near, part = channels_last(x[own], border), slice((first - image) * n, (own.stop - image) * n)
+                    found = weighted_rows(near, (_of_images(index[:, part], n, area), weight[:, part]))
+                    y[own] = found.reshape(-1, n, x.shape[1]).swapaxes(1, 2)
+        return y
+
+    def _between(self, places: Array, sizes: tuple[int, ...]) -> Taps:
+        """As `_joined` without a border, for mode linear: elements outside have the weight 0."""
+        taps = [self._pair(given, size) for given, size in zip(places.T[::-1], sizes, strict=True)]
+        return joined(taps, sizes)
+
+    def _pair(self, given: Array, size: int) -> Taps:
+        """The two elements of an axis round each place, and their weights, in few passes in the type of the grid."""
+        at = self._coordinates(given, size)
+        if self.padding_mode == "reflection":
+            at = self._reflected(at, size)
+        np.clip(at, *((-2, size + 1) if self._border else (0, size - 1)), out=at)
+        first = np.floor(at)
+        index, weight = np.empty((2, len(at)), np.int32), np.empty((2, len(at)), at.dtype)
+        index[0] = first
+        np.add(index[0], 1, index[1])
+        np.subtract(at, first, weight[1])
+        np.subtract(1, weight[1], weight[0])
+        if self._border:
+            np.putmask(weight, index.view(np.uint32) >= size, 0)  # as unsigned numbers those below 0 are large, too
+        return np.clip(index, 0, size - 1, out=index), weight
 
     @property
     def _border(self) -> int:
@@ -75,28 +134,40 @@ class GridSample(Operator):
         taps = [self._taps(given, size) for given, size in zip(places.T[::-1], sizes, strict=True)]
         return joined(taps, [size + 2 * self._border for size in sizes])
 
-    def _nearest(self, x: Array, index: Array) -> Array:
-        """The elements [N, C, places] of x [N, C, *spatial] at index [N, places]."""
-        if self._border:
-            x = np.pad(x, [(0, 0), (0, 0), *[(1, 1)] * (x.ndim - 2)], constant_values="" if x.dtype == object else 0)
-        return np.take_along_axis(x.reshape(*x.shape[:2], -1), index[:, None], 2)
-
     def _taps(self, given: Array, size: int) -> Taps:
         """The elements of an axis, with its border, for each place, and their weights."""
-        at = (given + 1) / 2 * (size - 1) if self.align_corners else ((given + 1) * size - 1) / 2
-        at = np.clip(np.nan_to_num(at.astype(given.dtype).astype(np.float64), nan=-1.0), -(2.0**40), 2.0**40)
-        at = np.rint(at) if self.mode == "nearest" else at
-        if self.mode != "cubic":  # which brings in each tap alone, as PyTorch and onnxruntime do: along a border it matters
+        at = np.clip(self._coordinates(given, size).astype(np.float64), -(2.0**40), 2.0**40)
+        if self.mode == "linear":  # cubic brings in each tap alone, as PyTorch and onnxruntime do: along a border it matters
             low, high = (0.0, size - 1.0) if self.align_corners else (-0.5, size - 0.5)
             at = np.where((at < low) | (at > high), self._inside(at, size), at)
-        if self.mode == "nearest":
-            return self._elements(at[None], size), np.ones((1, 1))
         first = np.floor(at)
         t = at - first
         if self.mode == "linear":
             return self._elements(np.stack((first, first + 1)), size), np.stack((1 - t, t))
         steps = np.arange(-1, 3)[:, None]
         return self._elements(first + steps, size), cubic_weight(np.abs(t - steps))
+
+    def _coordinates(self, given: Array, size: int) -> Array:
+        """The places in elements of an axis, from -1 to 1 before; NaN is -1."""
+        at = given + 1
+        if self.align_corners:
+            at *= 0.5
+            at *= size - 1
+        else:
+            at *= size
+            at -= 1
+            at *= 0.5
+        if np.isnan(np.vdot(at, at)):
+            at[np.isnan(at)] = -1
+        return at
+
+    def _reflected(self, at: Array, size: int) -> Array:
+        """Places brought back into the axis by reflections, unless all are inside."""
+        low, high = (0.0, size - 1.0) if self.align_corners else (-0.5, size - 0.5)
+        if ((at >= low) & (at <= high)).all():
+            return at
+        far = np.clip(at.astype(np.float64), -(2.0**40), 2.0**40)
+        return np.where((far < low) | (far > high), self._inside(far, size), far).astype(at.dtype)
 
     def _inside(self, at: Array, size: int) -> Array:
         """Places brought back into the axis, as `padding_mode` says."""
@@ -138,6 +209,12 @@ class GridSample_16(GridSample):
 
     def _newer(self) -> GridSample:
         return GridSample(align_corners=self.align_corners, mode=self.mode.removeprefix("bi"), padding_mode=self.padding_mode)
+
+
+def _of_images(index: Array, n: int, area: int) -> Array:
+    """The index into the rows of images of so many positions, each of which has `n` places."""
+    images = index.shape[1] // n
+    return index if images < 2 else index + np.repeat(np.arange(images) * area, n)
 
 
 def _check(value: str, name: str, accepted: tuple[str, ...]) -> None:

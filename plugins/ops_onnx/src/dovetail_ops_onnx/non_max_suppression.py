@@ -11,6 +11,8 @@ from dovetail_ops_onnx._types import Array
 _SIDE = 192
 """Boxes of a block: the pairs among them stay in the cache. With several rows the blocks are smaller."""
 _LEAST_SIDE = 8
+_LONG = 192
+"""Boxes of a row from which on it is worked on alone."""
 
 
 class NonMaxSuppression(Movement):
@@ -71,7 +73,7 @@ class NonMaxSuppression(Movement):
         return np.stack((batches, kinds, places[taken]), 1)
 
     def _edges(self, boxes: Array) -> Array:
-        """Low y, low x, high y, high x and area of each box: [5, N, boxes]."""
+        """Low y, low x, high y, high x and area of each box: [5, N, boxes]"""
         a, b, c, d = np.moveaxis(boxes, 2, 0)
         if self.center_point_box:
             edges = (b - d / 2, a - c / 2, b + d / 2, a + c / 2)
@@ -109,7 +111,50 @@ def _taken_apart(rows: Array, edges: Array, most: int, overlap: float) -> Array:
 
 
 def _taken(rows: Array, edges: Array, most: int, overlap: float) -> Array:
-    """Which boxes [5, n], sorted by row and falling score, are selected: at most `most` of each row.
+    """Which boxes [5, n], sorted by row and falling score, are selected: at most `most` of each row."""
+    counts = np.bincount(rows)
+    ends, is_long = np.cumsum(counts), counts > _LONG
+    taken = np.zeros(len(rows), bool)
+    for row in np.flatnonzero(is_long).tolist():
+        own = slice(ends[row] - counts[row], ends[row])
+        taken[own] = _of_row(edges[:, own], most, overlap)
+    if not is_long.all():
+        short = np.flatnonzero(~is_long[rows])
+        taken[short] = _together(rows[short], edges[:, short], most, overlap)
+    return taken
+
+
+def _of_row(edges: Array, most: int, overlap: float) -> Array:
+    """As `_taken`, for one row. Boxes that are not reached before `most` are selected are not looked at."""
+    taken, found = np.zeros(edges.shape[1], bool), 0
+    chosen = edges[:, :0]
+    for start in range(0, edges.shape[1], window := max(4 * _SIDE, 2 * most)):
+        near = edges[:, start : start + window]
+        waiting = np.flatnonzero(_far(chosen, near, overlap))
+        while waiting.size:
+            heads, later = waiting[:_SIDE], waiting[_SIDE:]
+            first = heads[_greedy(near[:, None, heads], np.ones((1, len(heads)), bool), overlap)[0]][: most - found]
+            taken[first + start] = True
+            found += len(first)
+            if found == most:
+                return taken
+            waiting = later[_far(near[:, first], near[:, later], overlap)]
+        chosen = edges[:, taken]
+    return taken
+
+
+def _far(chosen: Array, others: Array, overlap: float) -> Array:
+    """Which of the other boxes [5, n] overlap none of the chosen ones [5, m]."""
+    far = np.ones(others.shape[1], bool)
+    step = max(_SIDE * _SIDE // max(chosen.shape[1], 1), 1)
+    for start in range(0, len(far) if chosen.shape[1] else 0, step):
+        part = slice(start, start + step)
+        far[part] = ~_overlaps(chosen[:, :, None], others[:, None, part], overlap).any(0)
+    return far
+
+
+def _together(rows: Array, edges: Array, most: int, overlap: float) -> Array:
+    """As `_taken`, for many rows of few boxes.
 
     In rounds. Each decides about the first boxes of every row among themselves, and drops the later ones that overlap them.
     """

@@ -9,11 +9,13 @@ from dovetail_ops_onnx.where import Where
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Equal shapes, every input broadcasting, NaN in the branch not taken, integers, strings, scalars, batch 0."""
+    """Equal shapes, many elements, every input broadcasting, NaN not taken, integers, strings, scalars, batch 0."""
     condition = rng.integers(0, 2, (3, 5)) == 1
     x, y = rng.standard_normal((3, 5)).astype(np.float32), rng.standard_normal((3, 5)).astype(np.float32)
     expected = [[p if c else q for c, p, q in zip(*rows, strict=True)] for rows in zip(condition, x, y, strict=True)]
     yield Case("equal_shapes", Where(), (condition, x, y), (np.array(expected),))
+    many = [np.tile(array, (20, 28)) for array in (condition, x, y, np.array(expected))]
+    yield Case("many", Where(), tuple(many[:3]), (many[3],))
     spread = [[[p if c else q for c in row] for row in condition] for p, q in zip(x[:, 0], y[:, 1], strict=True)]
     yield Case("broadcast", Where(), (condition, x[:, :1, None], y[:, 1:2, None]), (np.array(spread),))
     yield Case("scalar_condition", Where(), (np.array(False), x, y), (y,))
