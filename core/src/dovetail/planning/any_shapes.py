@@ -4,7 +4,7 @@ Nodes that read or give what changes run on the host; all others are planned onc
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 
 import numpy as np
 
@@ -15,13 +15,16 @@ from dovetail.passes.constant_folding import Typed
 from dovetail.planning.deferred import typed_inputs
 from dovetail.planning.plan import Plan, Signature
 
-__all__ = ["BRIEF", "AnyShapes", "most_seconds"]
+__all__ = ["BRIEF", "AnyShapes", "flops", "most_seconds", "opened", "read_in_parts"]
 
 BRIEF = 0.002
 """Estimated seconds of a plan up to which references take less time than to make it."""
 
 _MIXED = 0.01
 """The same for the nodes that the host runs of a graph of which the devices run others: it takes longer to plan these, too."""
+
+_LARGE, _PART = 1 << 17, 0.1
+"""Bytes of an input from which on the host takes parts of it, and how large these may be."""
 
 _FEW = 1 << 16
 """Elements of a graph's inputs up to which the host runs all of its nodes."""
@@ -82,18 +85,41 @@ class AnyShapes:
         seconds = sum(most_seconds(node, now.graph) for node in on_host)
         if not open_inputs or len(on_host) == len(nodes) or seconds > _MIXED:
             return None
-        types = dict(now.graph.types)
-        taken = []
-        for name, item in zip(self._graph.inputs, key, strict=True):
-            is_open = name in open_inputs and not isinstance(item, str)
-            taken.append(item[0] if is_open and not isinstance(item, str) else item)
-            if is_open:
-                types[name] = TensorType(types[name].dtype, None)
-        graph = typed_inputs(self._graph, key)
-        known = {name: types[name] for name in graph.inputs}
-        plan = self._plan_open(graph.replace(types={**graph.types, **known}), varying)
-        self._mixed.append((tuple(taken), _elements(key) * _MIXED / max(seconds, 1e-9), plan))
+        taken = tuple(
+            item[0] if name in open_inputs and not isinstance(item, str) else item
+            for name, item in zip(self._graph.inputs, key, strict=True)
+        )
+        plan = self._plan_open(opened(self._graph, key, open_inputs), varying)
+        self._mixed.append((taken, _elements(key) * _MIXED / max(seconds, 1e-9), plan))
         return plan
+
+
+def opened(graph: Graph, key: Signature, names: Set[str]) -> Graph:
+    """The graph typed by a signature, the shapes of some of its inputs open."""
+    typed = typed_inputs(graph, key)
+    is_array = {name for name, item in zip(graph.inputs, key, strict=True) if not isinstance(item, str)}
+    types = {name: TensorType(typed.types[name].dtype, None) for name in is_array & names}
+    return typed.replace(types={**typed.types, **types})
+
+
+def read_in_parts(graph: Graph, key: Signature, typed: Callable[[Signature], Typed]) -> frozenset[str]:
+    """The large inputs of which nodes only take small parts, such as a row: to copy them to a device takes longer than that."""
+    large = {n for n, item in zip(graph.inputs, key, strict=True) if not isinstance(item, str) and _bytes(item) >= _LARGE}
+    if not large:
+        return frozenset()
+    whole = typed(key).graph
+    found = [name for name in large if (nodes := whole.consumers.get(name)) and all(_takes_part(n, name, whole) for n in nodes)]
+    return frozenset(found).difference(whole.outputs)
+
+
+def _bytes(item: tuple[DType, tuple[int, ...]]) -> int:
+    return math.prod(item[1]) * item[0].itemsize
+
+
+def _takes_part(node: Node, name: str, graph: Graph) -> bool:
+    if flops(node, graph) or not node.op.has_reference() or node.op.subgraphs or node.post_ops:
+        return False
+    return sum(graph.types[one].nbytes for one in node.writes) <= _PART * graph.types[name].nbytes
 
 
 def changed(one: Typed, other: Typed) -> frozenset[str]:

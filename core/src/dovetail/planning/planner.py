@@ -38,7 +38,7 @@ from dovetail.passes.graph_pass import (
     Planned,
     run_passes,
 )
-from dovetail.planning.any_shapes import BRIEF, AnyShapes, flops, most_seconds
+from dovetail.planning.any_shapes import BRIEF, AnyShapes, flops, most_seconds, opened, read_in_parts
 from dovetail.planning.better import Better
 from dovetail.planning.deferred import declared_signature, kernel_on_host, typed_inputs, why_on_host
 from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions
@@ -212,7 +212,8 @@ class Planner:
         if found is None:
             inner = graph if prepared else self.prepare(graph)
             # The key is of identities, so the graph has to live as long as it.
-            make, any_shapes = partial(self._plan_later, graph, inner), self._for_any_shapes(inner, varying)
+            make = partial(self._plan_later if prepared else self._plan_body, graph, inner)
+            any_shapes = self._for_any_shapes(inner, varying)
             self.later[key] = found = PlanCache(make, self.options.PLAN_CACHE, any_shapes, 0 if varying else few)
         return found
 
@@ -222,10 +223,10 @@ class Planner:
         if graph.states or not all(runs) or not any(target.name == REFERENCE_DEVICE for target in self.targets):
             return None
 
-        def typed(key: Signature) -> Typed:
-            return type_and_fold(typed_inputs(graph, key), self.budget, self.options.MEMORY_LIMIT)
+        return AnyShapes(graph, partial(self._typed, graph), self._plan_open, self._on_host_alone, varying)
 
-        return AnyShapes(graph, typed, self._plan_open, self._on_host_alone, varying)
+    def _typed(self, graph: Graph, key: Signature) -> Typed:
+        return type_and_fold(typed_inputs(graph, key), self.budget, self.options.MEMORY_LIMIT)
 
     def _plan_open(self, graph: Graph, varying: frozenset[str]) -> Plan:
         """The plan of a graph some of whose inputs have open shapes: the host runs what these change."""
@@ -237,6 +238,11 @@ class Planner:
         nothing = Plan((), len(inputs), len(inputs), inputs, (), partial(PlanReport, (), 0), brief=True, any_shapes=True)
         nodes, rest = schedule(drop_dead_nodes(graph)).nodes, Graph((), graph.inputs, graph.outputs)
         return self._with_tail(nothing, Continuation(graph.inputs, nodes, rest, graph.constants), known)
+
+    def _plan_body(self, _: Graph, inner: Graph, key: Signature) -> Plan:
+        """The plan of a sub-graph. The host takes rows of large inputs, which would be copied to the device in each iteration."""
+        parts = read_in_parts(inner, key, partial(self._typed, inner)) if self._for_any_shapes(inner, None) else frozenset()
+        return self._planned(opened(inner, key, parts), None, varying=parts) if parts else self._plan_later(_, inner, key)
 
     def _plan_later(self, _: Graph, inner: Graph, key: Signature) -> Plan:
         return self.plan(typed_inputs(inner, key))

@@ -71,6 +71,8 @@ class PlanRequest:
         step = plan.steps[0] if len(plan.steps) == 1 and plan.tail is None else None
         outputs = tuple(o if isinstance(o, int) else None for o in plan.outputs)  # None for constants, which are arrays
         self._direct = step is not None and step.reads == tuple(range(plan.inputs)) and step.writes == outputs
+        # With a single step that writes all slots in order there are none to keep.
+        self._alone = step is not None and step.writes == tuple(range(plan.inputs, plan.slots))
         self.fresh = step is not None and step.writes == outputs and self._requests[0].fresh
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
@@ -116,7 +118,11 @@ class PlanRequest:
             if budget is not None and budget.deadline is not None:
                 budget.check(_first_node(self.plan.steps[0]))
             return self._calls[0][0](values)
-        slots: list[Any] = [*values, *self._empty]
+        if self._alone and not calls and (budget is None or budget.deadline is None):
+            run, reads, _ = self._calls[0]
+            slots: list[Any] = [*values, *run([values[i] for i in reads])]
+            return [slots[o] if type(o) is int else o for o in self.plan.outputs]
+        slots = [*values, *self._empty]
         for number, (run, reads, writes) in enumerate(calls or self._calls):
             # Devices check within their part, and need not for a short one; a model may be cut into hundreds of these.
             if budget is not None and budget.deadline is not None and perf_counter() > budget.deadline:
@@ -234,7 +240,12 @@ class Runner:
 
 def _contiguous(values: Sequence[Any]) -> list[Any]:
     """References may give views in any order, and plain numbers; devices take C-contiguous arrays."""
-    return [v if v is None or isinstance(v, list | dict) else np.asarray(v, order="C") for v in values]
+    return [
+        v
+        if (type(v) is np.ndarray and v.flags.c_contiguous) or v is None or isinstance(v, list | dict)
+        else np.asarray(v, order="C")
+        for v in values
+    ]
 
 
 def _first_node(step: Step) -> str:

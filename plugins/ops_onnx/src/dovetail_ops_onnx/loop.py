@@ -7,7 +7,7 @@ import numpy as np
 from dovetail.op import Graph, Operator, OperatorError, RunGraph
 from dovetail_ops_onnx._control import check_arguments, check_outputs, stacked
 
-_TRUE = np.array(True)
+_TRUE, _INT64 = np.array(True), np.dtype(np.int64)
 
 
 class Loop(Operator):
@@ -34,7 +34,7 @@ class Loop(Operator):
         state, iteration = list(carried), 0
         stacks: list[list[Any]] = [[] for _ in names]
         while going and (end is None or iteration < end):
-            proceeds, *state = run(self.body, (np.array(iteration, np.int64), _TRUE, *state))
+            proceeds, *state = run(self.body, (np.array(iteration, _INT64), _TRUE, *state))
             for stack in reversed(stacks):
                 stack.append(state.pop())
             going = cond is None or _condition(proceeds)
