@@ -281,6 +281,7 @@ NOT_OPERATORS = {
     "row_digits",
     "phases",
     "spatial",
+    "stacked_sequence",
     "take_rows",
 }
 """Modules of the vocabulary that models cannot name: operators that only passes make, and what kernels share."""

@@ -23,6 +23,7 @@ from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.neg import Neg
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.tanh import Tanh
 from dovetail_ops_onnx.unsqueeze import Unsqueeze
 
 CORE = dovetail.Core()
@@ -91,6 +92,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     counted("plan", "given")
     counted("_on_host_alone", "any")
+    counted("_plan_open", "open")
     return made
 
 
@@ -105,10 +107,79 @@ def test_a_value_that_grows_in_a_loop(device: str, plans: Counter[str], rng: np.
             sums = np.cumsum(rows.astype(np.float64), 0)[1:]
             np.testing.assert_allclose(found["sums"].reshape(sums.shape), sums, rtol=1e-5, atol=1e-6)
         report = compiled.report()
-    assert plans == {"given": 17, "any": 1}  # the model, and 16 bodies
-    inner = [node for node in report.nodes if "/body/" in node.path]
-    assert len(inner) == 4
-    assert {(node.device, node.kernel) for node in inner} == {("NUMPY", "ref")}
+    assert plans == {"given": 5, "open": 1}  # the model, and 4 bodies
+    inner = {node.op: (node.device, node.kernel) for node in report.nodes if "/body/" in node.path}
+    assert inner.keys() == {"Gather", "Unsqueeze", "Concat", "ReduceSum"}
+    assert inner["Concat"] == inner["ReduceSum"] == ("NUMPY", "ref")  # their shapes change
+    assert inner["Gather"][0].startswith(device)
+
+
+def decoder(layers: int) -> Model:
+    """A loop whose layers each add a row to a cache and average it; what they hand on keeps its shape."""
+    body = GraphBuilder()
+    body.input("i", "int64", ())
+    going, x = body.input("going", "bool", ()), body.input("x", "float32", (1, 3))
+    caches = [body.input(f"cache{layer}", "float32", (None, 3)) for layer in range(layers)]
+    scale, axes, longer = body.constant(np.float32([0.5, 2, 1])), body.constant(np.array([0])), []
+    given = x
+    for cache in caches:
+        longer.append(body.node(Concat(axis=0), cache, body.node(Mul(), given, scale)))
+        mean = body.node(ReduceSum(keepdims=True), longer[-1], axes)
+        given = body.node(Tanh(), body.node(Add(), mean, given))
+    inner = body.graph([body.node(Identity(), going), given, *longer, given], "body")
+    g = GraphBuilder()
+    count, first = g.input("count", "int64", ()), g.input("x", "float32", (1, 3))
+    empty = g.constant(np.zeros((0, 3), np.float32))
+    found = g.node(
+        Loop(body=inner), count, "", first, *[empty] * layers, outputs=("last", *(f"c{n}" for n in range(layers)), "y")
+    )
+    return g.model([found[-1], *found[1:-1]])
+
+
+@_devices
+def test_layers_between_values_that_grow_are_planned_once(device: str, plans: Counter[str], rng: np.random.Generator) -> None:
+    x = rng.standard_normal((1, 3)).astype(np.float32)
+    caches: list[list[Any]] = [[], [], []]
+    rows, given = [], x.astype(np.float64)
+    for _ in range(30):
+        for cache in caches:
+            cache.append(given * [0.5, 2, 1])
+            given = np.tanh(np.sum(cache, 0) + given)
+        rows.append(given)
+    with CORE.compile_model(decoder(3), device) as compiled:
+        for _ in range(2):
+            found = compiled({"count": np.array(30), "x": x})
+            np.testing.assert_allclose(found[0], rows, rtol=1e-4, atol=1e-5)
+            for layer, cache in enumerate(caches):
+                np.testing.assert_allclose(found[1 + layer], np.concatenate(cache), rtol=1e-4, atol=1e-5)
+        before = plans.copy()
+        compiled({"count": np.array(25), "x": x})
+        assert plans == before
+        inner = {node.op: node.device for node in compiled.report().nodes if "/body/" in node.path}
+    assert inner["Concat"] == inner["ReduceSum"] == "NUMPY"
+    assert inner["Mul"].startswith(device)
+
+
+@_devices
+def test_an_open_plan_checks_what_it_gets(device: str) -> None:
+    """A later shape that does not fit is an error of its node, as with a plan for it; so is another data-dependent type."""
+    body = GraphBuilder(outer={"row": TensorType(DType.FLOAT32, (None,))})
+    i, going = body.input("i", "int64", ()), body.input("going", "bool", ())
+    longer = body.node(Concat(axis=0), body.input("carried", "float32", (None,)), body.constant(np.ones(1, np.float32)))
+    wrong = body.node(Equal(), i, body.constant(np.array(11)))
+    g = GraphBuilder(outer={longer: TensorType(DType.FLOAT32, (None,))})
+    first = g.graph([g.node(Add(), longer, g.constant(np.ones(3, np.float32)))])
+    g = GraphBuilder(outer={longer: TensorType(DType.FLOAT32, (None,))})
+    last = g.graph([g.node(Identity(), longer)])
+    body.node(If(then_branch=first, else_branch=last), wrong, outputs=("chosen",))
+    inner = body.graph([body.node(Identity(), going), longer], "body")
+    inner = inner.replace(outputs=(inner.outputs[0], "chosen"))
+    g = GraphBuilder()
+    model = g.model([g.node(Loop(body=inner), g.input("count", "int64", ()), "", g.input("x", "float32", (None,)))])
+    with CORE.compile_model(model, device) as compiled:
+        assert compiled({"count": np.array(11), "x": np.ones(1, np.float32)})[0].shape == (12,)
+        with pytest.raises(OperatorError, match="Add"):
+            compiled({"count": np.array(12), "x": np.ones(1, np.float32)})
 
 
 @_devices

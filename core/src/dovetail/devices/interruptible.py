@@ -145,17 +145,25 @@ class Pace:
 
     def make(self, call: Call, may_be_long: bool = False) -> Any:
         """Make the call, as `Call.on_thread` or `Call.here`."""
+        is_long = self.is_long(may_be_long)
+        started = time.perf_counter()
+        result = call.on_thread(self._node) if is_long else call.here()
+        self.took(time.perf_counter() - started)
+        return result
+
+    def is_long(self, may_be_long: bool = False) -> bool:
+        """Whether the next call has to be on a thread."""
         seconds, speed = self._seconds, self._speed
         if seconds is None:
             assert speed is not None
             seconds = speed.ratio * self._estimate
-        is_long = may_be_long or seconds * self._share > _LONG or seconds > _VERY_LONG
-        started = time.perf_counter()
-        result = call.on_thread(self._node) if is_long else call.here()
-        self._seconds = time.perf_counter() - started
-        if speed is not None:
-            speed.ratio = self._seconds / self._estimate
-        return result
+        return may_be_long or seconds * self._share > _LONG or seconds > _VERY_LONG
+
+    def took(self, seconds: float) -> None:
+        """Note how long a call took."""
+        self._seconds = seconds
+        if self._speed is not None:
+            self._speed.ratio = seconds / self._estimate
 
 
 class InterruptibleRequest(ExecutableRequest):

@@ -1,6 +1,6 @@
 """Defer: cut off what cannot be planned before data is there, and say what of it can run first."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from numpy.typing import NDArray
@@ -32,15 +32,16 @@ class Continuation:
     containers: frozenset[str] = frozenset()
 
 
-def split(typed: Typed) -> tuple[Graph, Continuation | None]:
+def split(typed: Typed, varying: Set[str] = frozenset()) -> tuple[Graph, Continuation | None]:
     """The part whose types are known, its outputs being the values that are needed later, and what follows it.
 
-    None when nothing follows: then the outputs are those of the graph.
+    None when nothing follows: then the outputs are those of the graph. `varying` are values whose types change from run to run:
+    what reads or gives them runs on the host.
     """
     deferred, _ = needed(typed.deferred, typed.graph.outputs)
     if not deferred:
         return typed.graph, None
-    ready, later = _ready(typed, deferred)
+    ready, later = _ready(typed, deferred, varying)
     own = {name for node in later for name in node.writes}
     read = dict.fromkeys([*(name for node in later for name in node.reads), *typed.graph.outputs])
     constants = {name: typed.graph.constants[name] for name in read if name in typed.graph.constants}
@@ -60,18 +61,21 @@ def split(typed: Typed) -> tuple[Graph, Continuation | None]:
     return typed.graph.replace(outputs=live, states={}), Continuation(live, tuple(ready), rest, typed.graph.constants, containers)
 
 
-def _ready(typed: Typed, deferred: Sequence[Node]) -> tuple[list[Node], list[Node]]:
+def _ready(typed: Typed, deferred: Sequence[Node], varying: Set[str]) -> tuple[list[Node], list[Node]]:
     """The nodes that can run now, and those that wait for them.
 
     A node that reads results of a ready one waits, because it may be planned once their shapes are known, unless it has to
-    run on the host anyway: it runs sub-graphs or takes strings, sequences, maps or optionals.
+    run on the host anyway: it runs sub-graphs, takes strings, sequences, maps or optionals, or its types keep changing.
     """
     waiting = {name for node in deferred for name in node.writes}
     host: set[str] = set()
     ready, later = [], []
     for node in deferred:
         late = waiting.intersection(node.reads)
-        if not late or (late <= host and (node.op.has_control() or any(map(_is_of_host, map(typed.late.get, node.reads))))):
+        varies = not varying.isdisjoint((*node.reads, *node.writes))
+        if not late or (
+            late <= host and (varies or node.op.has_control() or any(map(_is_of_host, map(typed.late.get, node.reads))))
+        ):
             ready.append(node)
             host.update(node.writes)
         else:

@@ -44,7 +44,7 @@ class Notes:
 
     `rules` has, by node name, the number of the rule that chose a node's definition among several, `stops` for a node whose
     post-op chain the device ended the node that stayed outside and the refusal, `deferred` what `type_and_fold` left for later,
-    `bodies` what compositions replaced (see `decompose`).
+    `varying` the values whose types change from plan to plan, `bodies` what compositions replaced (see `decompose`).
     A pass that sets `planned`, and `deferred` with it, ends the passes: `when_refused` is called if a device refuses that.
     `when_planned` is called with what was planned, if its passes have `any_sizes` or changed nothing. With `afresh` no pass takes
     over what others decided.
@@ -59,6 +59,7 @@ class Notes:
     when_refused: Callable[[], object] = dict
     passes: "dict[str, PassReport]" = field(default_factory=dict)
     afresh: bool = False
+    varying: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

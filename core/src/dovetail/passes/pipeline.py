@@ -53,7 +53,7 @@ def _compose_in_graph(graph: Graph, context: PassContext) -> Graph:
 
 def _type_and_fold(graph: Graph, context: PassContext) -> Graph:
     """Infer types and compute what is constant, in one walk; what depends on data is left for the run."""
-    known, context.notes.deferred = split(type_and_fold(graph, context.budget, context.limit))
+    known, context.notes.deferred = split(type_and_fold(graph, context.budget, context.limit), context.notes.varying)
     return known
 
 

@@ -13,6 +13,9 @@ from dovetail.graph.types import array_bytes
 
 __all__ = ["HeldBytes", "check_held", "holds_arrays"]
 
+_SHARE = 1000
+"""The part of a limit up to which arrays are only counted."""
+
 
 def holds_arrays(values: list[Any]) -> bool:
     """Whether one of them is an array: of many maps only the type is looked at."""
@@ -34,15 +37,30 @@ def _arrays(values: Iterable[Any]) -> Iterator[NDArray[Any]]:
 
 
 class HeldBytes:
-    """The bytes of the arrays given to `add` that are still alive: what an operator drops no longer counts."""
+    """The bytes of the arrays given to `add` that are still alive: what an operator drops no longer counts.
+
+    The first of them, a small part of the limit, count as if they all lived: most loops never get beyond, and to follow an array
+    takes as long as a small node.
+    """
 
     def __init__(self, node: Node, limit: int) -> None:
         self._node, self._limit = node, limit
         self._given: dict[int, weakref.ref[Any]] = {}  # by identity, which an array may have from one that is dead
-        self._most = 0
+        self._most = self._first = 0
+        self._few = limit // _SHARE
 
-    def add(self, values: Iterable[Any]) -> None:
+    def add(self, values: Sequence[Any]) -> None:
         """Count arrays, and those in lists. Raises `OutOfMemory` naming the node when together they exceed the limit."""
+        if not self._given:
+            first = self._first
+            for value in values:
+                if type(value) is not np.ndarray or value.dtype.kind == "O":
+                    break
+                first += value.nbytes
+            else:
+                if first <= self._few:
+                    self._most = self._first = first
+                    return
         given = self._given
         for value in values:
             for item in value if isinstance(value, list) and holds_arrays(value) else (value,):
@@ -56,7 +74,7 @@ class HeldBytes:
     def _recount(self) -> None:
         alive = [item for known in self._given.values() if (item := known()) is not None]
         self._given = {id(item): weakref.ref(item) for item in alive}
-        self._most = sum(map(array_bytes, alive))
+        self._most = self._first + sum(map(array_bytes, alive))
         if self._most > self._limit:
             raise OutOfMemory(
                 f"node {self._node} holds values of {self._most:,} bytes; the limit is {self._limit:,}",

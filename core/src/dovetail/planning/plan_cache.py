@@ -1,6 +1,6 @@
 """Plans by what they were made for, the least recently used dropped first; shared by threads."""
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from dovetail.locks import Lock
@@ -22,14 +22,21 @@ P = TypeVar("P", bound=_Plan)
 class PlanCache(LruCache[K, P]):
     """Makes a plan for a key on first use, one at a time, and keeps at most `size` of them.
 
-    A plan that is dropped lives on in the requests that use it. Where it is full, `instead` may give a plan for a further key,
-    which has no place among the others; it is asked with these.
+    A plan that is dropped lives on in the requests that use it. Once there are `few`, `instead` may give a plan for a further
+    key, which has no place among the others; it is asked with these.
     """
 
-    def __init__(self, make: Callable[[K], P], size: int, instead: Callable[[K, Collection[P]], P | None] | None = None) -> None:
+    def __init__(
+        self,
+        make: Callable[[K], P],
+        size: int,
+        instead: Callable[[K, Mapping[K, P]], P | None] | None = None,
+        few: int | None = None,
+    ) -> None:
         super().__init__(size)
-        self._make, self._instead = make, instead
+        self._make, self._instead, self._few = make, instead, size if few is None else min(few, size)
         self._planning = Lock()
+        self._others: dict[int, P] = {}
         self._other: P | None = None
 
     def get(self, key: K) -> P:
@@ -42,8 +49,10 @@ class PlanCache(LruCache[K, P]):
             return final
         with self._planning:
             plan = super().get(key)  # another thread may have made it meanwhile
-            if plan is None and self._instead is not None and len(self._values) == self.size:
-                plan = self._other = self._instead(key, self._values.values())
+            if plan is None and self._instead is not None and len(self._values) >= self._few:
+                plan = self._other = self._instead(key, self._values)
+                if plan is not None:
+                    self._others[id(plan)] = plan
             if plan is None:
                 plan = self._make(key)
                 self.put(key, plan)
@@ -56,5 +65,5 @@ class PlanCache(LruCache[K, P]):
 
     def clear(self) -> list[P]:
         """As `LruCache.clear`."""
-        other, self._other = self._other, None
-        return [*super().clear(), *([] if other is None else [other])]
+        others, self._others, self._other = self._others, {}, None
+        return [*super().clear(), *others.values()]

@@ -1,9 +1,8 @@
 """From a model and input shapes to a plan: the passes in their order, then one executable for each part."""
 
-import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -19,7 +18,6 @@ from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import TypedNode
 from dovetail.devices.virtual import Placement
 from dovetail.errors import CompileError, OutOfMemory, UnsupportedNode
-from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.reloadable import aligned, check_reloadable, let_go
 from dovetail.graph.rewriting import drop_dead_nodes
@@ -27,7 +25,7 @@ from dovetail.graph.schedule import schedule
 from dovetail.graph.types import TensorType
 from dovetail.internal.opaque import PinnedOperator
 from dovetail.internal.reorder import Reorder
-from dovetail.passes.constant_folding import FOLD_BUDGET
+from dovetail.passes.constant_folding import FOLD_BUDGET, Typed, type_and_fold
 from dovetail.passes.defer import Continuation
 from dovetail.passes.graph_pass import (
     PER_DEVICE,
@@ -40,6 +38,7 @@ from dovetail.passes.graph_pass import (
     Planned,
     run_passes,
 )
+from dovetail.planning.any_shapes import BRIEF, AnyShapes, flops, most_seconds, opened, read_in_parts
 from dovetail.planning.better import Better
 from dovetail.planning.deferred import declared_signature, kernel_on_host, typed_inputs, why_on_host
 from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions
@@ -59,8 +58,8 @@ Placed = Mapping[str, tuple[str, Refusals]]
 _LONG = 0.05
 """Estimated seconds of a node from which on a run need not wait for its end."""
 
-_BRIEF, _FEW = 0.002, 1 << 16
-"""Estimated seconds of a plan, and elements of its inputs, up to which references take less time than to make it."""
+_FEW_BODIES = 4
+"""Plans of a loop's body from which on further shapes share one: where they grow, each is met once in a run."""
 
 _SMALL = 64
 """Elements up to which constants are compared by content."""
@@ -141,9 +140,16 @@ class Planner:
         targets = tuple(replace(target, device=target.device.afresh()) for target in self.targets)
         return replace(self, targets=targets, later=WeakValueDictionary())._planned(graph, early, afresh=True)
 
-    def _planned(self, graph: Graph, early: Mapping[str, PassReport] | None, *, afresh: bool = False) -> Plan:
+    def _planned(
+        self,
+        graph: Graph,
+        early: Mapping[str, PassReport] | None,
+        *,
+        afresh: bool = False,
+        varying: frozenset[str] = frozenset(),
+    ) -> Plan:
         started = time.perf_counter()
-        notes = Notes(passes=dict(early or {}), afresh=afresh)
+        notes = Notes(passes=dict(early or {}), afresh=afresh, varying=varying)
         analyzed, continuation = self.analyze(graph, notes)
         if notes.planned is not None:
             try:
@@ -170,7 +176,7 @@ class Planner:
         ):
             notes.when_planned(planned)
         notes.bodies.clear()  # the report keeps the notes
-        return self._continued(plan, whole, continuation)
+        return self._continued(plan, whole, continuation, varying)
 
     def _compiled(self, planned: Planned, notes: Notes, started: float) -> Plan:
         by_name, parts = {target.name: target for target in self.targets}, planned.parts
@@ -195,34 +201,36 @@ class Planner:
         stages = PER_DEVICE if self.options.FUSION else [stage for stage in PER_DEVICE if stage != "fuse"]
         return replace(part, graph=self.run(part.graph, stages, self.context(notes, device)))
 
-    def _later(self, graph: Graph, *, prepared: bool = True) -> PlanCache[Signature, Plan]:
-        """The plans of a graph whose input types are not known yet."""
-        key = _contents(graph)
+    def _later(
+        self, graph: Graph, *, prepared: bool = True, few: int | None = None, varying: frozenset[str] | None = None
+    ) -> PlanCache[Signature, Plan]:
+        """The plans of a graph whose input types are not known yet. From `few` on further shapes may share plans, and at once
+        where it is known which values are `varying`.
+        """
+        key = _contents(graph), varying
         found = self.later.get(key)
         if found is None:
             inner = graph if prepared else self.prepare(graph)
             # The key is of identities, so the graph has to live as long as it.
-            make = partial(self._plan_later, graph, inner)
-            self.later[key] = found = PlanCache(make, self.options.PLAN_CACHE, self._for_any_shapes(inner))
+            make = partial(self._plan_later if prepared else self._plan_body, graph, inner)
+            any_shapes = self._for_any_shapes(inner, varying)
+            self.later[key] = found = PlanCache(make, self.options.PLAN_CACHE, any_shapes, 0 if varying else few)
         return found
 
-    def _for_any_shapes(self, graph: Graph) -> Callable[[Signature, Collection[Plan]], Plan | None] | None:
-        """Gives one plan for further shapes of a prepared graph: the host runs its nodes. None where some have no references."""
+    def _for_any_shapes(self, graph: Graph, varying: frozenset[str] | None) -> AnyShapes | None:
+        """Plans for further shapes of a prepared graph. None where the host cannot run its nodes."""
         runs = (n.op.has_reference() or n.op.has_composition() or n.op.has_control() for n in graph.nodes)
         if graph.states or not all(runs) or not any(target.name == REFERENCE_DEVICE for target in self.targets):
             return None
 
-        made: list[Plan] = []
+        return AnyShapes(graph, partial(self._typed, graph), self._plan_open, self._on_host_alone, varying)
 
-        def found(key: Signature, plans: Collection[Plan]) -> Plan | None:
-            elements = sum(math.prod(item[1]) for item in key if not isinstance(item, str))
-            if elements > _FEW or not (made or all(plan.is_brief for plan in plans)):
-                return None
-            if not made:
-                made.append(self._on_host_alone(graph))
-            return made[0]
+    def _typed(self, graph: Graph, key: Signature) -> Typed:
+        return type_and_fold(typed_inputs(graph, key), self.budget, self.options.MEMORY_LIMIT)
 
-        return found
+    def _plan_open(self, graph: Graph, varying: frozenset[str]) -> Plan:
+        """The plan of a graph some of whose inputs have open shapes: the host runs what these change."""
+        return replace(self._planned(graph, None, varying=varying), any_shapes=True)
 
     def _on_host_alone(self, graph: Graph) -> Plan:
         known = {name: t for name in graph.inputs if (t := graph.types.get(name)) is not None}
@@ -231,17 +239,30 @@ class Planner:
         nodes, rest = schedule(drop_dead_nodes(graph)).nodes, Graph((), graph.inputs, graph.outputs)
         return self._with_tail(nothing, Continuation(graph.inputs, nodes, rest, graph.constants), known)
 
+    def _plan_body(self, _: Graph, inner: Graph, key: Signature) -> Plan:
+        """The plan of a sub-graph. The host takes rows of large inputs, which would be copied to the device in each iteration."""
+        parts = read_in_parts(inner, key, partial(self._typed, inner)) if self._for_any_shapes(inner, None) else frozenset()
+        return self._planned(opened(inner, key, parts), None, varying=parts) if parts else self._plan_later(_, inner, key)
+
     def _plan_later(self, _: Graph, inner: Graph, key: Signature) -> Plan:
         return self.plan(typed_inputs(inner, key))
 
-    def _continued(self, plan: Plan, whole: Graph, continuation: Continuation | None) -> Plan:
+    def _continued(
+        self, plan: Plan, whole: Graph, continuation: Continuation | None, varying: frozenset[str] = frozenset()
+    ) -> Plan:
         """The plan of the whole graph with what follows it."""
         if continuation is None:
             return plan
         types = {live: whole.types[name] for live, name in zip(continuation.live, whole.outputs, strict=True)}
-        return self._with_tail(plan, continuation, types)
+        return self._with_tail(plan, continuation, types, varying)
 
-    def _with_tail(self, plan: Plan, continuation: Continuation, types: Mapping[str, TensorType]) -> Plan:
+    def _with_tail(
+        self,
+        plan: Plan,
+        continuation: Continuation,
+        types: Mapping[str, TensorType],
+        varying: frozenset[str] = frozenset(),
+    ) -> Plan:
         """The plan, whose outputs are the values that live on, with what follows; `types` are theirs where they are known."""
         sources: dict[str, Source] = {"": None, **continuation.constants}
         sources.update(zip(continuation.live, plan.outputs, strict=True))
@@ -256,7 +277,8 @@ class Planner:
             sources.update(zip(node.writes, writes, strict=True))
         rest = continuation.rest
         wanted = rest.inputs if rest.nodes else rest.outputs
-        tail = Tail(tuple(steps), self._later(rest) if rest.nodes else None)
+        still = varying if not varying.isdisjoint(rest.inputs) else None
+        tail = Tail(tuple(steps), self._later(rest, varying=still) if rest.nodes else None)
 
         def report() -> PlanReport:
             on_host = (_on_host(node, self.provider_of(type(node.op))) for node in continuation.ready)
@@ -273,7 +295,9 @@ class Planner:
         types = {**graph.types, **{name: TensorType.of(array, known=True) for name, array in known.items()}}
         whole = graph.replace(inputs=(*graph.inputs, *captures), constants={**graph.constants, **known}, types=types)
         declared = declared_signature([{**outer, **graph.types}.get(name) for name in whole.inputs])
-        return Body(graph, self._later(whole, prepared=False), tuple(sources[name] for name in captures), declared)
+        return Body(
+            graph, self._later(whole, prepared=False, few=_FEW_BODIES), tuple(sources[name] for name in captures), declared
+        )
 
 
 class Prepared:
@@ -429,14 +453,10 @@ def _placements(
                     next((notes.rules[name] for name in (said.name, *node.origins[:1]) if name in notes.rules), 0),
                     tuple([_value(name, part.graph, memory) for name in node.reads]),
                     tuple([_value(name, part.graph, memory) for name in node.writes]),
-                    flops=_flops(node, part.graph),
+                    flops=flops(node, part.graph),
                 )
             )
     return found
-
-
-def _flops(node: Node, graph: Graph) -> int:
-    return int(node.op.flops([graph.type_of(name) for name in node.inputs], [graph.types[name] for name in node.writes]))
 
 
 def _pace(graph: Graph, seconds: Sequence[float], speed: Speed) -> Pace | None:
@@ -445,14 +465,6 @@ def _pace(graph: Graph, seconds: Sequence[float], speed: Speed) -> Pace | None:
     if most <= _LONG:
         return None
     return Pace(f"node {graph.nodes[seconds.index(most)]}", most / sum(seconds), sum(seconds), speed)
-
-
-def _most_seconds(node: Node, graph: Graph) -> float:
-    """How long a node may take at worst, as simple loops of one thread do: 1 ns for an operation, 20 for an element, 5,000
-    for a string.
-    """
-    types = [graph.types[name] for name in (*node.reads, *node.writes)]
-    return 1e-9 * _flops(node, graph) + sum([t.size * (5e-6 if t.dtype is DType.STRING else 2e-8) for t in types])
 
 
 def _value(name: str, graph: Graph, plan: MemoryPlan) -> ValuePlacement:
@@ -473,9 +485,9 @@ def _wire(
             slot.setdefault(name, len(slot))
         reads = tuple(slot[name] for name in part.graph.inputs)
         writes = tuple(slot[name] for name in part.outputs)
-        seconds = [_most_seconds(node, part.graph) for node in part.graph.nodes]
+        seconds = [most_seconds(node, part.graph) for node in part.graph.nodes]
         steps.append(Step(part.device, executable, reads, writes, _pace(part.graph, seconds, speeds[part.device])))
         total += sum(seconds)
     outputs = tuple(slot[name] if name in slot else whole.constants[name] for name in whole.outputs)
     types = tuple(whole.types[name].with_shape(whole.types[name].shape) for name in whole.outputs)
-    return Plan(tuple(steps), len(whole.inputs), len(slot), outputs, types, report, brief=total < _BRIEF)
+    return Plan(tuple(steps), len(whole.inputs), len(slot), outputs, types, report, brief=total < BRIEF)

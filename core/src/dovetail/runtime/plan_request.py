@@ -11,21 +11,18 @@ import numpy as np
 
 from dovetail.devices.contract import ExecutableRequest
 from dovetail.devices.device_array import DeviceArray, kept_on_host
-from dovetail.devices.interruptible import Call, Pace
 from dovetail.devices.work_budget import check_work, current_budget
 from dovetail.errors import OutOfMemory, TimeLimitExceeded
 from dovetail.graph.graph import Node
 from dovetail.lru import LruCache
 from dovetail.names import printable
 from dovetail.planning.better import Better
-from dovetail.planning.deferred import compute, control, owned, signature
+from dovetail.planning.deferred import control, owned, signature
 from dovetail.planning.plan import HostStep, Plan, Signature, Source, Step
 from dovetail.planning.plan_cache import PlanCache
+from dovetail.runtime.host_node import HostNode
 
 __all__ = ["PlanRecorder", "PlanRequest"]
-
-_MANY, _MANY_STRINGS = 1_000_000, 5_000
-"""Elements that a node on the host reads, from which on it may take long."""
 
 
 class PlanRecorder(Protocol):
@@ -45,10 +42,15 @@ class PlanRecorder(Protocol):
 
 
 class PlanRequest:
-    """The device requests of one plan, wired: everything that a run needs, looked up once. With a recorder, runs are recorded."""
+    """The device requests of one plan, wired: everything that a run needs, looked up once. With a recorder, runs are recorded.
 
-    def __init__(self, plan: Plan, recorder: PlanRecorder | None = None, has_states: bool = False) -> None:
-        self._recorder, self._has_states = recorder, has_states
+    `inner`: it is of a graph in the middle of a model.
+    """
+
+    def __init__(
+        self, plan: Plan, recorder: PlanRecorder | None = None, has_states: bool = False, *, inner: bool = False
+    ) -> None:
+        self._recorder, self._has_states, self._inner = recorder, has_states, inner
         self._wire(plan)
 
     def _wire(self, plan: Plan) -> None:
@@ -60,7 +62,7 @@ class PlanRequest:
         self._kept = frozenset(s.reads[i] for r, s in zip(self._requests, plan.steps, strict=True) for i in r.kept_states)
         self._empty = [None] * (plan.slots - plan.inputs)
         self._tail = () if plan.tail is None else plan.tail.steps
-        self._paces = {step.node.name: Pace(f"node {step.node}") for step in self._tail}
+        self._nodes = {s.node.name: HostNode(s) for s in self._tail if not s.node.op.has_control()}
         rest = None if plan.tail is None else plan.tail.rest
         self._rest = None if rest is None else Runner(rest, recorder)
         self._recorded = {step.node.name: recorder.on_host(step.node) for step in self._tail} if recorder else {}
@@ -69,6 +71,8 @@ class PlanRequest:
         step = plan.steps[0] if len(plan.steps) == 1 and plan.tail is None else None
         outputs = tuple(o if isinstance(o, int) else None for o in plan.outputs)  # None for constants, which are arrays
         self._direct = step is not None and step.reads == tuple(range(plan.inputs)) and step.writes == outputs
+        # With a single step that writes all slots in order there are none to keep.
+        self._alone = step is not None and step.writes == tuple(range(plan.inputs, plan.slots))
         self.fresh = step is not None and step.writes == outputs and self._requests[0].fresh
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
@@ -114,19 +118,32 @@ class PlanRequest:
             if budget is not None and budget.deadline is not None:
                 budget.check(_first_node(self.plan.steps[0]))
             return self._calls[0][0](values)
-        slots: list[Any] = [*values, *self._empty]
+        if self._alone and not calls and (budget is None or budget.deadline is None):
+            run, reads, _ = self._calls[0]
+            slots: list[Any] = [*values, *run([values[i] for i in reads])]
+            return [slots[o] if type(o) is int else o for o in self.plan.outputs]
+        slots = [*values, *self._empty]
         for number, (run, reads, writes) in enumerate(calls or self._calls):
             # Devices check within their part, and need not for a short one; a model may be cut into hundreds of these.
             if budget is not None and budget.deadline is not None and perf_counter() > budget.deadline:
                 budget.check(_first_node(self.plan.steps[number]))
             for slot, array in zip(writes, run([slots[i] for i in reads]), strict=True):
                 slots[slot] = array
+        if self._tail and self._inner:
+            self._finish(slots)
+        elif self._tail:
+            with np.errstate(all="ignore"):  # once for all nodes and iterations: it takes as long as a small node
+                self._finish(slots)
+        return [slots[o] if type(o) is int else o for o in self.plan.outputs]
+
+    def _finish(self, slots: list[Any]) -> None:
+        """Run the steps on the host."""
+        budget = current_budget()
         for step in self._tail:
-            if budget is not None:
+            if budget is not None and budget.deadline is not None:
                 budget.check(step.node)
             for slot, value in zip(step.writes, self._on_host(step, slots), strict=True):
                 slots[slot] = value
-        return [slots[o] if type(o) is int else o for o in self.plan.outputs]
 
     def _runner(self, step: HostStep, index: int) -> "Runner":
         holder = f"{step.node.name}/{[name for name, _ in step.named_bodies][index]}"
@@ -139,10 +156,8 @@ class PlanRequest:
 
     def _host(self, step: HostStep, slots: Sequence[Any]) -> list[Any]:
         values = [_value(source, slots) for source in step.reads]
-        if not step.node.op.has_control():
-            call = Call(lambda: compute(step, values))
-            found: list[Any] = self._paces[step.node.name].make(call, _are_many(values))
-            return found
+        if (node := self._nodes.get(step.node.name)) is not None:
+            return node(values)
         runners = zip(self._bodies[step.node.name], step.bodies, strict=True)
         bodies = [
             partial(runner.run_body, step.node, _contiguous([_value(o, slots) for o in body.captures]))
@@ -175,7 +190,7 @@ class Runner:
         self._plans = plans
         self._recorder, self._holder = recorder, holder
         self._requests: LruCache[Signature, PlanRequest] = LruCache(plans.size, drop=PlanRequest.close)
-        self._other: PlanRequest | None = None  # for any shapes
+        self._others: list[PlanRequest] = []  # for any shapes
         self._latest: tuple[list[Any], PlanRequest | None] = [], None  # and what its values were, which loops repeat
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
@@ -196,8 +211,8 @@ class Runner:
 
     def drop(self) -> list[PlanRequest]:
         """Forget the requests, and return them."""
-        other, self._other, self._latest = self._other, None, ([], None)
-        return [*self._requests.clear(), *([] if other is None else [other])]
+        others, self._others, self._latest = self._others, [], ([], None)
+        return [*self._requests.clear(), *others]
 
     def _request(self, values: Sequence[Any]) -> PlanRequest:
         kinds = [(v.dtype, v.shape) if type(v) is np.ndarray else type(v) for v in values]
@@ -213,11 +228,11 @@ class Runner:
             outer = self._recorder
             with nullcontext() if outer is None else outer.planning():
                 plan = self._plans.get(key)
-                if self._other is not None and plan is self._other.plan:
-                    return self._other
-                request = PlanRequest(plan, outer and outer.of(plan, self._holder))
+                if plan.any_shapes and (made := [one for one in self._others if one.plan is plan]):
+                    return made[0]
+                request = PlanRequest(plan, outer and outer.of(plan, self._holder), inner=True)
             if plan.any_shapes:
-                self._other = request
+                self._others.append(request)
             else:
                 self._requests.put(key, request)
         return request
@@ -225,22 +240,18 @@ class Runner:
 
 def _contiguous(values: Sequence[Any]) -> list[Any]:
     """References may give views in any order, and plain numbers; devices take C-contiguous arrays."""
-    return [v if v is None or isinstance(v, list | dict) else np.asarray(v, order="C") for v in values]
+    return [
+        v
+        if (type(v) is np.ndarray and v.flags.c_contiguous) or v is None or isinstance(v, list | dict)
+        else np.asarray(v, order="C")
+        for v in values
+    ]
 
 
 def _first_node(step: Step) -> str:
     """The first node of a part, as messages name it."""
     names = [f"node '{printable(one.name)}' ({printable(one.op)})" for one in step.executable.reports]
     return names[0] if names else f"a part on {step.device}"
-
-
-def _are_many(values: Sequence[Any]) -> bool:
-    """Whether there are so many elements that a node may take long."""
-    share = 0.0
-    for value in values:
-        if isinstance(value, np.ndarray) and value.size > 1:
-            share += value.size / (_MANY_STRINGS if value.dtype == object else _MANY)
-    return share > 1
 
 
 def _value(source: Source, slots: Sequence[Any]) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 from dovetail.op import Graph, Operator, OperatorError, RunGraph
 from dovetail_ops_onnx._control import check_arguments, check_outputs, stacked
 
-_TRUE = np.array(True)
+_TRUE, _INT64 = np.array(True), np.dtype(np.int64)
 
 
 class Loop(Operator):
@@ -35,7 +35,7 @@ class Loop(Operator):
         wanted = [*run.wanted[len(carried) :], *[False] * len(names)]
         stacks: list[list[Any] | None] = [[] if wanted[i] else None for i in range(len(names))]
         while going and (end is None or iteration < end):
-            proceeds, *state = run(self.body, (np.array(iteration, np.int64), _TRUE, *state))
+            proceeds, *state = run(self.body, (np.array(iteration, _INT64), _TRUE, *state))
             for stack in reversed(stacks):
                 value = state.pop()
                 if stack is not None:

@@ -1,0 +1,155 @@
+"""Plans for further shapes of a graph whose shapes keep changing, where a plan for each takes longer than its nodes.
+
+Nodes that read or give what changes run on the host; all others are planned once.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Set
+
+import numpy as np
+
+from dovetail.graph.dtype import DType
+from dovetail.graph.graph import Graph, Node
+from dovetail.graph.types import TensorType
+from dovetail.passes.constant_folding import Typed
+from dovetail.planning.deferred import typed_inputs
+from dovetail.planning.plan import Plan, Signature
+
+__all__ = ["BRIEF", "AnyShapes", "flops", "most_seconds", "opened", "read_in_parts"]
+
+BRIEF = 0.002
+"""Estimated seconds of a plan up to which references take less time than to make it."""
+
+_MIXED = 0.01
+"""The same for the nodes that the host runs of a graph of which the devices run others: it takes longer to plan these, too."""
+
+_LARGE, _PART = 1 << 17, 0.1
+"""Bytes of an input from which on the host takes parts of it, and how large these may be."""
+
+_FEW = 1 << 16
+"""Elements of a graph's inputs up to which the host runs all of its nodes."""
+
+_MOST = 4
+"""Attempts to plan a graph with open inputs: the shapes of others may change later."""
+
+Open = tuple[DType | tuple[DType, tuple[int, ...]] | str, ...]
+"""As `Signature`, with the data type alone of inputs whose shapes are open."""
+
+
+class AnyShapes:
+    """Gives plans of a graph for further signatures, None where each should have one of its own; see `PlanCache`.
+
+    `typed` types the graph for a signature, `plan_open` plans it with inputs of open shapes and the names of values whose types
+    change, `on_host` without any device. `varying` are those of the values around the graph: None where they are to be found
+    by comparing signatures.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        typed: Callable[[Signature], Typed],
+        plan_open: Callable[[Graph, frozenset[str]], Plan],
+        on_host: Callable[[Graph], Plan],
+        varying: frozenset[str] | None = None,
+    ) -> None:
+        self._graph, self._typed, self._plan_open, self._on_host = graph, typed, plan_open, on_host
+        self._varying = varying
+        self._mixed: list[tuple[Open, float, Plan]] = []
+        self._tries = 0
+        self._alone: Plan | None = None
+
+    def __call__(self, key: Signature, plans: Mapping[Signature, Plan]) -> Plan | None:
+        """A plan that serves the signature, made now or before."""
+        for taken, most, plan in self._mixed:
+            if _fits(key, taken) and _elements(key) <= most:
+                return plan
+        if self._tries < _MOST:
+            self._tries += 1
+            if (mixed := self._made(key, plans)) is not None:
+                return mixed
+        if _elements(key) > _FEW or not (self._alone or all(plan.is_brief for plan in plans.values())):
+            return None
+        if self._alone is None:
+            self._alone = self._on_host(self._graph)
+        return self._alone
+
+    def _made(self, key: Signature, plans: Mapping[Signature, Plan]) -> Plan | None:
+        """A plan that leaves open what differs from the latest signature; None where the host would run too much, or all."""
+        now, varying = self._typed(key), self._varying
+        if varying is None:
+            latest = next(reversed([*plans]), None)
+            varying = frozenset() if latest is None else changed(self._typed(latest), now)
+        open_inputs = varying.intersection(self._graph.inputs)
+        nodes = now.graph.nodes
+        on_host = [n for n in nodes if not varying.isdisjoint((*n.reads, *n.writes))]
+        seconds = sum(most_seconds(node, now.graph) for node in on_host)
+        if not open_inputs or len(on_host) == len(nodes) or seconds > _MIXED:
+            return None
+        taken = tuple(
+            item[0] if name in open_inputs and not isinstance(item, str) else item
+            for name, item in zip(self._graph.inputs, key, strict=True)
+        )
+        plan = self._plan_open(opened(self._graph, key, open_inputs), varying)
+        self._mixed.append((taken, _elements(key) * _MIXED / max(seconds, 1e-9), plan))
+        return plan
+
+
+def opened(graph: Graph, key: Signature, names: Set[str]) -> Graph:
+    """The graph typed by a signature, the shapes of some of its inputs open."""
+    typed = typed_inputs(graph, key)
+    is_array = {name for name, item in zip(graph.inputs, key, strict=True) if not isinstance(item, str)}
+    types = {name: TensorType(typed.types[name].dtype, None) for name in is_array & names}
+    return typed.replace(types={**typed.types, **types})
+
+
+def read_in_parts(graph: Graph, key: Signature, typed: Callable[[Signature], Typed]) -> frozenset[str]:
+    """The large inputs of which nodes only take small parts, such as a row: to copy them to a device takes longer than that."""
+    large = {n for n, item in zip(graph.inputs, key, strict=True) if not isinstance(item, str) and _bytes(item) >= _LARGE}
+    if not large:
+        return frozenset()
+    whole = typed(key).graph
+    found = [name for name in large if (nodes := whole.consumers.get(name)) and all(_takes_part(n, name, whole) for n in nodes)]
+    return frozenset(found).difference(whole.outputs)
+
+
+def _bytes(item: tuple[DType, tuple[int, ...]]) -> int:
+    return math.prod(item[1]) * item[0].itemsize
+
+
+def _takes_part(node: Node, name: str, graph: Graph) -> bool:
+    if flops(node, graph) or not node.op.has_reference() or node.op.subgraphs or node.post_ops:
+        return False
+    return sum(graph.types[one].nbytes for one in node.writes) <= _PART * graph.types[name].nbytes
+
+
+def changed(one: Typed, other: Typed) -> frozenset[str]:
+    """The values whose types, or contents as far as they are known, differ between two analyses of a graph."""
+    before, now = ({**typed.late, **typed.graph.types} for typed in (one, other))
+    return frozenset(name for name, t in now.items() if name not in before or not _same(before[name], t))
+
+
+def _same(one: TensorType, other: TensorType) -> bool:
+    if one != other or (one.value is None) is not (other.value is None):
+        return False
+    return one.value is other.value or bool(np.array_equal(one.value, other.value))  # type: ignore[arg-type]
+
+
+def _fits(key: Signature, taken: Open) -> bool:
+    return all(item == asked or (not isinstance(item, str) and item[0] is asked) for item, asked in zip(key, taken, strict=True))
+
+
+def _elements(key: Signature) -> int:
+    return sum(math.prod(item[1]) for item in key if not isinstance(item, str))
+
+
+def most_seconds(node: Node, graph: Graph) -> float:
+    """How long a node may take at worst, as simple loops of one thread do: 1 ns for an operation, 20 for an element, 5,000
+    for a string.
+    """
+    types = [graph.types[name] for name in (*node.reads, *node.writes)]
+    return 1e-9 * flops(node, graph) + sum([t.size * (5e-6 if t.dtype is DType.STRING else 2e-8) for t in types])
+
+
+def flops(node: Node, graph: Graph) -> int:
+    """The floating-point operations of a node."""
+    return int(node.op.flops([graph.type_of(name) for name in node.inputs], [graph.types[name] for name in node.writes]))

@@ -1,0 +1,135 @@
+"""Stack sequences: lists to which a loop appends, and lists of slices, become tensors. PyTorch's scripts often have them."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from dovetail.graph import Graph, Node
+from dovetail_ops_onnx.concat_from_sequence import ConcatFromSequence
+from dovetail_ops_onnx.gather import Gather
+from dovetail_ops_onnx.loop import Loop
+from dovetail_ops_onnx.sequence_at import SequenceAt
+from dovetail_ops_onnx.sequence_construct import SequenceConstruct
+from dovetail_ops_onnx.sequence_empty import SequenceEmpty
+from dovetail_ops_onnx.sequence_insert import SequenceInsert
+from dovetail_ops_onnx.split_to_sequence import SplitToSequence
+from dovetail_ops_onnx.stacked_sequence import StackedSequence
+
+__all__ = ["index_slices", "stack_sequences"]
+
+
+def index_slices(graph: Graph) -> Graph:
+    """The graph with Gather in place of SequenceAt of the slices of a tensor along an axis, in sub-graphs too.
+
+    Sequences are lists on the host: a body that takes one is cut into parts.
+    """
+    found = {}
+    for node in graph.nodes:
+        if isinstance(node.op, SplitToSequence) and node.op.drops_axis([graph.constants.get(name) for name in node.inputs[1:]]):
+            found[node.outputs[0]] = node.inputs[0], Gather(axis=node.op.axis)
+    return _indexed(graph, found) if found else graph
+
+
+def _indexed(graph: Graph, slices: Mapping[str, tuple[str, Gather]]) -> Graph:
+    return graph.replace(nodes=tuple(_index(node, slices) for node in graph.nodes))
+
+
+def _index(node: Node, slices: Mapping[str, tuple[str, Gather]]) -> Node:
+    if isinstance(node.op, SequenceAt) and node.inputs[0] in slices:
+        tensor, op = slices[node.inputs[0]]
+        return dataclasses.replace(node, op=op, inputs=(tensor, node.inputs[1]))
+    changed: dict[str, Graph] = {}
+    for name, inner in node.op.named_subgraphs.items():
+        own = {*inner.inputs, *inner.constants, *inner.producers}
+        seen = {sequence: found for sequence, found in slices.items() if not own.intersection((sequence, found[0]))}
+        if seen and not seen.keys().isdisjoint(inner.captures):
+            changed[name] = _indexed(inner, seen)
+    return dataclasses.replace(node, op=node.op.replace(**changed)) if changed else node
+
+
+def stack_sequences(graph: Graph) -> Graph:
+    """The graph with scan outputs in place of sequences to which each iteration appends a tensor, joined afterwards.
+
+    They are joined along a new axis, so that all tensors have one shape.
+    """
+    for node in graph.nodes:
+        if isinstance(node.op, Loop):
+            graph = _stacked(graph, node)
+    return graph
+
+
+def _stacked(graph: Graph, node: Node) -> Graph:
+    op = node.op
+    assert isinstance(op, Loop)
+    body, carried = op.body, node.inputs[2:]
+    if len(body.inputs) != 2 + len(carried) or len(body.outputs) < 1 + len(carried):
+        return graph  # the error is raised where it runs
+    found = {}
+    for index, first in enumerate(carried):
+        items, added = _first_items(graph, first), _appended(body, index)
+        readers = _joins(graph, node.outputs[index]) if index < len(node.outputs) else None
+        if items is not None and added is not None and readers is not None:
+            found[index] = items, added, readers
+    if not found:
+        return graph
+    kept = [index for index in range(len(carried)) if index not in found]
+    appends = {body.inputs[2 + index] for index in found}
+    inner = body.replace(
+        nodes=tuple(n for n in body.nodes if not (isinstance(n.op, SequenceInsert) and n.inputs[0] in appends)),
+        inputs=(*body.inputs[:2], *(body.inputs[2 + index] for index in kept)),
+        outputs=(
+            body.outputs[0],
+            *(body.outputs[1 + index] for index in kept),
+            *body.outputs[1 + len(carried) :],
+            *(added for _, added, _ in found.values()),
+        ),
+        types={name: t for name, t in body.types.items() if name not in appends},
+    )
+    results = [name for index, name in enumerate(node.outputs) if index not in found]
+    results += [""] * (len(kept) + len(body.outputs) - 1 - len(carried) - len(results))
+    loop = dataclasses.replace(
+        node,
+        op=op.replace(body=inner),
+        inputs=(*node.inputs[:2], *(carried[index] for index in kept)),
+        outputs=(*results, *(node.outputs[index] for index in found)),
+    )
+    joins = {
+        reader.name: _join(reader, items, node.outputs[index])
+        for index, (items, _, readers) in found.items()
+        for reader in readers
+    }
+    nodes = tuple(loop if n is node else joins.get(n.name, n) for n in graph.nodes)
+    types = {name: t for name, t in graph.types.items() if name not in {node.outputs[index] for index in found}}
+    return graph.replace(nodes=nodes, types=types)
+
+
+def _first_items(graph: Graph, name: str) -> Sequence[str] | None:
+    """The tensors that a sequence has before the loop; None where they are not known."""
+    producer = graph.producers.get(name)
+    if producer is None or not isinstance(producer.op, SequenceEmpty | SequenceConstruct):
+        return None
+    return producer.inputs
+
+
+def _appended(body: Graph, index: int) -> str | None:
+    """What each iteration appends to the carried sequence of this index; None where it does anything else with it."""
+    given, result = body.inputs[2 + index], body.outputs[1 + index]
+    insert = body.producers.get(result)
+    if insert is None or not isinstance(insert.op, SequenceInsert) or len([n for n in insert.inputs if n]) != 2:
+        return None
+    alone = body.consumers.get(given) == (insert,) and result not in body.consumers and insert.inputs[1] != given
+    return insert.inputs[1] if alone and insert.inputs[0] == given and body.outputs.count(result) == 1 else None
+
+
+def _joins(graph: Graph, name: str) -> Sequence[Node] | None:
+    """The nodes that join a sequence along a new axis; None where anything else reads it."""
+    readers = graph.consumers.get(name, ())
+    if not name or not readers or name in graph.output_names:
+        return None
+    is_joined = all(isinstance(one.op, ConcatFromSequence) and one.op.new_axis for one in readers)
+    return readers if is_joined else None
+
+
+def _join(reader: Node, items: Sequence[str], stacked: str) -> Node:
+    """The node in place of one that joined the sequence of `items` and what a loop has stacked."""
+    assert isinstance(reader.op, ConcatFromSequence)
+    return dataclasses.replace(reader, op=StackedSequence(reader.op.axis), inputs=(stacked, *items))
