@@ -33,13 +33,13 @@ def typed(g: GraphBuilder, *outputs: str) -> Graph:
 blocks = st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 12), st.integers(0, 6)), max_size=40)
 
 
-few = pytest.mark.parametrize("few", [memory.FEW, 0], ids=["few", "many"])
+few = pytest.mark.parametrize("few", [memory.MANY, 0], ids=["few", "many"])
 """Small lists of blocks, planned as they are and as long lists are."""
 
 
 def planned(lives: list[Lifetime], few: int) -> tuple[Mapping[str, int], int]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory, "FEW", few)
+        patch.setattr(memory, "MANY", few)
         return plan_memory(lives)
 
 
@@ -47,6 +47,16 @@ def largest_sum(lives: list[Lifetime]) -> int:
     """The bytes, each block aligned, of the step at which most live: no arena is smaller."""
     steps = {block.first for block in lives}
     return max((sum(-(-max(b.nbytes, 1) // 64) * 64 for b in lives if b.first <= s <= b.last) for s in steps), default=0)
+
+
+@settings(max_examples=300, deadline=None)
+@given(spans=blocks)
+def test_long_lives_are_planned_as_short_ones(spans: list[tuple[int, int, int]]) -> None:
+    lives = [Lifetime(f"b{i}", size, first - 1, first + length) for i, (size, first, length) in enumerate(spans)]
+    found = planned(lives, memory.MANY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "LONG", -1)
+        assert planned(lives, memory.MANY) == found
 
 
 @few

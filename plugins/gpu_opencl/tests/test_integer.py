@@ -67,6 +67,24 @@ def test_sums_become_floats_with_a_chain(kind: str, kind_device: Callable[[str],
         np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-5)  # one rounding more or less, by a fused multiplication
 
 
+def test_sums_become_floats_by_scales_of_both_factors(kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """On CPUs, by one number each; GPUs leave the product of the scales to the chain."""
+    a, b = rng.integers(0, 256, (2, 5, 70)).astype(np.uint8), rng.integers(-128, 128, (70, 19)).astype(np.int8)
+    zeros, one, other = (np.array(131, np.uint8), np.array(0, np.int8)), np.array(0.013, np.float32), np.array([0.7], np.float32)
+    bias = rng.standard_normal(19).astype(np.float32)
+    chain = {"post_ops": [Binary("add", "bias")], "operands": {"bias": bias}}
+    graph, feeds = bench.single(MatMulIntegerToFloat(), [a, b, *zeros, one, other], (1, 3, 5), **chain)
+    results = each_kernel(kind_device("CPU"), bench, graph, feeds)
+    assert set(results) == {"gemm_integer_rows"}
+    expected = whole(a, b, 131, 0).astype(np.float32) * (one * other) + bias
+    np.testing.assert_allclose(results["gemm_integer_rows"], expected, rtol=1e-6, atol=1e-5)
+    assert not each_kernel(kind_device("GPU"), bench, graph, feeds)
+    graph, feeds = bench.single(
+        MatMulIntegerToFloat(), [a, b, *zeros, one, rng.random(19).astype(np.float32)], (1, 3, 5), **chain
+    )
+    assert not each_kernel(kind_device("CPU"), bench, graph, feeds)
+
+
 CONVOLUTIONS = [  # channels and maps of a group, groups, height, width, kernel, stride, pad
     (3, 17, 1, 7, 9, 3, 1, 1),
     (300, 16, 1, 2, 3, 1, 1, 0),

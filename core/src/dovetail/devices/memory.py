@@ -1,6 +1,6 @@
 """Memory plan: which values share memory, how long each lives, and where it is in one arena."""
 
-from bisect import bisect, insort
+from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from types import MappingProxyType
@@ -13,8 +13,10 @@ from dovetail.graph.graph import Graph, Node
 
 __all__ = ["Lifetime", "MemoryPlan", "plan_graph", "plan_memory", "plan_regions", "share_storage"]
 
-FEW = 768
-"""Blocks up to which they are looked at one by one."""
+MANY = 768
+"""Blocks from which on a layout in the order of time is tried first."""
+LONG = 384
+"""Steps that blocks live in the mean from which on lists of those that live at each step take longer than arrays."""
 GAPS = 256
 """Free ranges from which on a layout in the order of time is given up."""
 ALIGNMENT = 64
@@ -52,21 +54,17 @@ def plan_memory(blocks: Iterable[Lifetime], alignment: int = ALIGNMENT) -> tuple
     are first laid out in the order of time, which is quick and mostly needs no more than what lives at one step.
     """
     given = [*blocks]
-    if len(given) > FEW and (found := _by_time(given, alignment)) is not None:
+    if len(given) > MANY and (found := _by_time(given, alignment)) is not None:
         return found
     ordered = sorted(given, key=lambda b: (-b.nbytes, b.first, b.name))
-    placed = _Placed(len(ordered))
+    lives_long = sum([b.last - b.first for b in ordered]) > LONG * len(ordered)
+    placed = _Placed(len(ordered)) if lives_long else _PlacedBySteps(ordered)
     offsets: dict[str, int] = {}
-    few: list[tuple[int, int, int, int]] | None = [] if len(ordered) <= FEW else None
     peak = 0
     for block in ordered:
         size = _aligned(block.nbytes, alignment)
-        offset = _best_gap(*placed.rivals(block), size) if few is None else _best_gap_of_few(few, block, size)
-        offsets[block.name] = offset
-        if few is None:
-            placed.add(block, offset, offset + size)
-        else:
-            insort(few, (offset, offset + size, block.first, block.last))
+        offset = offsets[block.name] = placed.best_gap(block, size)
+        placed.add(block, offset, offset + size)
         peak = max(peak, offset + size)
     return MappingProxyType(offsets), peak
 
@@ -100,30 +98,50 @@ def _by_time(blocks: Sequence[Lifetime], alignment: int) -> tuple[Mapping[str, i
     return (MappingProxyType(offsets), peak) if peak == most else None
 
 
-def _best_gap_of_few(placed: Sequence[tuple[int, int, int, int]], block: Lifetime, size: int) -> int:
-    """As `_best_gap`, without NumPy, which takes five times as long for few blocks."""
-    best, room, end = -1, 0, 0
-    since, until = block.first, block.last
-    for start, stop in [(start, stop) for start, stop, first, last in placed if first <= until and last >= since]:
-        if start - end >= size and (best < 0 or start - end < room):
-            best, room = end, start - end
-        if stop > end:
-            end = stop
-    return end if best < 0 else best
+class _PlacedBySteps:
+    """The blocks placed so far, by the steps at which they begin and live: without NumPy, for blocks that live for few steps."""
+
+    def __init__(self, blocks: Sequence[Lifetime]) -> None:
+        self._since = min([b.first for b in blocks], default=0)
+        steps = range(self._since, max([b.last for b in blocks], default=0) + 1)
+        self._beginning: list[list[tuple[int, int]]] = [[] for _ in steps]
+        self._living: list[list[tuple[int, int]]] = [[] for _ in steps]
+
+    def best_gap(self, block: Lifetime, size: int) -> int:
+        """Where the smallest gap that is large enough begins, the first of several; else behind all that live with the block."""
+        first, last = block.first - self._since, block.last - self._since
+        rivals = self._living[first].copy()
+        for beginning in self._beginning[first + 1 : last + 1]:
+            rivals += beginning
+        rivals.sort()
+        best, room, end = -1, 0, 0
+        for start, stop in rivals:
+            if start - end >= size and (best < 0 or start - end < room):
+                best, room = end, start - end
+            if stop > end:
+                end = stop
+        return end if best < 0 else best
+
+    def add(self, block: Lifetime, start: int, end: int) -> None:
+        """Note a block at its place."""
+        first, last, place = block.first - self._since, block.last - self._since, (start, end)
+        self._beginning[first].append(place)
+        for living in self._living[first : last + 1]:
+            living.append(place)
 
 
 class _Placed:
-    """The blocks placed so far, by where they are: in arrays, so that looking for those that live with a block stays cheap."""
+    """As `_PlacedBySteps`, by where the blocks are: in arrays, so that looking for those that live with a block stays cheap."""
 
     def __init__(self, count: int) -> None:
         self._rows = np.empty((4, count), np.int64)
         self._count = 0
 
-    def rivals(self, block: Lifetime) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Begins and ends of the blocks that live at the same time, in their order."""
+    def best_gap(self, block: Lifetime, size: int) -> int:
+        """As `_PlacedBySteps.best_gap`."""
         starts, ends, first, last = self._rows[:, : self._count]
         together = np.flatnonzero((first <= block.last) & (last >= block.first))
-        return starts[together], ends[together]
+        return _best_gap(starts[together], ends[together], size)
 
     def add(self, block: Lifetime, start: int, end: int) -> None:
         """Note a block at its place."""

@@ -44,6 +44,44 @@ def test_one_operator_before_its_reader():
     np.testing.assert_array_equal(done.constants[after.outputs[0]], want)
 
 
+def scaled(scale, scale_is_read=False, order=1):
+    """MatMulInteger, Cast, and a product with two scales, one of which is computed."""
+    g = GraphBuilder()
+    a, zero, own = g.input("a", "int8", (3, 4)), g.input("z", "int8", ()), g.input("s", "float32", ())
+    real = g.node(op("Cast", to=DType.FLOAT32), g.node(op("MatMulInteger"), a, g.constant(B), zero))
+    both = g.node(op("Mul"), *[own, g.constant(np.asarray(scale, np.float32))][::order])
+    return fold_constants(g.graph([g.node(op("Mul"), *[both, real][::order]), *([both] if scale_is_read else [])]))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("scale", [0.3, [0.3], [0.3, 0.7]])
+def test_scales_are_inputs_of_the_product(scale, order):
+    after = fuse_integer_products(scaled(scale, order=order), lambda *_: True)
+    assert kinds(after) == ["dovetail::MatMulIntegerToFloat"]
+    assert after.nodes[0].inputs[4] == "s"
+    known = {"a": A, "z": np.int8(3), "s": np.float32(0.1)}
+    constants = {**after.constants, **{name: np.asarray(value) for name, value in known.items()}}
+    done = fold_constants(after.replace(inputs=(), constants=constants))
+    sums = ((A.astype(np.int64) - 3) @ B.astype(np.int64)).astype(np.float32)
+    np.testing.assert_array_equal(done.constants[after.outputs[0]], sums * (np.float32(0.1) * np.float32(scale)))
+
+
+@pytest.mark.parametrize(
+    ("given", "keeps"),
+    [
+        (scaled(0.3, scale_is_read=True), lambda *_: True),
+        (scaled([[0.3], [0.5], [0.7]]), lambda *_: True),
+        (scaled([[[0.3]]]), lambda *_: True),
+        (scaled(0.3), lambda node, _: len(node.inputs) < 5),
+    ],
+    ids=["read elsewhere", "one for each row", "of more axes", "refused"],
+)
+def test_scales_that_stay(given, keeps):
+    after = fuse_integer_products(given, keeps)
+    assert sorted(kinds(after)) == ["Mul", "Mul", "dovetail::MatMulIntegerToFloat"]
+    assert [len(node.inputs) for node in after.nodes if node.op.domain] == [3]
+
+
 @pytest.mark.parametrize(("given", "keeps"), [(graph(), False), (graph(to=DType.FLOAT64), True), (graph(keep_sums=True), True)])
 def test_what_stays(given, keeps):
     assert fuse_integer_products(given, lambda *_: keeps) is given

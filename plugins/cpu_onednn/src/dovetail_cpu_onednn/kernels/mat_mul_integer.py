@@ -1,7 +1,7 @@
 """MatMulInteger, its sums in int32 or converted to float32: oneDNN's matmul of 8-bit numbers."""
 
 from dovetail.device import DType, Reason, TypedNode
-from dovetail_cpu_onednn.binding import TAG_ANY, Arg
+from dovetail_cpu_onednn.binding import F32, TAG_ANY, Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, given
 from dovetail_cpu_onednn.kernels._integer import require_constant_weights, zero_point
@@ -11,9 +11,15 @@ from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_cpu_onednn.post_ops import attach
 
+COLUMNS = 1 << 1
+"""The mask of one number for each column."""
+
 
 class IntegerMatMul(PrimitiveKernel):
-    """u8 or s8 rows with one zero point, known while planning or not, by a constant s8 matrix."""
+    """u8 or s8 rows with one zero point, known while planning or not, by a constant s8 matrix.
+
+    oneDNN multiplies the sums by the product of both scales, rounded to float32.
+    """
 
     name = "matmul"
     dtypes = INT8 | {DType.INT32, DType.FLOAT32}
@@ -37,16 +43,28 @@ class IntegerMatMul(PrimitiveKernel):
         before, zero = zero_point(node)
         src, dst = plain(rows, number_of(given(node, 0).dtype)), plain(dims, number_of(result.dtype))
         wei = plain(wei_dims, number_of(DType.INT8))
-        attr = lib.attr(chain.appended, [("zero_points", int(Arg.SRC), 0)] if zero else ())
+        masks, scales = _scales(node)
+        attr = lib.attr(chain.appended, [("zero_points", int(Arg.SRC), 0), *masks] if zero else masks)
         pd = lib.describe("matmul", src, lib.tagged(wei_dims, TAG_ANY, wei.dtype), None, dst, attr=attr)
         arguments = [
             Argument(Arg.SRC, "input", 0, src),
             weights_argument(node, wei, lib.arg_md(pd, Arg.WEIGHTS, wei_dims)),
             Argument(Arg.DST, "output", 0, dst),
             *zero,
+            *scales,
         ]
         stages = chain.stages(pd, arguments, dst)
         return NodePlan((*before, *stages), chain.shared, (4,) if before else ())
+
+
+def _scales(node: TypedNode) -> tuple[list[tuple[str, int, int]], list[Argument]]:
+    """The masks and the arguments of the scales of both factors, inputs 4 and 5, if there are any."""
+    masks, arguments = [], []
+    for index, arg in ((4, Arg.SRC), (5, Arg.WEIGHTS)) if len(node.inputs) > 4 else ():
+        scale = given(node, index)
+        masks.append(("scales", int(arg), 0 if scale.size == 1 else COLUMNS))
+        arguments.append(Argument(Arg.SCALES | arg, "input", index, plain((scale.size,), F32)))
+    return masks, arguments
 
 
 KERNELS = (IntegerMatMul(),)

@@ -9,7 +9,7 @@ from dovetail.dataclass import dataclass
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, round_up, spread
 from dovetail_gpu_opencl.kernels._gemm import Product
-from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Lines, Places, Ports, Weights, given, read, result_of
+from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, FACTORS, Lines, Places, Ports, Weights, given, read, result_of
 from dovetail_gpu_opencl.kernels._integer_rows import COLUMNS, VECTOR, Sums, pack_on_device, packed, source_of
 from dovetail_gpu_opencl.kernels.mat_mul import product_of
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write, ints
@@ -23,6 +23,8 @@ class IntegerGemm(CLKernel):
 
     half_by_load = True
     dtypes = EIGHT_BITS | {DType.INT32, DType.FLOAT32, DType.FLOAT16}
+    takes_scales = False
+    """Whether it multiplies sums in float32 by one scale of each factor."""
 
     def __init__(self, ports: Ports) -> None:
         self.ports = ports
@@ -33,6 +35,10 @@ class IntegerGemm(CLKernel):
         assert second is not None
         if not {first.dtype, second.dtype} <= EIGHT_BITS:
             return Refusal(Reason.DTYPE, f"{first} by {second}; accepted: int8 and uint8")
+        scales = () if self.ports.scales else node.inputs[FACTORS:]
+        if scales and not (self.takes_scales and all(t is not None and t.size == 1 for t in scales)):
+            accepted = "one of each factor" if self.takes_scales else "none"
+            return Refusal(Reason.SHAPE, f"the scales {', '.join(map(str, scales))}; accepted: {accepted}")
         return None
 
     def product(self, node: TypedNode) -> Product:
@@ -82,6 +88,7 @@ class IntegerRows(IntegerGemm):
     """For CPUs: integer_rows.cl. A second factor that is not constant is packed in every run."""
 
     name = "gemm_integer_rows"
+    takes_scales = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         return Refusal(Reason.CAPABILITY, "made for CPUs") if self.caps.kind != "CPU" else super().check(node)

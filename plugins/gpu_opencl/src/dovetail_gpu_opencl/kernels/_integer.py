@@ -17,6 +17,7 @@ from dovetail_gpu_opencl.source import C_TYPES, storage
 
 __all__ = [
     "EIGHT_BITS",
+    "FACTORS",
     "ONE",
     "PLAIN_PORTS",
     "QUANTIZED_PORTS",
@@ -48,6 +49,8 @@ class Ports:
     bias: int = -1
 
 
+FACTORS = 4
+"""Inputs that are factors and zero points; sums that become float32 may have a scale of each factor behind them."""
 PLAIN_PORTS = Ports(1, 2, 3)
 QUANTIZED_PORTS = Ports(3, 2, 5, (1, 4, 6), 7, 8)
 
@@ -145,12 +148,15 @@ def result_of(node: TypedNode, ports: Ports, caps: Capabilities, places: Places,
     dst = node.outputs[0].dtype
     defines: dict[str, object] = {"T": C_TYPES[dst], "RESULT_ARGS": ""}
     if ports.scales is None:
-        chain = post_ops.epilogue(node, vec)
-        defines["STORE_SUM(o, s, z, m, n)"] = f"(dst[o] = {'POST((float)(s), o)' if dst is DType.FLOAT32 else '(s)'})"
+        chain, times, own = post_ops.epilogue(node, vec), "", tuple[Argument, ...]()
+        if len(node.inputs) > FACTORS:
+            times, own = " * (a_scale[0] * b_scale[0])", (read(node, FACTORS), read(node, FACTORS + 1))
+            defines["RESULT_ARGS"] = ", __global const float* restrict a_scale, __global const float* restrict b_scale"
+        defines["STORE_SUM(o, s, z, m, n)"] = f"(dst[o] = {f'POST((float)(s){times}, o)' if dst is DType.FLOAT32 else '(s)'})"
         if vec > 1:
-            real = f"POST_V(convert_float{vec}(sums), o)" if dst is DType.FLOAT32 else "(sums)"
+            real = f"POST_V(convert_float{vec}(sums){times}, o)" if dst is DType.FLOAT32 else "(sums)"
             defines["STORE_SUMS(o, sums, n)"] = f"(((__global PACKED_T*)(dst + (o)))->v = {real})"
-        return Result(chain.source, defines, chain.arguments)
+        return Result(chain.source, defines, (*own, *chain.arguments))
     scales, zero = [given(node, index) for index in ports.scales], given(node, ports.result_zero)
     assert scales[0] is not None
     a, b, y = (

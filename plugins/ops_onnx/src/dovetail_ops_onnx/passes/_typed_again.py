@@ -15,9 +15,12 @@ from dovetail_ops_onnx._pairs import Arithmetic
 __all__ = ["Bodies", "TypedAgain"]
 
 LARGE = 64
-"""Elements from which on the content of a constant is not compared; one of floating-point numbers says nothing about types. For
-`Arithmetic` it does not in any size: exporters write each activation as several products and sums with numbers.
+"""Elements from which on the content of a constant is not compared; one of numbers that cannot be sizes says nothing about types.
+For `Arithmetic` it does not in any size: exporters write each activation as several products and sums with numbers.
 """
+
+_BYTES = frozenset({DType.INT8, DType.UINT8})
+"""Data types of whole numbers that are never sizes."""
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -258,7 +261,9 @@ def _step(
     for name in node.inputs:
         fixed = types[name] if name in constants else None
         if fixed is not None:
-            is_any = fixed.dtype.is_float and not is_folded and _takes_any(node, fixed, is_identity, body)
+            is_any = (
+                (fixed.dtype.is_float or fixed.dtype in _BYTES) and not is_folded and _takes_any(node, fixed, is_identity, body)
+            )
             fixed = alike.setdefault((fixed.dtype, fixed.dims) if is_any else _content(fixed), fixed)
         inputs.append(bool(name) if fixed is None else (id(fixed),))
     kind = (_operator(node.op), *inputs, None, *map(bool, node.outputs), is_folded, is_identity)
@@ -267,7 +272,7 @@ def _step(
 
 
 def _takes_any(node: Node, constant: TensorType, is_identity: bool, body: Graph | None) -> bool:
-    """Whether the types of the results are the same for any floating-point content, and nothing in the body is computed of it."""
+    """Whether the types of the results are the same for any content but sizes, and nothing in the body is computed of it."""
     if body is not None:
         return constant.size >= LARGE and not body.constants
     if type(node.op).infer is Arithmetic.infer:

@@ -1,12 +1,13 @@
 """Fuse integer products: MatMulInteger whose sums become float32 gives them so itself, where a device has a kernel for it."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from dovetail.graph import DType, Graph, Node
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
 from dovetail_ops_onnx.mat_mul_integer_to_float import MatMulIntegerToFloat
+from dovetail_ops_onnx.mul import Mul
 
 __all__ = ["fuse_integer_products"]
 
@@ -14,27 +15,55 @@ __all__ = ["fuse_integer_products"]
 def fuse_integer_products(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Graph:
     """The graph with each MatMulInteger that only a Cast to float32 reads as one operator with that Cast.
 
-    It comes before the first reader of its result, so that what else that reads (the product of the scales) is there when the
+    So is the product with two scales behind it, as dynamic quantization has it, where the device takes these. Without them it
+    comes before the first reader of its result, so that what else that reads (the product of the scales) is there when the
     fusion of post-ops asks for it. Needs types and schedule order.
     """
     before: dict[str, Node] = {}
     gone: set[str] = set()
     for node in graph.nodes:
         cast = _cast_of(node, graph)
-        if cast is None:
-            continue
-        fused = dataclasses.replace(
-            node, op=MatMulIntegerToFloat(), outputs=cast.outputs, origins=tuple(dict.fromkeys((*node.origins, *cast.origins)))
-        )
-        if keeps(fused, graph):
-            readers = graph.consumers.get(cast.outputs[0], ())
-            before[readers[0].name if readers and cast.outputs[0] not in graph.output_names else cast.name] = fused
-            gone |= {node.name, cast.name}
+        for fused, merged, place in () if cast is None else _forms(node, cast, graph):
+            if keeps(fused, graph):
+                before[place.name] = fused
+                gone |= {one.name for one in merged}
+                break
     nodes: list[Node] = []
     for node in graph.nodes:
         nodes += [before[node.name]] if node.name in before else []
         nodes += [] if node.name in gone else [node]
     return graph.replace(nodes=tuple(nodes)) if gone else graph
+
+
+def _forms(node: Node, cast: Node, graph: Graph) -> Iterator[tuple[Node, tuple[Node, ...], Node]]:
+    """What a product and its Cast may become, with the nodes that it stands for, and the node before which it is."""
+    readers = () if cast.outputs[0] in graph.output_names else graph.consumers.get(cast.outputs[0], ())
+    if len(readers) == 1 and (scales := _scales(cast, readers[0], graph)) is not None:
+        found, *names = scales
+        inputs = (*node.inputs, *("",) * (4 - len(node.inputs)), *names)
+        merged = node, cast, found, readers[0]
+        yield _fused(merged, inputs), merged, readers[0]
+    yield _fused((node, cast), node.inputs), (node, cast), readers[0] if readers else cast
+
+
+def _fused(merged: tuple[Node, ...], inputs: tuple[str, ...]) -> Node:
+    origins = tuple(dict.fromkeys(name for node in merged for name in node.origins))
+    return dataclasses.replace(merged[0], op=MatMulIntegerToFloat(), inputs=inputs, outputs=merged[-1].outputs, origins=origins)
+
+
+def _scales(cast: Node, reader: Node, graph: Graph) -> tuple[Node, str, str] | None:
+    """The product of two scales by which the only reader of a Cast multiplies, a computed one and a constant, and these two."""
+    real, types = cast.outputs[0], graph.types
+    if type(reader.op) is not Mul or reader.inputs.count(real) != 1 or types[reader.outputs[0]].dims != types[real].dims:
+        return None
+    factor = reader.inputs[reader.inputs[0] == real]
+    product = graph.producers.get(factor)
+    if product is None or type(product.op) is not Mul or factor in graph.output_names or len(graph.consumers[factor]) > 1:
+        return None
+    computed, constant = sorted(product.inputs, key=graph.constants.__contains__)
+    one, other = types[computed], types[constant]
+    is_scale = one.size == 1 and (other.size == 1 or other.dims == types[real].dims[-1:])
+    return (product, computed, constant) if is_scale and other.value is not None and one.value is None else None
 
 
 def _cast_of(node: Node, graph: Graph) -> Node | None:
