@@ -135,6 +135,7 @@ def test_tokens_need_no_plan(saved: Any, core: Any, theirs_of: Any, device: str,
         assert len(with_room.plans) == 3  # for 5, 1 and 3 tokens
         text.check_states(theirs)
         assert "TensorScatter" in {node.op for node in compiled.report().nodes}
+        assert "take_over" in {report.passes[-1].name for report in with_room.plans.values()}  # the one for 3 tokens
         for _ in range(3):
             text.step(1)
         assert len(with_room.plans) == 3
