@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from dovetail.errors import OperatorError, OutOfMemory, ShapeError
-from dovetail.graph import Graph, GraphBuilder
+from dovetail.graph import DType, Graph, GraphBuilder
 from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.op import NUMERIC, Operator, TensorType
-from dovetail.passes.constant_folding import fold_constants
+from dovetail.passes.constant_folding import fold_closed, fold_constants
 from dovetail.passes.drop_identities import drop_identities
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.batch_normalization import BatchNormalization
+from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.constant_of_shape import ConstantOfShape
 from dovetail_ops_onnx.conv import Conv
@@ -288,3 +289,16 @@ def test_a_few_subnormal_weights_fold(rng: np.random.Generator, left: Any, dims:
     y = g.node(left, g.input("x", "float16", (2, 4, 5, 6)[: len(dims)]), g.constant(weights))
     numbers = g.constant(np.full((6, *(1,) * (len(dims) - 2)), 0.01), "float16")
     assert keys(drop_dead_nodes(fold_affine(fold_constants(g.graph([g.node(Mul(), y, numbers)]))))) == [left.op_type]
+
+
+def test_what_only_folded_nodes_read_takes_no_room_from_others() -> None:
+    """Weights of bytes become floats in three steps: all steps together take more room than there is, and all results fit."""
+    g, count, chains = GraphBuilder(), 1 << 12, 6
+    y = g.input("x", "float32", ["N", count])
+    for seed in range(chains):
+        weights = g.constant(np.random.default_rng(seed).integers(0, 255, count).astype(np.uint8))
+        floats = g.node(Sub(), g.node(Cast(to=DType.FLOAT32), weights), g.constant(np.float32(3)))
+        y = g.node(Add(), y, g.node(Mul(), floats, g.constant(np.float32(0.5))))
+    graph = g.model([y]).graph
+    assert keys(fold_closed(graph, budget=16 * count)) == ["Add"] * chains
+    assert len(fold_closed(graph, budget=-20 * count).nodes) > chains

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from openvino import opset1, opset2, opset3, opset8, opset15
+from openvino import opset1, opset2, opset3, opset8, opset13, opset15, opset16
 
 _GRAPHS = runpy.run_path(str(Path(__file__).with_name("_graphs.py")))
 Operation, f, i, c, RNG = (_GRAPHS[name] for name in ("Operation", "f", "i", "c", "RNG"))
@@ -63,4 +63,45 @@ def _signals() -> Iterable[Any]:
             )
 
 
-FAMILIES = (_searches, _scatters, _deformable, _signals)
+def _spectra() -> Iterable[Any]:
+    for center in (False, True):
+        for normalized in (False, True):
+            for length in (None, 9, 40):
+                size = () if length is None else (c(length),)
+                for width, dims in ((8, (2, 5, 6, 2)), (5, (5, 4, 2))):
+                    yield Operation(
+                        f"istft {center} {normalized} {length} {width}",
+                        lambda x, w, o=(center, normalized, *size): opset16.istft(x, w, c(8), c(3), *o),
+                        (f(*dims), f(width, low=0.1)),
+                    )
+
+
+def _segments() -> Iterable[Any]:
+    for mode in ("ZERO", "LOWEST"):
+        for data in (f(5, 3), f(5), i(5, 2, 2)):
+            ids = c([0, 0, 2, 5, 5], np.int32)
+            for count in (None, 4, 8):
+                yield Operation(
+                    f"segment max {mode} {data.dtype} {data.ndim} {count}",
+                    lambda x, n=count, m=mode, s=ids: opset16.segment_max(x, s, None if n is None else c(n), fill_mode=m),
+                    (data,),
+                )
+
+
+def _bytes() -> Iterable[Any]:
+    numbers = np.float32([1, 500, -500, 448, 449, 0.3, 1e-3, 1e9, -0.0, 17.3])
+    for kind in ("f8e4m3", "f8e5m2"):
+        yield Operation(
+            f"fake convert {kind}",
+            lambda x, k=kind: opset13.fake_convert(x, c(1, np.float32), destination_type=k),
+            (numbers,),
+        )
+        given = c([[2], [0.5]], np.float32), c([[0.25], [-1]], np.float32)
+        yield Operation(
+            f"fake convert shifted {kind}",
+            lambda x, k=kind, g=given: opset13.fake_convert(x, *g, destination_type=k),
+            (f(2, 30),),
+        )
+
+
+FAMILIES = (_searches, _scatters, _deformable, _signals, _spectra, _segments, _bytes)

@@ -12,7 +12,7 @@ LENGTH = "cache_length"
 
 @dataclass(frozen=True)
 class Grown:
-    """A state in the graph: the value `read` in which its rows are in the order of the texts, and `written`, with the new ones."""
+    """A state in the graph: the value `read` with its rows in the order of the texts, and `written`, that with the new ones."""
 
     read: str
     written: str
@@ -22,8 +22,8 @@ class Grown:
 class Growth:
     """How all states of a model grow, [batch, ...] each, by new rows along `axis`. A frontend declares it.
 
-    `tokens` is the input with the new tokens [batch, tokens, ...], `mask` that with a value for each token so far [batch, length],
-    and `order` that with, for each text, the one of the run before that it continues [batch]; "" for an input that is absent.
+    `tokens` is the input with the new tokens [batch, tokens, ...], `mask` that with a value for each token so far
+    [batch, length], and `order` that with, for each text, the one of the run before that it continues [batch]; "" where absent.
     """
 
     states: Mapping[str, Grown]

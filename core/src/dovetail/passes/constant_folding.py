@@ -24,6 +24,9 @@ __all__ = ["FOLD_BUDGET", "Typed", "fold_closed", "fold_constants", "type_and_fo
 FOLD_BUDGET = 64 << 20
 """Bytes of new constants that one graph may get on top of four times those it has: a small file must not unfold to gigabytes."""
 
+_ROUNDS = 8
+"""How often `fold_closed` looks whether what it has forgotten gives room for more."""
+
 
 @dataclass(frozen=True)
 class Typed:
@@ -58,21 +61,37 @@ def fold_closed(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = Non
     """
     if any(node.op.has_compose_in() for node in graph.nodes):
         return graph
+    most = budget + 5 * _nbytes(graph)
+    for _ in range(_ROUNDS):
+        # What only folded nodes read is forgotten in between, and its room is there for others.
+        graph, is_done = _folded_once(graph, most, limit)
+        if is_done:
+            break
+    return graph
+
+
+def _nbytes(graph: Graph) -> int:
+    return sum(array.nbytes for array in graph.constants.values())
+
+
+def _folded_once(graph: Graph, most: int, limit: int | None) -> tuple[Graph, bool]:
+    """As `fold_closed`, for constants of so many bytes in all; and whether nothing is left, or no more has room."""
     known, closed = set(graph.constants), []
     for node in schedule(graph).nodes:
         if known.issuperset(node.reads) and not (node.op.is_random or node.op.subgraphs):
             closed.append(node)
             known.update(node.writes)
     if not closed:
-        return graph
+        return graph, True
     written = tuple(name for node in closed for name in node.writes)
-    typed = type_and_fold(graph.replace(nodes=tuple(closed), inputs=(), outputs=written), budget, limit)
+    room = most - _nbytes(graph)
+    typed = type_and_fold(graph.replace(nodes=tuple(closed), inputs=(), outputs=written), room - 4 * _nbytes(graph), limit)
     done = {node.name for node in closed} - {node.name for node in (*typed.graph.nodes, *typed.deferred)}
     nodes = tuple(node for node in graph.nodes if node.name not in done)
     read = {*graph.outputs, *(name for node in nodes for name in node.reads)}
     constants = {name: array for name, array in typed.graph.constants.items() if name in read}
     types = {**graph.types, **{name: TensorType.of(array, known=True) for name, array in constants.items()}}
-    return graph.replace(nodes=nodes, constants=constants, types=types)
+    return graph.replace(nodes=nodes, constants=constants, types=types), len(done) in (0, len(closed))
 
 
 def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = None) -> Typed:

@@ -45,18 +45,17 @@ _worker = threading.local()
 class Preparation:
     """A model with the device chosen.
 
-    `device` is the name to report, `devices` the real ones. `of` prepares another model in the same way, `beside` one of the same
-    weights, which they share; `describe` makes the recipe. `make_plan` makes plans, of which `plan_cache` are kept; a run may take `time_limit` seconds; `streams` of them at
-    once keep the device busy. A `composite` runs the model in place of plans. `trace` records all plans and runs, and `save`
-    writes it.
+    `device` is the name to report, `devices` the real ones. `of` prepares another model in the same way; `describe` makes the
+    recipe. `planning` gives what makes plans of the model, or of another one with its weights; `plan_cache` of them are kept. A
+    run may take `time_limit` seconds; `streams` of them at once keep the device busy. A `composite` runs the model in place of
+    plans. `trace` records all plans and runs, and `save` writes it.
     """
 
     device: str
     devices: tuple[str, ...]
     of: "Callable[[Model], Preparation]"
-    beside: "Callable[[Model], Preparation]"
     describe: "Callable[[CompiledModel], Recipe]"
-    make_plan: Callable[[Shapes], Plan] | None = None
+    planning: Callable[[Model], Callable[[Shapes], Plan]] | None = None
     plan_cache: int = 1
     time_limit: float | None = None
     composite: Composite | None = None
@@ -157,11 +156,10 @@ class CompiledModel:
     def _plans(self) -> PlanCache[Shapes, Plan]:
         if self._cache is None:
             prepared = self._prepared()
-            make_plan = prepared.make_plan
-            assert make_plan is not None  # a composite has parts in its place
+            assert prepared.planning is not None  # a composite has parts in its place
             with self._preparing:
                 if self._cache is None:
-                    make = partial(_planned, make_plan, self.model.source, prepared.device)
+                    make = partial(_planned, prepared.planning(self.model), self.model.source, prepared.device)
                     self._cache = PlanCache(make, prepared.plan_cache)
         return self._cache
 
@@ -223,8 +221,9 @@ class CompiledModel:
         with self._overriding:
             found = self._variants.get((texts, room))
             if found is None:
-                model = with_room(self.model, texts, room)
-                found = CompiledModel(model, replace(self._prepared().beside(model), save=None))
+                model, prepared = with_room(self.model, texts, room), self._prepared()
+                # A virtual device compiles the model; others share the weights with it.
+                found = CompiledModel(model, replace(prepared if prepared.composite is None else prepared.of(model), save=None))
                 self._variants.put((texts, room), found)
         return found
 

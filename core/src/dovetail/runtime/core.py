@@ -3,7 +3,7 @@
 import re
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -252,7 +252,7 @@ class Core:
 
     def prepare(self, model: Model, device: str, given: Properties) -> Preparation:
         """As `compile_model`, as far as opening the device and checking the properties; a virtual device compiles its parts."""
-        anew, describe = partial(self.prepare, device=device, given=given), partial(self._describe, device, given)
+        ways = partial(self.prepare, device=device, given=given), partial(self._describe, device, given)
         virtual = self._session.virtual(device)
         if virtual is not None:
             name, found, arguments = virtual
@@ -261,7 +261,7 @@ class Core:
             if composite is not None:
                 own = {name: value for name, value in properties.items() if name == "TIME_LIMIT"}
                 limit = CompileOptions.read(own).TIME_LIMIT
-                return Preparation(composite.device, (), anew, anew, describe, time_limit=limit, composite=composite)
+                return Preparation(composite.device, (), *ways, time_limit=limit, composite=composite)
         targets, *others = self._session.targets(device, given)
         if others:
             raise PluginError(f"{device!r} means several targets, and its plugin compiles no model for them")
@@ -286,12 +286,11 @@ class Core:
         save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
         streams = targets.requests or opened[0].device.streams
 
-        def prepared(model: Model) -> Preparation:
-            make = partial(plan, Prepared(planner, _without_growing_states(model.graph)))
-            ways, how = (anew, prepared, describe), {"streams": streams, "trace": trace, "save": save}
-            return Preparation(name, targets.devices, *ways, make, options.PLAN_CACHE, limit, **how)
+        def planning(model: Model) -> Callable[[Shapes], Plan]:
+            return partial(plan, Prepared(planner, _without_growing_states(model.graph)))
 
-        return prepared(model)
+        kept = options.PLAN_CACHE
+        return Preparation(name, targets.devices, *ways, planning, kept, limit, streams=streams, trace=trace, save=save)
 
     def _describe(self, device: str, given: Properties, compiled: CompiledModel) -> Recipe:
         properties = self._session.properties_of(compiled.device, given)

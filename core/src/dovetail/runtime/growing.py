@@ -16,21 +16,22 @@ from dovetail.graph.model import Model
 from dovetail.graph.rewriting import drop_dead_nodes, rename_reads
 from dovetail.graph.types import TensorType
 from dovetail.names import printable
+from dovetail.runtime.inputs import Shapes
 from dovetail.runtime.states import Plans, RequestStates
 
 __all__ = ["GrowingPlans", "GrowingStates", "may_grow", "with_room"]
 
 _ROOM = 256
-"""The fewest tokens for which states have room; they get four times as many when these are used up."""
+"""The fewest tokens for which states have room; they get twice as many when these are used up."""
 
 
 class GrowingPlans(Plans, Protocol):
     """A compiled model for its growing states."""
 
-    def with_room(self, texts: int, room: int) -> Plans:
+    def with_room(self, texts: int, room: int) -> "GrowingPlans":
         """The same for the model whose states have room for so many tokens of so many texts."""
 
-    def plan(self, shapes: tuple[tuple[int, ...] | None, ...]) -> Any:
+    def plan(self, shapes: Shapes) -> Any:
         """Plan for these shapes."""
 
 
@@ -67,7 +68,7 @@ class GrowingStates(RequestStates):
         if step is None or not self._has_room(step, given):
             self._step = None
             self._leave()
-            return super().inputs(plans, arrays)
+            return super().inputs(self._compiled, arrays)
         return self._plans, self._wanted(self._plans, step, given, self.values())
 
     def on_host(self) -> Mapping[str, NDArray[Any]]:
@@ -125,7 +126,7 @@ class GrowingStates(RequestStates):
             return True
         room = max(self._room, _ROOM)
         while room < step.total:
-            room *= 4
+            room *= 2
         try:
             plans = self._compiled.with_room(step.texts, room)
             states = {name: np.zeros(t.dims, t.dtype.numpy) for name, t in _states(plans.model).items()}

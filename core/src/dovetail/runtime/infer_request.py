@@ -14,7 +14,6 @@ from dovetail.devices.device_array import DeviceArray
 from dovetail.devices.interruptible import are_calls_left
 from dovetail.devices.work_budget import RUNNING, WorkBudget
 from dovetail.errors import OutOfMemory, RunCancelled, UsageError, did_you_mean
-from dovetail.graph.model import Model
 from dovetail.html_table import html_table
 from dovetail.locks import Lock
 from dovetail.names import printable
@@ -22,7 +21,7 @@ from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan
 from dovetail.runtime.inputs import InputReader, Shapes
 from dovetail.runtime.plan_request import PlanRequest
-from dovetail.runtime.states import RequestStates
+from dovetail.runtime.states import Plans, RequestStates
 from dovetail.tracing import Trace
 
 if TYPE_CHECKING:
@@ -105,12 +104,8 @@ class BoundRequest(Protocol):
         """Free the device requests."""
 
 
-class CompiledPlans(Protocol):
+class CompiledPlans(Plans, Protocol):
     """The interface of a compiled model for its requests."""
-
-    @property
-    def model(self) -> Model:
-        """The model."""
 
     @property
     def reader(self) -> InputReader:

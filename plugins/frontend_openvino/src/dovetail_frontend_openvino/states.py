@@ -6,37 +6,25 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dovetail.frontend import (
-    FormatError,
-    Graph,
-    GraphError,
-    Growth,
-    Grown,
-    Node,
-    Shape,
-    TensorType,
-    UnboundOperator,
-    printable,
-)
+from dovetail.frontend import FormatError, Graph, GraphError, Growth, TensorType, UnboundOperator, printable
 from dovetail_frontend_openvino.call import Value
 from dovetail_frontend_openvino.emit import ONNX_VERSION, Emitter
+from dovetail_frontend_openvino.growth import Variable, growth
 from dovetail_frontend_openvino.layers import Layer
 from dovetail_frontend_openvino.text import element_type, shape
 
 __all__ = ["States"]
 
-_TOKENS = ("input_ids", "inputs_embeds")
-"""The input with the new tokens, as optimum-intel and openvino-genai name it: [batch, tokens] or [batch, tokens, width]."""
-_MASK, _MASK_RANK = "attention_mask", 2
-_JOINED = 2
-
 
 @dataclass
 class States:
-    """The variables of a model by their ids: the inputs that hold their values, these or the first ones, and the next ones."""
+    """The variables of a model by their ids: the inputs that hold their values, and the outputs with the next ones.
+
+    `open` has those of open shapes: the value in use, which is the first one or the input's, and the first one.
+    """
 
     inputs: dict[str, str] = field(default_factory=dict)
-    read_as: dict[str, str] = field(default_factory=dict)
+    open: dict[str, tuple[str, str]] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
 
     def read(self, layer: Layer, inputs: tuple[Value, ...], emitter: Emitter) -> Value:
@@ -59,7 +47,7 @@ class States:
         value = Value(self.inputs[key], dtype, dims)
         if None in dims and inputs:
             value = dataclasses.replace(value, name=_or_first(layer, value.name, inputs[0].name, emitter))
-            self.read_as[key] = value.name
+            self.open[key] = value.name, inputs[0].name
             return value
         first = [emitter.known(given.name) for given in inputs]
         if any(array is None or array.any() for array in first):
@@ -82,41 +70,14 @@ class States:
             raise GraphError(f"the variable '{printable(alone)}' is read and never assigned, or assigned and never read")
         return {self.inputs[key]: outputs + index for index, key in enumerate(self.written)}
 
-
     def growth(self, graph: Graph) -> Growth | None:
-        """How the variables grow where all are caches of a decoder: a Concat joins new rows along one axis, in the order of texts."""
-        tokens = next((name for name in _TOKENS if len(_shape(graph, name)) > 1), "")
-        mask = _MASK if len(_shape(graph, _MASK)) == _MASK_RANK else ""
-        found = [_grown(graph, self.read_as.get(key, ""), self.written[key], name) for key, name in self.inputs.items()]
-        kinds = {(axis, order) for one in found if one is not None for _, axis, order in [one]}
-        if len(kinds) != 1 or None in found or not tokens:
-            return None
-        ((axis, order),) = kinds
-        grown = (one[0] for one in found if one is not None)
-        return Growth(dict(zip(self.inputs.values(), grown, strict=True)), axis, tokens, mask, order)
-
-
-def _shape(graph: Graph, name: str) -> Shape:
-    return (graph.types[name].shape or ()) if name in graph.inputs else ()
-
-
-def _grown(graph: Graph, value: str, written: str, state: str) -> tuple[Grown, int, str] | None:
-    """The value of a state and that with new rows, their axis, and the input with the order of the texts, if there is one."""
-    joined = graph.producers[graph.producers[written].inputs[0]] if graph.producers[written].inputs[0] in graph.producers else None
-    if joined is None or joined.op.op_type != "Concat" or len(joined.inputs) != _JOINED:
-        return None
-    dims, read, order = _shape(graph, state), joined.inputs[0], ""
-    before = graph.producers.get(read)
-    if before is not None and before.op.op_type == "Gather" and before.inputs[1] in graph.inputs:
-        is_along_texts = len(_shape(graph, before.inputs[1])) == 1 and not _attribute(before, "axis", 0)
-        value, order = (before.outputs[0] if before.inputs[0] == value and is_along_texts else ""), before.inputs[1]
-    axis = _attribute(joined, "axis", 0) % len(dims)
-    fixed = [size for at, size in enumerate(dims) if at not in (0, axis)]
-    return (Grown(read, joined.outputs[0]), axis, order) if read == value and axis and None not in fixed else None
-
-
-def _attribute(node: Node, name: str, default: int) -> int:
-    return int(node.op.raw.get(name, default)) if isinstance(node.op, UnboundOperator) else default
+        """How the variables of the graph grow, where all are caches of a decoder."""
+        caches = [
+            Variable(self.inputs[key], *self.open[key], graph.producers[self.written[key]].inputs[0])
+            for key in self.inputs
+            if key in self.open
+        ]
+        return growth(graph, caches) if len(caches) == len(self.inputs) else None
 
 
 def _or_first(layer: Layer, value: str, first: str, emitter: Emitter) -> str:

@@ -143,6 +143,41 @@ def _select(call: Call) -> str:
     return call.op("Where", *call.names)
 
 
+def _erfinv(call: Call) -> str:
+    """Giles, Approximating the erfinv function (2012): polynomials of float32's precision, around 0 and towards 1."""
+    dtype = call.dtype(0)
+    if dtype is DType.FLOAT64 or not dtype.is_float:
+        raise FormatError(f"the input is {dtype}", hint="accepted: float32, float16, bfloat16")
+    x = call.name(0) if dtype is DType.FLOAT32 else call.cast(call.name(0), DType.FLOAT32)
+
+    def number(value: float) -> str:
+        return call.const(np.array(value, np.float32))
+
+    def polynomial(at: str, coefficients: tuple[float, ...]) -> str:
+        found = number(coefficients[0])
+        for one in coefficients[1:]:
+            found = call.op("Add", call.op("Mul", found, at), number(one))
+        return found
+
+    w = call.op("Neg", call.op("Log", call.op("Mul", call.op("Sub", number(1), x), call.op("Add", x, number(1)))))
+    near = polynomial(call.op("Sub", w, number(2.5)), _ERFINV_NEAR)
+    far = polynomial(call.op("Sub", call.op("Sqrt", call.op("Max", w, number(0))), number(3)), _ERFINV_FAR)
+    found = call.op("Mul", call.op("Where", call.op("Less", w, number(5)), near, far), x)
+    is_one = call.op("Equal", call.op("Abs", x), number(1))
+    found = call.op("Where", is_one, call.op("Mul", x, number(math.inf)), found)
+    return found if dtype is DType.FLOAT32 else call.cast(found, dtype)
+
+
+_ERFINV_NEAR = (
+    *(2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087),
+    *(-0.00125372503, -0.00417768164, 0.246640727, 1.50140941),
+)
+_ERFINV_FAR = (
+    *(-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773),
+    *(-0.0076224613, 0.00943887047, 1.00167406, 2.83297682),
+)
+
+
 def _bitwise_not(call: Call) -> str:
     return call.op("Not" if call.dtype(0) is DType.BOOL else "BitwiseNot", call.name(0))
 
@@ -201,6 +236,7 @@ TABLE: Table = {
     "HSigmoid": lambda call: call.op("HardSigmoid", call.name(0), alpha=1 / 6, beta=0.5),
     "Swish": _swish,
     "Gelu": _gelu,
+    "ErfInv": _erfinv,
     "Round": _round,
     "IsInf": _is_inf,
     "IsFinite": _is_finite,

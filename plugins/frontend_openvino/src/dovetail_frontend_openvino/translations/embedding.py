@@ -67,6 +67,31 @@ def _summed(call: Call, bags: str, count: str, further: int = 3, *, mean: bool =
     return call.op("Where", none, call.op("Gather", call.name(0), call.const(list(default[:1])), axis=0), total)
 
 
+def _segment_max(call: Call) -> str:
+    """The largest rows of each segment; segments without rows are zeros, or the lowest number. Further segments are left out."""
+    dtype, where = call.dtype(0), call.index_list(1)
+    if call.has(2):
+        count = call.index_list(2)
+    else:
+        last = call.op("ReduceMax", call.op("Concat", where, call.const([-1]), axis=0), call.const([0]), keepdims=1)
+        count = call.op("Add", last, call.const([1]))
+    # Rows of further segments go to one behind the last.
+    where = call.op("Unsqueeze", call.op("Min", where, count), call.const([-1]))
+    rows = call.op("Add", count, call.const([1]))
+    inner = call.op("Slice", call.op("Shape", call.name(0)), call.const([1]), call.const([2**31]))
+    lowest = np.finfo(dtype.numpy).min if dtype.numpy.kind == "f" else np.iinfo(dtype.numpy).min
+    start = call.op("ConstantOfShape", call.op("Concat", rows, inner, axis=0), value=np.full(1, lowest, dtype.numpy))
+    found = call.op("ScatterND", start, where, call.name(0), reduction="max")
+    if call.choice_attr("fill_mode", {"zero": "zero", "lowest": "lowest"}) == "zero":
+        ones = call.op("Expand", call.const([1]), call.op("Shape", where, end=1))
+        empty = call.op("ConstantOfShape", rows, value=np.zeros(1, np.int64))
+        members = call.op("ScatterND", empty, where, ones, reduction="add")
+        none = call.op("Equal", members, call.const(0))
+        behind = call.const([1 + i for i in range(call.rank(0) - 1)])
+        found = call.op("Where", call.op("Unsqueeze", none, behind), call.like(0, 0), found)
+    return call.op("Slice", found, call.const([0]), count, call.const([0]))
+
+
 def _eye(call: Call) -> str:
     sides = call.op("Concat", call.index_list(0), call.index_list(1), axis=0)
     dtype = call.type_attr("output_type")
@@ -81,5 +106,6 @@ TABLE: Table = {
     "EmbeddingBagOffsetsSum": _offsets,
     "EmbeddingBagOffsets": _offsets,
     "EmbeddingSegmentsSum": _segments,
+    "SegmentMax": _segment_max,
     "Eye": _eye,
 }

@@ -1,6 +1,6 @@
-"""FakeQuantize: rounds to levels and back, in floating point."""
+"""FakeQuantize and FakeConvert: round to levels, or to floats of few bits, and back."""
 
-from dovetail.frontend import FormatError
+from dovetail.frontend import DType, FormatError
 from dovetail_frontend_openvino.call import Call, Table
 
 __all__ = ["TABLE"]
@@ -21,4 +21,15 @@ def _fake_quantize(call: Call) -> str:
     return call.op("Add", call.op("Mul", level, step), output_low)
 
 
-TABLE: Table = {"FakeQuantize": _fake_quantize}
+def _fake_convert(call: Call) -> str:
+    """Rounds to float16, as OpenVINO does, then to a float of 8 bits, and back."""
+    kinds = {"f8e4m3": DType.FLOAT8_E4M3FN, "f8e5m2": DType.FLOAT8_E5M2}
+    kind = kinds[call.choice_attr("destination_type", {name: name for name in kinds})]
+    x = call.op("Mul", call.name(0), call.name(1))
+    half = call.cast(call.op("Sub", x, call.name(2)) if call.has(2) else x, DType.FLOAT16)
+    rounded = call.op("Cast", half, to=kind.onnx, saturate=1)
+    back = call.cast(rounded, call.dtype(0))
+    return call.op("Div", call.op("Add", back, call.name(2)) if call.has(2) else back, call.name(1))
+
+
+TABLE: Table = {"FakeQuantize": _fake_quantize, "FakeConvert": _fake_convert}

@@ -66,7 +66,7 @@ _Kept = dict[int, "deque[_Earlier]"]
 def _remember(kept: _Kept, graph: Graph, varying: frozenset[str], context: PassContext, planned: Any) -> None:
     bodies = {name: (node, body) for name, (node, body) in context.notes.bodies.items() if body is not None}
     analyzed = _expanded(planned.analyzed, bodies) if len(bodies) == len(context.notes.bodies) else None
-    if analyzed is None or graph.states or not all(graph.types[name].is_static for name in graph.inputs):
+    if analyzed is None or not all(graph.types[name].is_static for name in graph.inputs):
         return
     if all(analyzed.types[name].is_static for name in _names(analyzed)):
         made = _Earlier(graph, varying, replace(planned, analyzed=analyzed), context, bodies)
