@@ -24,14 +24,15 @@ def test_an_attention_that_writes_into_its_caches(batch: int, size: int | str) -
     session = dovetail_onnxruntime.InferenceSession(data)
     programs = session, onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     ours, theirs = (Program(one, batch) for one in programs)
-    for words in ([1, 5, 2], [4], [7], [1]):
+    several = [[3] * 20] if batch == 1 else []  # ONNX Runtime takes several words for one text only
+    for words in ([1, 5, 2], [4], [7], *several, [1]):
         same(ours.step(words), theirs.step(words))
         same_caches(ours, theirs)
-    assert len(session._compiled.plans) == 1
+    assert not session._compiled.plans  # prompts start texts
     shorter = np.ones((batch, ours.length + 1), np.int64)
     shorter[:, -1] = 0
     ours.step([2], shorter)  # it would count a token less
-    assert len(session._compiled.plans) == 2
+    assert len(session._compiled.plans) == 1
 
 
 @pytest.mark.parametrize("batch", [1, 3])
@@ -101,4 +102,4 @@ def test_caches_of_a_window_do_not_grow() -> None:
         length += len(words)
         found = [program.step(words, np.ones((1, length), np.int64)) for program in programs]
         same(*found)
-    assert len(session._compiled.plans) == 1
+    assert not session._compiled.plans

@@ -26,7 +26,7 @@ __all__ = ["Decoder"]
 _log = logging.getLogger("dovetail.onnxruntime")
 
 _FEW = 16
-"""Tokens of a run up to which it continues a text. A prompt is planned for its length."""
+"""Tokens of a run up to which it continues a text, where attention looks at all of the room. Longer ones run by the plain model."""
 _ROOM = 256
 """The fewest tokens for which caches have room; they get four times as many when these are used up."""
 _TEXTS = 4
@@ -80,7 +80,8 @@ class Decoder:
         shapes = [feed[name].shape for name in known.caches]
         sizes = {(shape[0], shape[known.axis]) for shape in shapes}
         texts, given = sizes.pop()
-        if sizes or texts != batch or not given or not 1 <= count <= _FEW:
+        # Where a model counts its tokens, a prompt is the start of a text: no other model need be compiled for it.
+        if sizes or texts != batch or not count or not (known.counts or (given and count <= _FEW)):
             return None
         total = self._total(feed[known.mask], batch, given, count) if known.mask else given + count
         if not total:
