@@ -346,3 +346,32 @@ def test_operands_broadcast(dims: tuple[int, ...], device: OpenCLDevice, bench: 
     s = rest / s
     s = np.where(s > 0, s, first * s) + 0.5 * (full - 2)
     np.testing.assert_allclose(bench.run(device, graph, feeds)[0], (row - np.minimum(s, rest)) / full, rtol=3e-6, atol=3e-6)
+
+
+@pytest.mark.parametrize(
+    ("dims", "others"),
+    [
+        ((3, 5, 150), [(5, 150), (3, 1, 150), (1,)]),  # runs of other lengths than a work item's
+        ((2, 67, 3), [(67, 1), (3,), (2, 1, 1)]),  # shorter ones
+        ((2, 3, 64), [(64,), (3, 1), (2, 3, 64)]),
+        ((2, 70, 5), [(70, 5), (2, 1, 5), (1, 70, 1)]),
+    ],
+)
+def test_runs_of_operands(
+    dims: tuple[int, ...], others: list[tuple[int, ...]], device: OpenCLDevice, bench: Any, rng: Any
+) -> None:
+    """What broadcasts, one element after the other: bools, integers, a choice among floats, sums in vectors and alone."""
+    for other in others:
+        mask, masks, x, y = rng.random(dims) < 0.5, rng.random(other) < 0.5, floats(rng, *dims), floats(rng, *other)
+        whole = rng.integers(-9, 9, dims)
+        for name, inputs, want in (
+            ("And", [mask, masks], mask & masks),
+            ("Sub", [whole, masks.astype(np.int64)], whole - masks),
+            ("Less", [y, x], y < x),
+            ("Where", [masks, x, y], np.where(masks, x, y)),
+            ("Add", [x, y], x + y),
+        ):
+            graph, feeds = bench.single(bench.op(name), inputs)
+            np.testing.assert_array_equal(bench.run(device, graph, feeds)[0], want, err_msg=f"{name}, {other}")
+        graph, feeds = bench.single(bench.op("Add"), [x, y], post_ops=[Eltwise("linear", 2.0, 0.5)])
+        close(bench.run(device, graph, feeds)[0], (2 * (x + y) + np.float32(0.5)).astype(np.float32))
