@@ -11,6 +11,7 @@ from ml_dtypes import bfloat16
 from numpy.typing import NDArray
 
 from dovetail.device import Binary, Eltwise, Prelu, Sum
+from dovetail.errors import InferError
 from dovetail.graph.post_ops import ELTWISE_ALGORITHMS
 from dovetail.passes.layout import assign_layouts
 from dovetail_gpu_opencl.device import OpenCLDevice
@@ -375,3 +376,15 @@ def test_runs_of_operands(
             np.testing.assert_array_equal(bench.run(device, graph, feeds)[0], want, err_msg=f"{name}, {other}")
         graph, feeds = bench.single(bench.op("Add"), [x, y], post_ops=[Eltwise("linear", 2.0, 0.5)])
         close(bench.run(device, graph, feeds)[0], (2 * (x + y) + np.float32(0.5)).astype(np.float32))
+
+
+@pytest.mark.parametrize("inner", [3, 5, 37, 64, 300])
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int64])
+def test_slices(inner: int, dtype: Any, device: OpenCLDevice, bench: Any, rng: Any) -> None:
+    """Slices shorter and longer than what a work item moves, whose words are single elements and vectors."""
+    data, index = rng.integers(0, 99, (3, 11, inner)).astype(dtype), rng.integers(-11, 11, (4, 5))
+    graph, feeds = bench.single(bench.op("Gather", axis=1), [data, index])
+    np.testing.assert_array_equal(bench.run(device, graph, feeds)[0], data.take(index % 11, 1))
+    index[3, 4] = 11
+    with pytest.raises(InferError, match="outside axis 1 of size 11"):
+        bench.run(device, graph, [data, index])
