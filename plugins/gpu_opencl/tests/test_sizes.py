@@ -11,6 +11,7 @@ from ml_dtypes import bfloat16
 from numpy.typing import NDArray
 
 from dovetail.device import Binary, Eltwise, Prelu, Sum
+from dovetail.errors import InferError
 from dovetail.graph.post_ops import ELTWISE_ALGORITHMS
 from dovetail.passes.layout import assign_layouts
 from dovetail_gpu_opencl.device import OpenCLDevice
@@ -326,6 +327,16 @@ def test_every_eltwise_post_op(algorithm: str, device: OpenCLDevice, bench: Any,
     np.testing.assert_allclose(bench.run(device, graph, feeds)[0], expected, rtol=2e-6, atol=2e-6)
 
 
+def test_third_powers(device: OpenCLDevice, bench: Any, rng: Any) -> None:
+    """By products, in vectors and single elements; NaN, infinities and signs of zeros stay."""
+    x = floats(rng, 101)
+    x[:5] = np.nan, np.inf, -np.inf, -0.0, 3e13
+    graph, feeds = bench.single(bench.op("Pow"), [x, np.float32(3)], constants=(1,))
+    with np.errstate(over="ignore"):
+        expected = (x.astype(np.float64) ** 3).astype(np.float32)
+    np.testing.assert_allclose(bench.run(device, graph, feeds)[0], expected, rtol=3e-7)
+
+
 def test_relu_of_infinities(device: OpenCLDevice, bench: Any) -> None:
     x = np.array([-np.inf, np.inf, np.nan, -0.5] * 20, np.float32)
     graph, feeds = bench.single(bench.op("Add"), [x, np.zeros(1, np.float32)], post_ops=[Eltwise("relu")])
@@ -346,3 +357,44 @@ def test_operands_broadcast(dims: tuple[int, ...], device: OpenCLDevice, bench: 
     s = rest / s
     s = np.where(s > 0, s, first * s) + 0.5 * (full - 2)
     np.testing.assert_allclose(bench.run(device, graph, feeds)[0], (row - np.minimum(s, rest)) / full, rtol=3e-6, atol=3e-6)
+
+
+@pytest.mark.parametrize(
+    ("dims", "others"),
+    [
+        ((3, 5, 150), [(5, 150), (3, 1, 150), (1,)]),  # runs of other lengths than a work item's
+        ((2, 67, 3), [(67, 1), (3,), (2, 1, 1)]),  # shorter ones
+        ((2, 3, 64), [(64,), (3, 1), (2, 3, 64)]),
+        ((2, 70, 5), [(70, 5), (2, 1, 5), (1, 70, 1)]),
+    ],
+)
+def test_runs_of_operands(
+    dims: tuple[int, ...], others: list[tuple[int, ...]], device: OpenCLDevice, bench: Any, rng: Any
+) -> None:
+    """What broadcasts, one element after the other: bools, integers, a choice among floats, sums in vectors and alone."""
+    for other in others:
+        mask, masks, x, y = rng.random(dims) < 0.5, rng.random(other) < 0.5, floats(rng, *dims), floats(rng, *other)
+        whole = rng.integers(-9, 9, dims)
+        for name, inputs, want in (
+            ("And", [mask, masks], mask & masks),
+            ("Sub", [whole, masks.astype(np.int64)], whole - masks),
+            ("Less", [y, x], y < x),
+            ("Where", [masks, x, y], np.where(masks, x, y)),
+            ("Add", [x, y], x + y),
+        ):
+            graph, feeds = bench.single(bench.op(name), inputs)
+            np.testing.assert_array_equal(bench.run(device, graph, feeds)[0], want, err_msg=f"{name}, {other}")
+        graph, feeds = bench.single(bench.op("Add"), [x, y], post_ops=[Eltwise("linear", 2.0, 0.5)])
+        close(bench.run(device, graph, feeds)[0], (2 * (x + y) + np.float32(0.5)).astype(np.float32))
+
+
+@pytest.mark.parametrize("inner", [3, 5, 37, 64, 300])
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int64])
+def test_slices(inner: int, dtype: Any, device: OpenCLDevice, bench: Any, rng: Any) -> None:
+    """Slices shorter and longer than what a work item moves, whose words are single elements and vectors."""
+    data, index = rng.integers(0, 99, (3, 11, inner)).astype(dtype), rng.integers(-11, 11, (4, 5))
+    graph, feeds = bench.single(bench.op("Gather", axis=1), [data, index])
+    np.testing.assert_array_equal(bench.run(device, graph, feeds)[0], data.take(index % 11, 1))
+    index[3, 4] = 11
+    with pytest.raises(InferError, match="outside axis 1 of size 11"):
+        bench.run(device, graph, [data, index])

@@ -78,3 +78,14 @@ def test_what_is_not_finite_stays_where_it_is(value: float) -> None:
     other[1, 2, 39:43, 59:63] = False
     np.testing.assert_array_equal(found[other], 1)
     assert not np.isclose(found[1, 2, 40:42, 60:62], 1).any()
+
+
+@pytest.mark.parametrize(("nearest", "sign"), [("floor", 1), ("ceil", -1)])
+def test_corners_are_exact(nearest: str, sign: int) -> None:
+    """A ratio of sizes such as 7 / 13 is not rounded before it is a length again, which moved whole places."""
+    op = Resize(coordinate_transformation_mode="align_corners", nearest_mode=nearest)
+    for size, out in np.ndindex(16, 30):
+        x, steps = np.arange(size + 2, dtype=np.float32), out + 1
+        got = op.reference(x, None, None, np.int64([out + 2]))
+        exact = [sign * (sign * index * (size + 1) // steps) for index in range(out + 2)]
+        assert got.tolist() == exact, (size + 2, out + 2)

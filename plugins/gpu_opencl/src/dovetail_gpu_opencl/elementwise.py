@@ -37,6 +37,8 @@ from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES, accumulator, assem
 __all__ = ["Chain", "Expression", "Load", "as_chain", "elementwise_launch", "vector_width"]
 
 _LETTERS = "abcdefghijklmn"
+_RUN = 64
+"""Elements of a work item on CPUs where operands broadcast."""
 _AT_ONCE = 24
 """Inputs of one launch of a fold: with the result, 200 of the 256 bytes of arguments that every OpenCL device takes."""
 
@@ -233,10 +235,13 @@ def elementwise_launch(
         assert access is not None
         accesses.append(access)
     dtypes = tuple(t.dtype for t in types)
-    kernel = _text(dtypes, result.dtype, tuple(accesses), statements, vec, last, sizes.parameters, bool(node.post_ops))
+    # On CPUs indices are computed once for a run of elements, for each of them they take 4 ns. Chains need vectors more.
+    is_spread = any(access.index not in ("o", "0") for access in accesses) and all(access.run != "any" for access in accesses)
+    step = _RUN if caps.kind == "CPU" and is_spread and (vec == 1 or not node.post_ops) else vec
+    kernel = _text(dtypes, result.dtype, tuple(accesses), statements, vec, step, last, sizes.parameters, bool(node.post_ops))
     output = written or Write(node.node.outputs[0])
     arguments = (*(load.source for load in loads), output, *sizes.arguments, *chain.arguments)
-    work, local = spread(ceil_div(result.size, vec), caps)
+    work, local = spread(ceil_div(result.size, step), caps)
     source, divides = _source(kernel, chain.source)
     # A quotient is a result that others round: what the device can do best is right, and memory sets the time here.
     options = caps.exact_options if divides else ()
@@ -256,13 +261,16 @@ def _text(
     accesses: Sequence[Access],
     statements: str,
     vec: int,
+    step: int,
     last: str,
     parameters: str,
     has_chain: bool,
 ) -> str:
     """The kernel; kept, because a node has the same for all sizes."""
     single = _block(dtypes, result, accesses, statements, 1, has_chain)
-    if vec == 1:
+    if step > vec:
+        body = _in_runs(dtypes, result, accesses, statements, step, last, has_chain)
+    elif vec == 1:
         body = f"  const int o = get_global_id(0);\n  if (o < {last}) {single}"
     else:
         body = (
@@ -273,6 +281,21 @@ def _text(
     inputs = "".join(f"__global const {STORED_TYPES[dtype]}* p{i}, " for i, dtype in enumerate(dtypes))
     taken = f"{inputs}__global {STORED_TYPES[result]}* dst{parameters}{' POST_ARGS' if has_chain else ''}"
     return f"__kernel void elementwise({taken}) {{\n{post_ops.SEPARATE}{body}}}\n"
+
+
+def _in_runs(
+    dtypes: Sequence[DType], result: DType, accesses: Sequence[Access], statements: str, step: int, last: str, has_chain: bool
+) -> str:
+    """The body for `step` elements one by one, with indices computed where a run begins."""
+    bases = " ".join(f"const int at{i} = {access.index};" for i, access in enumerate(accesses))
+    ends = " ".join(f"stop = min(stop, o - o % {access.length} + {access.length});" for access in accesses if access.length)
+    moved = [Access(f"at{i} + o - from" if access.run == "next" else f"at{i}", access.run) for i, access in enumerate(accesses)]
+    return (
+        f"  const long first = get_global_id(0) * (long){step};\n  const int end = min(first + {step}, (long){last});\n"
+        f"  for (int from = min(first, (long)end), stop; from < end; from = stop) {{\n"
+        f"  const int o = from; {bases}\n  stop = end; {ends}\n"
+        f"  for (int o = from; o < stop; ++o) {_block(dtypes, result, moved, statements, 1, has_chain)}  }}\n"
+    )
 
 
 def _block(dtypes: Sequence[DType], result: DType, accesses: Sequence[Access], statements: str, vec: int, has_chain: bool) -> str:

@@ -100,10 +100,10 @@ def _coordinates(a: Axis, mode: str, x: Floats) -> Floats:
 
     With a scale that gives no whole number, align_corners takes scale * size as the output's length: ONNX's node tests want that.
     """
-    length = x.dtype.type(a.scale) * x.dtype.type(a.size)
+    # The ratio of two whole sizes is not rounded: with 7 elements made 2, element 1 is at 3.5, where rounding decides.
+    whole = a.size and a.scale == a.out / a.size
+    length = x.dtype.type(a.out) if whole else x.dtype.type(a.scale) * x.dtype.type(a.size)
     if mode == "asymmetric":
-        # The ratio of two whole sizes is not rounded: with 7 elements made 2, element 1 is at 3.5, where rounding decides.
-        whole = a.size and a.scale == a.out / a.size
         return (x.astype(np.float64) * a.size / a.out).astype(x.dtype) if whole else x / a.scale
     if mode == "align_corners":
         return x * (a.size - 1) / (length - 1) if length != 1 else np.zeros_like(x)

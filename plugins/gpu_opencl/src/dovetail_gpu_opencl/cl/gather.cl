@@ -25,8 +25,15 @@
 #endif
 
 __kernel void gather(__global const T* restrict src, __global const INDEX* restrict index, __global T* dst FAULTS SIZES POST_ARGS) {
+#ifdef STEP
+  const long first = get_global_id(0) * (long)STEP;
+  const int end = min(first + STEP, (long)SIZE);
+  int o = min(first, (long)end);
+  while (o < end) {
+#else
   const int o = get_global_id(0);
   if (o >= SIZE) return;
+#endif
   const int line = QUOTIENT(o, INNER), i = REMAINDER(o, INNER), j = REMAINDER(line, COUNT), a = QUOTIENT(line, COUNT);
   INDEX at = index[j];
 #ifdef CHECKED
@@ -37,7 +44,11 @@ __kernel void gather(__global const T* restrict src, __global const INDEX* restr
 #endif
   if (at < 0) at += AXIS;
   const int place = (a * AXIS + (int)at) * INNER + i;
-#ifdef COMPUTED
+#ifdef STEP
+    const int from = o, stop = min(end, o + INNER - i);
+    for (; o < stop; ++o) dst[o] = src[place + o - from];
+  }
+#elif defined COMPUTED
   STORE_T(dst, o, POST(LOAD_T(src, place), o));
 #else
   dst[o] = src[place];

@@ -4,7 +4,7 @@ import math
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
-from dovetail_gpu_opencl.kernel import CLKernel, spread
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS, post_ops_refusal
 from dovetail_gpu_opencl.launch import Argument, Fault, Launch, Read, Write
 from dovetail_gpu_opencl.sizes import by_value
@@ -13,11 +13,14 @@ from dovetail_ops_onnx.gather import Gather, outside
 
 __all__ = ["KERNELS"]
 
+_LONG, _STEP = 4, 64
+"""Words of a slice from which on a work item of a CPU moves so many, and looks at an index once for a slice."""
+
 
 class GatherKernel(CLKernel):
-    """gather.cl: a word a work item, with post-ops an element; an index out of range reads element 0 and raises the fault flag.
+    """gather.cl: a word a work item, with post-ops an element; on CPUs several words of long slices.
 
-    Constant indices are checked here.
+    An index out of range reads element 0 and raises the fault flag. Constant indices are checked here.
     """
 
     name = "gather"
@@ -48,6 +51,9 @@ class GatherKernel(CLKernel):
         is_checked = indices.value is not None and (not indices.size or not outside(indices.value, bound))
         types |= {"INDEX": C_TYPES[indices.dtype], "CHECKED": not is_checked}
         defines, sizes = by_value({**types, **numbers}, ("SIZE", "AXIS"), ("COUNT", "INNER"))
+        step = _STEP if self.caps.kind == "CPU" and not node.post_ops and inner >= _LONG * width else 1
+        if step > 1:
+            defines["STEP"] = step
         fault = Fault(f"an index is outside axis {axis} of size {bound}; accepted: {-bound} to {bound - 1}")
         chain = post_ops.epilogue(node)
         names, faults = node.node.inputs, () if is_checked else (fault,)
@@ -58,7 +64,7 @@ class GatherKernel(CLKernel):
             *sizes,
             *chain.arguments,
         )
-        work, local = spread(size, self.caps)
+        work, local = spread(ceil_div(size, step), self.caps)
         source = assemble("gather.cl", defines, chain.source)
         return (Launch("gather.cl", source, "gather", arguments, work, local),)
 
