@@ -116,6 +116,7 @@ PASSES = (
     _pass("stack_sequences.index_slices", "bind", "SplitToSequence", takes="", needs_shapes=False),
     _pass("stack_sequences.stack_sequences", "bind", "ConcatFromSequence", takes="", needs_shapes=False),
     _pass("recognise_distances.recognise_distances", "bind", "Scan", takes="", needs_shapes=False),
+    _pass("recognise_segments.recognise_segments", "bind", "Loop", takes="", needs_shapes=False),
     _pass("fuse_quantized.hold_quantized", "bind", "DequantizeLinear", takes="", needs_shapes=False),
     GraphPass("keep_plans", "bind", _keep_plans, needs_shapes=False),
     GraphPass("take_over", "bind", _TAKE_OVER, any_sizes=True),
