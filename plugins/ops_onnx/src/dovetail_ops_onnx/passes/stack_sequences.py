@@ -111,7 +111,7 @@ def _first_items(graph: Graph, name: str) -> Sequence[str] | None:
 
 
 def _appended(body: Graph, index: int) -> str | None:
-    """What each iteration appends to the carried sequence of this index; None where it does anything else with it."""
+    """The tensor that each iteration appends to the carried sequence of this index; None where it does anything else."""
     given, result = body.inputs[2 + index], body.outputs[1 + index]
     insert = body.producers.get(result)
     if insert is None or not isinstance(insert.op, SequenceInsert) or len([n for n in insert.inputs if n]) != 2:
