@@ -38,8 +38,8 @@ class AnyShapes:
     """Gives plans of a graph for further signatures, None where each should have one of its own; see `PlanCache`.
 
     `typed` types the graph for a signature, `plan_open` plans it with inputs of open shapes and the names of values whose types
-    change, `on_host` without any device. `varying` are those of the values around the graph: None where they are to be found
-    by comparing signatures.
+    change, `on_host` without any device, once there are `full` plans. `varying` are those of the values around the graph: None
+    where they are to be found by comparing signatures.
     """
 
     def __init__(
@@ -49,7 +49,9 @@ class AnyShapes:
         plan_open: Callable[[Graph, frozenset[str]], Plan],
         on_host: Callable[[Graph], Plan],
         varying: frozenset[str] | None = None,
+        full: int = 1,
     ) -> None:
+        self._full = full
         self._graph, self._typed, self._plan_open, self._on_host = graph, typed, plan_open, on_host
         self._varying = varying
         self._made: list[tuple[Signature, Plan]] = []
@@ -65,6 +67,8 @@ class AnyShapes:
             self._tries += 1
             if (mixed := self._mixed(key, plans)) is not None:
                 return mixed
+        if self._varying is None and len(plans) < self._full:  # shapes of which there are some may all return
+            return None
         everything = frozenset(number for number, item in enumerate(key) if not isinstance(item, str))
         if elements(key, everything) > _FEW or not (self._alone or all(plan.is_brief for plan in plans.values())):
             return None

@@ -223,7 +223,8 @@ class Planner:
         if graph.states or not all(runs) or not any(target.name == REFERENCE_DEVICE for target in self.targets):
             return None
 
-        return AnyShapes(graph, partial(self._typed, graph), self._plan_open, self._on_host_alone, varying)
+        typed, full = partial(self._typed, graph), self.options.PLAN_CACHE
+        return AnyShapes(graph, typed, self._plan_open, self._on_host_alone, varying, full)
 
     def _typed(self, graph: Graph, key: Signature) -> Typed:
         return type_and_fold(typed_inputs(graph, key), self.budget, self.options.MEMORY_LIMIT)
