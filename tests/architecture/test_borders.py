@@ -280,6 +280,7 @@ NOT_OPERATORS = {
     "quantized",
     "row_digits",
     "phases",
+    "segment_reduction",
     "spatial",
     "stacked_sequence",
     "take_rows",

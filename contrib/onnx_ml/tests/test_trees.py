@@ -75,7 +75,7 @@ def samples(rng: np.random.Generator, count: int, dtype: Any) -> Array:
     return x
 
 
-@pytest.fixture(params=["blocks", "small blocks", "entries", "all tests"])
+@pytest.fixture(params=["blocks", "small blocks", "entries", "all tests", "by hand"])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The sizes that choose between ways: as they are, such that each way is taken for some samples, or one of them alone."""
     name = str(request.param)
@@ -94,6 +94,7 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
         monkeypatch.setattr(_tree_walk, "_EVERY", 1)
     if name == "all tests":
         monkeypatch.setattr(_tree_walk, "_TESTS", 10**9)
+    monkeypatch.setattr(_tree_walk, "_BY_HAND", {"by hand": 10**9, "blocks": _tree_walk._BY_HAND}.get(name, 0))
     return name
 
 
@@ -127,10 +128,12 @@ def test_sums_are_those_of_a_walk_tree_by_tree(rng: np.random.Generator, modes: 
 
 
 @pytest.mark.usefixtures("sizes")
+@pytest.mark.parametrize("count_of_trees", [40, 1])
 @pytest.mark.parametrize("how", ["SUM", "MIN", "MAX", "AVERAGE"])
-def test_aggregates_of_one_target(rng: np.random.Generator, how: str) -> None:
-    trees = forest(rng, trees=40, depth=4)
-    of = {"SUM": lambda w: np.cumsum(w)[-1], "MIN": min, "MAX": max, "AVERAGE": lambda w: np.cumsum(w)[-1] / np.float32(40)}[how]
+def test_aggregates_of_one_target(rng: np.random.Generator, how: str, count_of_trees: int) -> None:
+    trees = forest(rng, trees=40, depth=4) if count_of_trees == 40 else [tree(rng, MODES, 6)]
+    count = np.float32(count_of_trees)
+    of = {"SUM": lambda w: np.cumsum(w)[-1], "MIN": min, "MAX": max, "AVERAGE": lambda w: np.cumsum(w)[-1] / count}[how]
     given, names = attributes(rng, trees)
     held = [(names[t], 3 * k - 7) for t, nodes in enumerate(trees) for k, node in enumerate(nodes) if node[0] == "LEAF"]
     weights = dict(zip(held, rng.standard_normal(len(held)).astype(np.float32), strict=True))
@@ -139,8 +142,8 @@ def test_aggregates_of_one_target(rng: np.random.Generator, how: str) -> None:
         **given, target_treeids=tree_ids, target_nodeids=node_ids, target_ids=(0,) * len(held),
         target_weights=tuple(map(float, weights.values())), aggregate_function=how,
     )  # fmt: skip
-    for count in (1, 1, 1, 1, 1, 60):
-        x = samples(rng, count, np.float32)
+    for rows in (1, 1, 1, 1, 1, 60):
+        x = samples(rng, rows, np.float32)
         want = [[of([weights[names[t], 3 * reached(nodes, row) - 7] for t, nodes in enumerate(trees)])] for row in x]
         np.testing.assert_array_equal(op.reference(x), np.array(want, np.float32))
 

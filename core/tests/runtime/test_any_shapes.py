@@ -13,6 +13,7 @@ from dovetail.op import FLOATS, Operator
 from dovetail.planning.planner import Planner
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.div import Div
 from dovetail_ops_onnx.equal import Equal
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.identity import Identity
@@ -254,3 +255,23 @@ def test_sub_graphs_in_it_run_as_others(plans: Counter[str]) -> None:
         assert request.trace(feed).slices
         np.testing.assert_array_equal(request.results["sums"], expected)
     assert plans["any"] == 2  # of the loop's body, and of the branch that is chosen in all iterations but one
+
+
+@pytest.mark.filterwarnings("error")
+def test_nodes_on_the_host_warn_of_nothing(rng: np.random.Generator) -> None:
+    """Infinities are results like others, in the rest of a model, in bodies, and whether or not a plan is for any shapes."""
+    with CORE.compile_model(rest(Div(), np.zeros(1, np.float32)), "NUMPY", {"PLAN_CACHE": 2}) as compiled:
+        for length in (1, 2, 3, 4, 3):
+            assert np.isinf(compiled(np.ones(length, np.float32))[0]).all()
+    body = GraphBuilder()
+    body.input("i", "int64", ())
+    going = body.input("going", "bool", ())
+    longer = body.node(Concat(axis=0), body.input("carried", "float32", (None,)), body.constant(np.zeros(1, np.float32)))
+    total = body.node(ReduceSum(keepdims=False), body.node(Div(), longer, longer), body.constant(np.array([0])))
+    inner = body.graph([body.node(Identity(), going), longer, total], "body")
+    g = GraphBuilder()
+    count, first = g.input("count", "int64", ()), g.input("x", "float32", (None,))
+    found = g.node(Loop(body=inner), count, "", first, outputs=("rows", "sums"))
+    with CORE.compile_model(g.model([found[1]]), "NUMPY") as compiled:
+        for _ in range(2):
+            assert np.isnan(compiled({"count": np.array(12), "x": np.ones(1, np.float32)})[0]).all()

@@ -91,6 +91,9 @@ class _Totals:
 
     def total(self, x: Array) -> Array:
         table, count, trees = self.slots.table(x), x.shape[0], self.slots.trees
+        if trees == 1 and table.is_small and self._dense is not None:
+            y = self._ufunc(self._identity, self._dense.take(table.walk(0, 1, 0, 1)[0], axis=0))
+            return y if self.how not in _AGGREGATES else np.where(np.isinf(y), 0, y)
         y = np.full((count, self.targets), self._identity, self.dtype)
         samples = min(count, _SAMPLES)
         step = max(1, _WALKS // max(1, samples))

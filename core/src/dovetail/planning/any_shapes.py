@@ -5,6 +5,7 @@ Nodes that read or give what changes run on the host; all others are planned onc
 
 import math
 from collections.abc import Callable, Mapping, Set
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import TensorType
 from dovetail.passes.constant_folding import Typed
 from dovetail.planning.deferred import typed_inputs
-from dovetail.planning.plan import Plan, Signature
+from dovetail.planning.plan import OpenInputs, Plan, Signature
 
 __all__ = ["BRIEF", "AnyShapes", "flops", "most_seconds", "opened", "read_in_parts"]
 
@@ -32,16 +33,13 @@ _FEW = 1 << 16
 _MOST = 4
 """Attempts to plan a graph with open inputs: the shapes of others may change later."""
 
-Open = tuple[DType | tuple[DType, tuple[int, ...]] | str, ...]
-"""As `Signature`, with the data type alone of inputs whose shapes are open."""
-
 
 class AnyShapes:
     """Gives plans of a graph for further signatures, None where each should have one of its own; see `PlanCache`.
 
     `typed` types the graph for a signature, `plan_open` plans it with inputs of open shapes and the names of values whose types
-    change, `on_host` without any device. `varying` are those of the values around the graph: None where they are to be found
-    by comparing signatures.
+    change, `on_host` without any device, once there are `full` plans. `varying` are those of the values around the graph: None
+    where they are to be found by comparing signatures.
     """
 
     def __init__(
@@ -51,29 +49,36 @@ class AnyShapes:
         plan_open: Callable[[Graph, frozenset[str]], Plan],
         on_host: Callable[[Graph], Plan],
         varying: frozenset[str] | None = None,
+        full: int = 1,
     ) -> None:
+        self._full = full
         self._graph, self._typed, self._plan_open, self._on_host = graph, typed, plan_open, on_host
         self._varying = varying
-        self._mixed: list[tuple[Open, float, Plan]] = []
+        self._made: list[tuple[Signature, Plan]] = []
         self._tries = 0
         self._alone: Plan | None = None
 
     def __call__(self, key: Signature, plans: Mapping[Signature, Plan]) -> Plan | None:
         """A plan that serves the signature, made now or before."""
-        for taken, most, plan in self._mixed:
-            if _fits(key, taken) and _elements(key) <= most:
+        for taken, plan in self._made:
+            if plan.open_inputs is not None and plan.open_inputs.serve(taken, key):
                 return plan
         if self._tries < _MOST:
             self._tries += 1
-            if (mixed := self._made(key, plans)) is not None:
+            if (mixed := self._mixed(key, plans)) is not None:
                 return mixed
-        if _elements(key) > _FEW or not (self._alone or all(plan.is_brief for plan in plans.values())):
+        if self._varying is None and len(plans) < self._full:  # shapes of which there are some may all return
+            return None
+        everything = frozenset(number for number, item in enumerate(key) if not isinstance(item, str))
+        if elements(key, everything) > _FEW or not (self._alone or all(plan.is_brief for plan in plans.values())):
             return None
         if self._alone is None:
             self._alone = self._on_host(self._graph)
-        return self._alone
+        alone = replace(self._alone, open_inputs=OpenInputs(everything, _FEW))
+        self._made.append((key, alone))
+        return alone
 
-    def _made(self, key: Signature, plans: Mapping[Signature, Plan]) -> Plan | None:
+    def _mixed(self, key: Signature, plans: Mapping[Signature, Plan]) -> Plan | None:
         """A plan that leaves open what differs from the latest signature; None where the host would run too much, or all."""
         now, varying = self._typed(key), self._varying
         if varying is None:
@@ -85,12 +90,14 @@ class AnyShapes:
         seconds = sum(most_seconds(node, now.graph) for node in on_host)
         if not open_inputs or len(on_host) == len(nodes) or seconds > _MIXED:
             return None
-        taken = tuple(
-            item[0] if name in open_inputs and not isinstance(item, str) else item
-            for name, item in zip(self._graph.inputs, key, strict=True)
+        numbers = frozenset(
+            number
+            for number, (name, item) in enumerate(zip(self._graph.inputs, key, strict=True))
+            if name in open_inputs and not isinstance(item, str)
         )
-        plan = self._plan_open(opened(self._graph, key, open_inputs), varying)
-        self._mixed.append((taken, _elements(key) * _MIXED / max(seconds, 1e-9), plan))
+        most = elements(key, numbers) * _MIXED / max(seconds, 1e-9)
+        plan = replace(self._plan_open(opened(self._graph, key, open_inputs), varying), open_inputs=OpenInputs(numbers, most))
+        self._made.append((key, plan))
         return plan
 
 
@@ -134,12 +141,9 @@ def _same(one: TensorType, other: TensorType) -> bool:
     return one.value is other.value or bool(np.array_equal(one.value, other.value))  # type: ignore[arg-type]
 
 
-def _fits(key: Signature, taken: Open) -> bool:
-    return all(item == asked or (not isinstance(item, str) and item[0] is asked) for item, asked in zip(key, taken, strict=True))
-
-
-def _elements(key: Signature) -> int:
-    return sum(math.prod(item[1]) for item in key if not isinstance(item, str))
+def elements(key: Signature, numbers: Set[int]) -> int:
+    """The elements of some inputs together."""
+    return sum(math.prod(item[1]) for number, item in enumerate(key) if number in numbers and not isinstance(item, str))
 
 
 def most_seconds(node: Node, graph: Graph) -> float:

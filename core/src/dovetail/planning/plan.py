@@ -1,7 +1,8 @@
 """A plan: a model compiled for one set of input shapes, with what is planned later, when the data is there."""
 
+import math
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +19,7 @@ from dovetail.planning.better import Better
 from dovetail.planning.plan_cache import PlanCache
 from dovetail.planning.report import PlanReport
 
-__all__ = ["Body", "HostStep", "Plan", "Signature", "Source", "Step", "Tail", "Target"]
+__all__ = ["Body", "HostStep", "OpenInputs", "Plan", "Signature", "Source", "Step", "Tail", "Target"]
 
 Signature = tuple[tuple[DType, tuple[int, ...]] | str, ...]
 """Signature of the inputs of a plan in the middle of a model: data type and shape of each, or its kind."""
@@ -103,13 +104,34 @@ class Step:
 
 
 @dataclass(frozen=True)
+class OpenInputs:
+    """The inputs, by number, of which a plan takes other shapes too, and how many elements they may have together."""
+
+    numbers: frozenset[int]
+    most: float
+
+    def serve(self, taken: Sequence[Any], given: Sequence[Any]) -> bool:
+        """Whether what a plan takes, pairs of a data type and a shape, or other kinds, lets it take something else."""
+        elements = 0
+        for number, (one, other) in enumerate(zip(taken, given, strict=True)):
+            if number in self.numbers:
+                if not (isinstance(one, tuple) and isinstance(other, tuple) and one[0] == other[0]):
+                    return False
+                elements += math.prod(other[1])
+            elif one != other:
+                return False
+        return elements <= self.most
+
+
+@dataclass(frozen=True)
 class Plan:
     """A model compiled for one set of input shapes.
 
     Values between steps live in slots: first the inputs, then what steps write. An output is a slot or a constant. With a
     `tail` whose rest is still to be planned, `outputs` are the inputs of that rest, and `types` is empty. `make_report` is called
     when the report is first read: most plans for new shapes are never looked at. A provisional plan has a `better` one. Where the
-    steps are `brief`, it takes longer to plan them than to run them by references. A plan for `any_shapes` has host steps only.
+    steps are `brief`, it takes longer to plan them than to run them by references. A plan with
+    `open_inputs` serves other shapes of these: the host runs the nodes that see them.
     """
 
     steps: tuple[Step, ...]
@@ -121,7 +143,7 @@ class Plan:
     tail: Tail | None = None
     better: "Better[Plan] | None" = None
     brief: bool = False
-    any_shapes: bool = False
+    open_inputs: OpenInputs | None = None
 
     def __post_init__(self) -> None:
         if self.better is not None:

@@ -64,6 +64,6 @@ class PlanCache(LruCache[K, P]):
         return self._other or super().latest
 
     def clear(self) -> list[P]:
-        """As `LruCache.clear`."""
-        others, self._others, self._other = self._others, {}, None
+        """As `LruCache.clear`. From then on each key has a plan of its own: those made instead are closed."""
+        others, self._others, self._other, self._instead = self._others, {}, None, None
         return [*super().clear(), *others.values()]

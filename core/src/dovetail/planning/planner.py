@@ -223,19 +223,20 @@ class Planner:
         if graph.states or not all(runs) or not any(target.name == REFERENCE_DEVICE for target in self.targets):
             return None
 
-        return AnyShapes(graph, partial(self._typed, graph), self._plan_open, self._on_host_alone, varying)
+        typed, full = partial(self._typed, graph), self.options.PLAN_CACHE
+        return AnyShapes(graph, typed, self._plan_open, self._on_host_alone, varying, full)
 
     def _typed(self, graph: Graph, key: Signature) -> Typed:
         return type_and_fold(typed_inputs(graph, key), self.budget, self.options.MEMORY_LIMIT)
 
     def _plan_open(self, graph: Graph, varying: frozenset[str]) -> Plan:
         """The plan of a graph some of whose inputs have open shapes: the host runs what these change."""
-        return replace(self._planned(graph, None, varying=varying), any_shapes=True)
+        return self._planned(graph, None, varying=varying)
 
     def _on_host_alone(self, graph: Graph) -> Plan:
         known = {name: t for name in graph.inputs if (t := graph.types.get(name)) is not None}
         inputs = tuple(range(len(graph.inputs)))
-        nothing = Plan((), len(inputs), len(inputs), inputs, (), partial(PlanReport, (), 0), brief=True, any_shapes=True)
+        nothing = Plan((), len(inputs), len(inputs), inputs, (), partial(PlanReport, (), 0), brief=True)
         nodes, rest = schedule(drop_dead_nodes(graph)).nodes, Graph((), graph.inputs, graph.outputs)
         return self._with_tail(nothing, Continuation(graph.inputs, nodes, rest, graph.constants), known)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.devices.interruptible import Call, Pace
-from dovetail.errors import DovetailError
+from dovetail.errors import DataDependentShape, DovetailError
 from dovetail.evaluate.context import node_context
 from dovetail.evaluate.inference import inferred, padded
 from dovetail.graph.dtype import DType
@@ -25,6 +25,9 @@ _KEPT = 256
 
 Kind = tuple[np.dtype[Any], tuple[int, ...]]
 """Data type and shape of an array."""
+
+_BY_CONTENT: tuple[Kind, ...] = ()
+"""In place of the types of results that depend on the content of inputs."""
 
 
 class HostNode:
@@ -60,20 +63,33 @@ class HostNode:
             self._results[kinds] = expected
         if expected is None:
             return compute(self._step, values)
+        node = self._step.node
         try:
-            given = self._reference(*values, *self._missing)
+            types = expected or self._by_content(values)
+            given = None if types is None else self._reference(*values, *self._missing)
         except Exception:
-            with node_context(self._step.node, (None if v is None else TensorType.of(v) for v in values)):
+            with node_context(node, (None if v is None else TensorType.of(v) for v in values)):
                 raise
         results = given if type(given) is tuple else (given,)
-        if self._has_all and len(results) == len(expected):
+        if types is not None and self._has_all and len(results) == len(types):
             arrays = [v if type(v) is np.ndarray else np.asarray(v) for v in results]
-            if tuple([(v.dtype, v.shape) for v in arrays]) == expected:
+            if tuple([(v.dtype, v.shape) for v in arrays]) == types:
                 return arrays
-        return compute(self._step, values)  # which says what is wrong
+        return compute(self._step, values)  # which says what is wrong, and takes whatever is rare
+
+    def _by_content(self, values: Sequence[Any]) -> tuple[Kind, ...] | None:
+        """As `_expected`, with the content of inputs of types that the operator takes; None where the data is not enough."""
+        types = [None if v is None else TensorType(DType.of(v.dtype), v.shape, v) for v in values]
+        try:
+            given = self._step.node.op.infer(*types, *self._missing)
+        except DataDependentShape:
+            return None
+        return self._kinds(given if isinstance(given, tuple) else (given,))
 
     def _expected(self, kinds: Sequence[Kind | None], values: Sequence[Any]) -> tuple[Kind, ...] | None:
-        """Data types and shapes of the results, which are below the limit together; None where they depend on more than types."""
+        """Data types and shapes of the results, which are below the limit together; None where they depend on more
+        than types, `_BY_CONTENT` where on the content of inputs.
+        """
         step = self._step
         named = all(kind is not None or not name for kind, name in zip(kinds, step.node.inputs, strict=True))
         if step.gives_containers or not named or any(kind is not None and kind[0].kind == "O" for kind in kinds):
@@ -84,11 +100,17 @@ class HostNode:
         ]
         try:
             outputs = inferred(step.node, types)
+        except DataDependentShape:
+            return _BY_CONTENT
         except DovetailError:
             return None
-        if not all(t.is_static and t.dtype is not DType.STRING for t in outputs) or sum(t.nbytes for t in outputs) > step.limit:
+        return self._kinds(outputs) or (_BY_CONTENT if any(not t.is_static for t in outputs) else None)
+
+    def _kinds(self, types: Sequence[TensorType]) -> tuple[Kind, ...] | None:
+        """Data types and shapes; None for those that are open, of strings, or over the limit together."""
+        if not all(t.is_static and t.dtype is not DType.STRING for t in types) or sum(t.nbytes for t in types) > self._step.limit:
             return None
-        return tuple((t.dtype.numpy, t.dims) for t in outputs)
+        return tuple([(t.dtype.numpy, t.dims) for t in types])
 
 
 def _are_many(values: Sequence[Any]) -> bool:

@@ -84,7 +84,10 @@ class PlanRequest:
         if self._direct:
             return self._calls[0][0](values)
         found = self._advance(values)
-        return found if self._rest is None else self._rest.run(found)
+        if self._rest is None:
+            return found
+        with np.errstate(all="ignore"):
+            return self._rest.run(found)
 
     def run_kept(self, values: Sequence[Any]) -> Sequence[Any]:
         """As `ExecutableRequest.run_kept`. With steps on the host, or a recorder, results are in the host's memory."""
@@ -218,7 +221,9 @@ class Runner:
         kinds = [(v.dtype, v.shape) if type(v) is np.ndarray else type(v) for v in values]
         latest, request = self._latest
         if request is None or kinds != latest:
-            request = self._found(signature(values))
+            takes = None if request is None else request.plan.open_inputs
+            if request is None or takes is None or not takes.serve(latest, kinds):
+                request = self._found(signature(values))
             self._latest = kinds, request
         return request
 
@@ -228,10 +233,10 @@ class Runner:
             outer = self._recorder
             with nullcontext() if outer is None else outer.planning():
                 plan = self._plans.get(key)
-                if plan.any_shapes and (made := [one for one in self._others if one.plan is plan]):
+                if plan.open_inputs and (made := [one for one in self._others if one.plan is plan]):
                     return made[0]
                 request = PlanRequest(plan, outer and outer.of(plan, self._holder), inner=True)
-            if plan.any_shapes:
+            if plan.open_inputs:
                 self._others.append(request)
             else:
                 self._requests.put(key, request)

@@ -33,7 +33,7 @@ def ints(values: Array, name: str) -> tuple[int, ...]:
     """A vector (or a scalar) of integers as Python ints. Raises `ShapeError` for a higher rank."""
     if values.ndim > 1:
         raise ShapeError(f"input {name!r} has shape {list(values.shape)}; accepted: one dimension")
-    return tuple(map(int, values.reshape(-1).tolist()))
+    return tuple(map(int, values.tolist() if values.ndim else [values.item()]))
 
 
 def known_ints(given: TensorType, name: str) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """Loop: https://onnx.ai/onnx/operators/onnx__Loop.html."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,23 @@ class Loop(Operator):
 
     def control(self, run: RunGraph, limit: Any = None, cond: Any = None, *carried: Any) -> Any:
         """Carried values after the last iteration, then the stacked ones."""
+        state, stacks = self.iterated(run, limit, cond, carried)
+        names = self.body.outputs[1 + len(carried) :]
+        types = [self.body.types.get(name) for name in names]
+        return (*state, *(None if s is None else stacked(s, 0, t) for s, t in zip(stacks, types, strict=True)))
+
+    def iterated(self, run: RunGraph, limit: Any, cond: Any, carried: Sequence[Any]) -> tuple[list[Any], list[list[Any] | None]]:
+        """Carried values after the last iteration, and those of all iterations for each further output of the body.
+
+        None for those that the node has no name for.
+        """
         check_arguments(self.body, 2 + len(carried), 1 + len(carried))
         end = None if limit is None else _single(limit, "M")
         going = cond is None or _single(cond, "cond")
-        names = self.body.outputs[1 + len(carried) :]
         state, iteration = list(carried), 0
-        wanted = [*run.wanted[len(carried) :], *[False] * len(names)]
-        stacks: list[list[Any] | None] = [[] if wanted[i] else None for i in range(len(names))]
+        further = len(self.body.outputs) - 1 - len(carried)
+        wanted = [*run.wanted[len(carried) :], *[False] * further]
+        stacks: list[list[Any] | None] = [[] if wanted[i] else None for i in range(further)]
         while going and (end is None or iteration < end):
             proceeds, *state = run(self.body, (np.array(iteration, _INT64), _TRUE, *state))
             for stack in reversed(stacks):
@@ -42,8 +53,34 @@ class Loop(Operator):
                     stack.append(value)
             going = cond is None or _condition(proceeds)
             iteration += 1
+        return state, stacks
+
+
+class CollectingLoop(Loop):
+    """A loop whose last `lists` values are sequences, to which each iteration appends the last outputs of the body.
+
+    Passes have it: a body that takes a sequence and gives it back copies all of it in each iteration.
+    """
+
+    domain = "dovetail"
+    lists: int = 1
+
+    def control(self, run: RunGraph, limit: Any = None, cond: Any = None, *values: Any) -> Any:
+        """As Loop; the sequences at the end."""
+        carried, sequences = values[: -self.lists], values[-self.lists :]
+        state, stacks = self.iterated(run, limit, cond, carried)
+        names = self.body.outputs[1 + len(carried) : -self.lists]
         types = [self.body.types.get(name) for name in names]
-        return (*state, *(None if s is None else stacked(s, 0, t) for s, t in zip(stacks, types, strict=True)))
+        arrays = [None if s is None else stacked(s, 0, t) for s, t in zip(stacks, types, strict=False)]
+        added = zip(sequences, stacks[len(arrays) :], strict=True)
+        return (*state, *arrays, *(None if more is None else _joined(first, more) for first, more in added))
+
+
+def _joined(first: Sequence[Any], more: Sequence[Any]) -> list[Any]:
+    """Two sequences one after the other. Raises `OperatorError` unless they have one data type, as SequenceInsert."""
+    if first and more and first[0].dtype != more[0].dtype:
+        raise OperatorError(f"the body gives {more[0].dtype}, the sequence has {first[0].dtype}; they must be the same")
+    return [*first, *more]
 
 
 def _condition(value: Any) -> bool:

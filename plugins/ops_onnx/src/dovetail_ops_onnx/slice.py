@@ -1,6 +1,7 @@
 """Slice: https://onnx.ai/onnx/operators/onnx__Slice.html."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from dovetail.op import ShapeError, TensorType
 from dovetail_ops_onnx._shapes import Movement, check_axes, ints, known_ints
@@ -23,7 +24,7 @@ class Slice(Movement):
     def infer(self, data: TensorType, *bounds: TensorType | None) -> TensorType:
         """The data's type with the sizes of the slices, which must be known."""
         slices = _slices(data.dims, [None if b is None else known_ints(b, name) for b, name in zip(bounds, _NAMES, strict=False)])
-        return data.with_shape(tuple(len(range(*s.indices(d))) for s, d in zip(slices, data.dims, strict=True)))
+        return data.with_shape(tuple([len(range(*s.indices(d))) for s, d in zip(slices, data.dims, strict=True)]))
 
     def reference(self, data: Array, *bounds: Array | None) -> Array:
         """A view of the slice."""
@@ -48,7 +49,13 @@ class Slice_1(Slice):
 _NAMES = ("starts", "ends", "axes", "steps")
 
 
-def _slices(dims: Sequence[int], bounds: Sequence[tuple[int, ...] | None]) -> tuple[slice, ...]:
+def _slices(dims: tuple[int, ...], bounds: Sequence[tuple[int, ...] | None]) -> tuple[slice, ...]:
+    return _slices_of(dims, tuple(bounds))
+
+
+@lru_cache(256)
+def _slices_of(dims: tuple[int, ...], bounds: tuple[tuple[int, ...] | None, ...]) -> tuple[slice, ...]:
+    """Kept, because inference and reference ask one after the other."""
     given = [*bounds, *[None] * (4 - len(bounds))]
     starts, ends, axes, steps = given[0] or (), given[1] or (), given[2], given[3]
     chosen = check_axes(range(len(starts)) if axes is None else axes, len(dims))

@@ -46,16 +46,21 @@ STACKED = {
         else_branch = b () => (float[a, b] q) { q = Neg(v) }> w = Add(v, r) t = Mul(w, r)"""
     ).replace("first = SequenceEmpty()", ROWS),
 }
-KEPT = {
+COLLECTED = {
     "joined along an axis of its own": model(STEP, join="<axis = 0>"),
+    "after others": model(STEP, join="<axis = 0>", first="SequenceConstruct(start, start)"),
+    "read after the loop": model(STEP, more=", int64 z").replace("y = Concat", "z = SequenceLength(all) y = Concat"),
+    "of other shapes": model("""w = Tanh(v) l = Constant <value_int = 1> () l1 = Add(i, l) a = Constant <value_ints = [0]> ()
+        e = Unsqueeze(l1, a) t = Slice(w, a, e, a)""", join="<axis = 0>"),
+}  # fmt: skip
+KEPT = {
     "put in front": model(STEP, append="front = Constant <value_int = 0> () s2 = SequenceInsert(s, t, front)"),
     "appended twice": model(STEP, append="s1 = SequenceInsert(s, t) s2 = SequenceInsert(s1, w)"),
     "its length read": model("w = Tanh(v) l = SequenceLength(s) f = Cast <to = 1> (l) t = Mul(w, f)"),
-    "read after the loop": model(STEP, more=", int64 z").replace("y = Concat", "z = SequenceLength(all) y = Concat"),
 }
 
 
-@pytest.mark.parametrize("text", [*STACKED.values(), *KEPT.values()], ids=[*STACKED, *KEPT])
+@pytest.mark.parametrize("text", [*STACKED.values(), *COLLECTED.values(), *KEPT.values()], ids=[*STACKED, *COLLECTED, *KEPT])
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_results_are_those_of_onnxruntime(text, count):
     made, found = compiled(text)
@@ -68,9 +73,9 @@ def test_results_are_those_of_onnxruntime(text, count):
     ):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
         assert result.shape == expected.shape
-    is_stacked = text in STACKED.values()
-    assert ("SequenceInsert" not in ops) is is_stacked
-    if is_stacked:
+    assert ("SequenceInsert" not in ops) is (text not in KEPT.values())
+    assert ("dovetail::CollectingLoop" in ops) is (text in COLLECTED.values())
+    if text in STACKED.values():
         assert not ops & {"SequenceAt", "ConcatFromSequence"}
 
 
@@ -93,6 +98,12 @@ def test_without_iterations(name):
 def test_items_of_another_shape_are_an_error():
     text = model(STEP, first="SequenceConstruct(x)")
     with compiled(text)[1] as found, pytest.raises(dovetail.DovetailError, match="one type and shape"):
+        found({"x": X, "count": np.array(2)})
+
+
+def test_items_of_another_type_are_an_error():
+    text = model(STEP, first="SequenceConstruct(ones)", join="<axis = 0>")
+    with compiled(text)[1] as found, pytest.raises(dovetail.DovetailError, match="gives float32, the sequence has int64"):
         found({"x": X, "count": np.array(2)})
 
 

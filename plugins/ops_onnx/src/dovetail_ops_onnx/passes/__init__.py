@@ -114,8 +114,9 @@ _REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"
 PASSES = (
     _pass("capture_invariants.capture_invariants", "bind", "Loop", takes="", needs_shapes=False),
     _pass("stack_sequences.index_slices", "bind", "SplitToSequence", takes="", needs_shapes=False),
-    _pass("stack_sequences.stack_sequences", "bind", "ConcatFromSequence", takes="", needs_shapes=False),
+    _pass("stack_sequences.stack_sequences", "bind", "Loop", takes="", needs_shapes=False),
     _pass("recognise_distances.recognise_distances", "bind", "Scan", takes="", needs_shapes=False),
+    _pass("recognise_segments.recognise_segments", "bind", "Loop", takes="", needs_shapes=False),
     _pass("fuse_quantized.hold_quantized", "bind", "DequantizeLinear", takes="", needs_shapes=False),
     GraphPass("keep_plans", "bind", _keep_plans, needs_shapes=False),
     GraphPass("take_over", "bind", _TAKE_OVER, any_sizes=True),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dovetail.graph import Graph, Node
 from dovetail_ops_onnx.concat_from_sequence import ConcatFromSequence
 from dovetail_ops_onnx.gather import Gather
-from dovetail_ops_onnx.loop import Loop
+from dovetail_ops_onnx.loop import CollectingLoop, Loop
 from dovetail_ops_onnx.sequence_at import SequenceAt
 from dovetail_ops_onnx.sequence_construct import SequenceConstruct
 from dovetail_ops_onnx.sequence_empty import SequenceEmpty
@@ -47,32 +47,32 @@ def _index(node: Node, slices: Mapping[str, tuple[str, Gather]]) -> Node:
 
 
 def stack_sequences(graph: Graph) -> Graph:
-    """The graph with scan outputs in place of sequences to which each iteration appends a tensor, joined afterwards.
+    """The graph with scan outputs in place of sequences to which each iteration appends, joined along a new axis afterwards.
 
-    They are joined along a new axis, so that all tensors have one shape.
+    Others, whose tensors may differ in shape, are collected by the loop and stay sequences behind it.
     """
     for node in graph.nodes:
-        if isinstance(node.op, Loop):
-            graph = _stacked(graph, node)
+        if type(node.op) is Loop:
+            graph = _stacked(graph, node, node.op)
     return graph
 
 
-def _stacked(graph: Graph, node: Node) -> Graph:
-    op = node.op
-    assert isinstance(op, Loop)
+def _stacked(graph: Graph, node: Node, op: Loop) -> Graph:
     body, carried = op.body, node.inputs[2:]
     if len(body.inputs) != 2 + len(carried) or len(body.outputs) < 1 + len(carried):
         return graph  # the error is raised where it runs
-    found = {}
-    for index, first in enumerate(carried):
-        items, added = _first_items(graph, first), _appended(body, index)
-        readers = _joins(graph, node.outputs[index]) if index < len(node.outputs) else None
-        if items is not None and added is not None and readers is not None:
-            found[index] = items, added, readers
-    if not found:
+    added = {i: name for i in range(len(carried)) if i < len(node.outputs) and (name := _appended(body, i)) is not None}
+    joined = {
+        index: (items, readers)
+        for index in added
+        if (items := _first_items(graph, carried[index])) is not None
+        and (readers := _joins(graph, node.outputs[index])) is not None
+    }
+    kept = [index for index in range(len(carried)) if index not in added]
+    lists = [index for index in added if index not in joined]
+    if not added:
         return graph
-    kept = [index for index in range(len(carried)) if index not in found]
-    appends = {body.inputs[2 + index] for index in found}
+    appends = {body.inputs[2 + index] for index in added}
     inner = body.replace(
         nodes=tuple(n for n in body.nodes if not (isinstance(n.op, SequenceInsert) and n.inputs[0] in appends)),
         inputs=(*body.inputs[:2], *(body.inputs[2 + index] for index in kept)),
@@ -80,26 +80,24 @@ def _stacked(graph: Graph, node: Node) -> Graph:
             body.outputs[0],
             *(body.outputs[1 + index] for index in kept),
             *body.outputs[1 + len(carried) :],
-            *(added for _, added, _ in found.values()),
+            *(added[index] for index in (*joined, *lists)),
         ),
         types={name: t for name, t in body.types.items() if name not in appends},
     )
-    results = [name for index, name in enumerate(node.outputs) if index not in found]
+    results = [name for index, name in enumerate(node.outputs) if index not in added]
     results += [""] * (len(kept) + len(body.outputs) - 1 - len(carried) - len(results))
     loop = dataclasses.replace(
         node,
-        op=op.replace(body=inner),
-        inputs=(*node.inputs[:2], *(carried[index] for index in kept)),
-        outputs=(*results, *(node.outputs[index] for index in found)),
+        op=CollectingLoop(body=inner, lists=len(lists)) if lists else op.replace(body=inner),
+        inputs=(*node.inputs[:2], *(carried[index] for index in (*kept, *lists))),
+        outputs=(*results, *(node.outputs[index] for index in (*joined, *lists))),
     )
     joins = {
-        reader.name: _join(reader, items, node.outputs[index])
-        for index, (items, _, readers) in found.items()
-        for reader in readers
+        reader.name: _join(reader, items, node.outputs[index]) for index, (items, readers) in joined.items() for reader in readers
     }
     nodes = tuple(loop if n is node else joins.get(n.name, n) for n in graph.nodes)
-    types = {name: t for name, t in graph.types.items() if name not in {node.outputs[index] for index in found}}
-    return graph.replace(nodes=nodes, types=types)
+    stacks = {node.outputs[index] for index in joined}
+    return graph.replace(nodes=nodes, types={name: t for name, t in graph.types.items() if name not in stacks})
 
 
 def _first_items(graph: Graph, name: str) -> Sequence[str] | None:
@@ -111,7 +109,7 @@ def _first_items(graph: Graph, name: str) -> Sequence[str] | None:
 
 
 def _appended(body: Graph, index: int) -> str | None:
-    """What each iteration appends to the carried sequence of this index; None where it does anything else with it."""
+    """The tensor that each iteration appends to the carried sequence of this index; None where it does anything else."""
     given, result = body.inputs[2 + index], body.outputs[1 + index]
     insert = body.producers.get(result)
     if insert is None or not isinstance(insert.op, SequenceInsert) or len([n for n in insert.inputs if n]) != 2:
