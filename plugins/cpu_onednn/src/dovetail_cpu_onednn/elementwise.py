@@ -25,13 +25,16 @@ from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import describe, number_of, plain
 from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, relaid, when_asked
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.post_ops import BINARY, Appended, attach, eltwise_kind, is_one_element_a_channel
+from dovetail_cpu_onednn.post_ops import BINARY, LARGEST, Appended, attach, eltwise_kind, is_one_element_a_channel
 
 __all__ = ["ElementwiseKernel"]
 
 
 LOSES_NAN = frozenset({"relu", "clip", "exp", "hardsigmoid", "hardswish", "gelu_erf", "gelu_tanh", "elu", "swish"})
 """The eltwise algorithms that do not give NaN for NaN, or infinity for infinity, in oneDNN."""
+
+SMALLEST = 1.401298464324817e-45
+"""The smallest positive float32."""
 
 MAX, MIN = 0x1FFF2, 0x1FFF3
 """The larger and the smaller of two numbers: of a number and itself that number, NaN and the sign of 0 too."""
@@ -134,7 +137,7 @@ def _is_sloped(step: PostOp, node: TypedNode) -> bool:
     if not isinstance(step, Eltwise) or step.algorithm != "relu" or step.scale != 1:
         return False
     result = node.outputs[0]
-    is_finite = bool(0 < abs(np.float32(step.alpha)) < np.inf)
+    is_finite = SMALLEST <= abs(step.alpha) <= LARGEST  # 0.03 us; 0.6 as numbers of NumPy
     return is_finite and result.dtype is DType.FLOAT32 and not result.layout.block
 
 
