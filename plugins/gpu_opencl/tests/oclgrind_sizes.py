@@ -13,7 +13,7 @@ from dovetail_ops_onnx import find
 
 LINES = (1, 3, 17, 63, 65, 257)
 POINTS = (1, 3, 17, 127, 129)
-PRODUCTS = ((1, 1, 1), (3, 17, 5), (5, 15, 33), (6, 16, 3), (7, 17, 4), (17, 3, 33), (31, 33, 17))
+PRODUCTS = ((1, 1, 1), (3, 17, 5), (5, 15, 33), (6, 16, 3), (7, 17, 4), (17, 3, 33), (31, 33, 17), (3, 5, 24))
 """m, n and k: 6 rows and 16 columns is what kernels for CPUs take at once; `tiles` has the sizes for those of GPUs."""
 IMAGES = ((1, 1, 1), (3, 17, 3), (17, 3, 5), (3, 33, 6), (5, 15, 9), (2, 16, 17))
 """Channels, maps and side: 25, 36 and 81 pixels are around multiples of 6 rows and of vectors."""

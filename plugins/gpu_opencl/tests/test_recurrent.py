@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dovetail.device import AbstractOperator
+from dovetail.device import AbstractOperator, DeviceInfo, TypedNode
+from dovetail_gpu_opencl.device import OpenCLDevice
+from dovetail_gpu_opencl.kernels import _recurrent
 from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.lstm import LSTM
 from dovetail_ops_onnx.rnn import RNN
@@ -76,6 +78,44 @@ def test_large_states(kind_device: Callable[[str], Any], bench: Any, rng: np.ran
     want = op.reference(*(a.astype(np.float64) if a is not None and a.dtype == np.float32 else a for a in arrays))
     graph, feeds = bench.single(op, arrays, (1, 2, 3), len(want))
     for found, expected in zip(bench.run(kind_device("GPU"), graph, feeds), want, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+SHARED = {
+    "lstm": LSTM(direction="bidirectional"),
+    "coupled": LSTM(direction="reverse", input_forget=True, clip=0.7),
+    "batch first": LSTM(direction="forward", layout=1),
+    "gru": GRU(direction="forward", linear_before_reset=1),
+    "rnn": RNN(direction="bidirectional"),
+}
+
+
+@pytest.mark.parametrize("patience", [0, 1000])
+@pytest.mark.parametrize(("hidden", "batch"), [(14, 3), (66, 2)])
+@pytest.mark.parametrize("name", SHARED)
+def test_shared_steps(
+    name: str,
+    hidden: int,
+    batch: int,
+    patience: int,
+    info: DeviceInfo,
+    bench: Any,
+    rng: np.random.Generator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Several work groups a sequence: whether all of them run at once, as two do here, or not, results are right."""
+    monkeypatch.setattr(_recurrent, "_PATIENCE", patience)
+    own = OpenCLDevice(info).caps
+    own = dataclasses.replace(own, kind="GPU", compute_capability=max(own.compute_capability, (7, 0)), compute_units=132)
+    op, device = SHARED[name], OpenCLDevice(info, caps=own)
+    arrays = _inputs(op, hidden, 5, 6, batch, rng)
+    want = op.reference(*(a.astype(np.float64) if a is not None and a.dtype == np.float32 else a for a in arrays))
+    graph, feeds = bench.single(op, arrays, (1, 2, 3), len(want))
+    node = TypedNode.of(graph.nodes[0], graph)
+    kernel = next(kernel for kernel in device.kernels(node) if kernel.name == "recurrent")
+    entries = [launch.entry for launch in kernel.launches(node)]
+    assert ("recurrent_shared" in entries) == (hidden > 32 or not isinstance(op, RNN))
+    for found, expected in zip(bench.run(device, graph, feeds), want, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 

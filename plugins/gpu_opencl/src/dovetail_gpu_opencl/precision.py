@@ -33,6 +33,8 @@ _FOLLOWERS = frozenset(
             "sigmoid",
             "tanh",
             "elu",
+            "neg",
+            "abs",
             "gelu",
             "erf",
         ),

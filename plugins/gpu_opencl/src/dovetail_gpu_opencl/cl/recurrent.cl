@@ -13,7 +13,8 @@
 // the batch comes before all else in x, y and the states. bias, peep, lens, h0, c0, y, yh, yc may be NULL.
 // states [directions][batch][4 * hidden, and with GROUP > 1 rows] is work space, which is not read where STATES is local memory.
 //
-// F(x), G(x), H(x) are the activations, CLIP limits their inputs. BEFORE_RESET and INPUT_FORGET as in ONNX.
+// With MEMBERS, the work groups of recurrent_shared.cl that ran in between if it could: `project` writes zeros to the first CLEARED
+// elements of `exchange`, and `recurrent` has nothing to do if the first of them counts all members.
 //
 // With WIDE > 1, which divides `hidden`, items read so many elements of R at once: FLOATS(p) gives them as a vector of floats.
 //
@@ -25,27 +26,11 @@
 #define LOAD_R(p, i) ((p)[i])
 #define LOAD_T(p, i) ((p)[i])
 #define STORE_T(p, i, v) ((p)[i] = (v))
-#define ACC float
-#define LSTM
-#define F(x) (1 / (1 + exp(-(x))))
-#define G(x) tanh(x)
-#define H(x) tanh(x)
 #endif
 #ifndef GROUP
 #define GROUP 1
 #endif
-#ifdef LSTM
-#define GATES 4
-#elif defined(GRU)
-#define GATES 3
-#else
-#define GATES 1
-#endif
-#ifdef CLIP
-#define LIMITED(x) ((x) < -CLIP ? -CLIP : ((x) > CLIP ? CLIP : (x)))
-#else
-#define LIMITED(x) (x)
-#endif
+#include "recurrent_cell.cl"
 #if GROUP > 1
 #define SYNC barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 #else
@@ -55,6 +40,11 @@
 #define SPACE __global
 #endif
 #define LANES 8
+#ifdef MEMBERS
+#define EXCHANGE(type) , __global type* exchange
+#else
+#define EXCHANGE(type)
+#endif
 
 #if GROUP == 1
 // Several sums side by side, so that a compiler may use vectors.
@@ -90,7 +80,8 @@ __kernel void project(__global const T* restrict x, __global const T* restrict w
 
 __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void project(
     __global const T* restrict x, __global const T* restrict wei, __global const T* bias, __global ACC* restrict gates, const int time,
-    const int batch, const int width, const int hidden, const int direction, const int directions, const int batch_first) {
+    const int batch, const int width, const int hidden, const int direction, const int directions, const int batch_first
+        EXCHANGE(ulong)) {
   __local ACC xs[SIDE][SIDE + 1], ws[SIDE][SIDE + 1];
   const int i = get_local_id(0), j = get_local_id(1), rows = GATES * hidden, of = direction + get_global_id(2);
   const int row = get_global_id(0), step = get_global_id(1), steps = time * batch;
@@ -98,6 +89,11 @@ __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void project(
   const int row_read = get_group_id(0) * SIDE + j, t = step / batch, n = step % batch;
   __global const T* w = wei + (of * rows + row_read) * width;
   __global const T* from = x + (batch_first ? n * time + t : step) * width;
+#ifdef MEMBERS
+  const int items = get_global_size(0) * get_global_size(1) * get_global_size(2);
+  const int item = (get_global_id(2) * get_global_size(1) + step) * get_global_size(0) + row;
+  for (int at = item; at < CLEARED; at += items) exchange[at] = 0;
+#endif
   ACC sum = 0;
   for (int k = 0; k < width; k += SIDE) {
     const int at = k + i;
@@ -171,7 +167,12 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent(
     __global const ACC* restrict gates, __global const R* restrict rec, __global const T* bias, __global const T* peep,
     __global const int* lens, __global const T* h0, __global const T* c0, __global T* y, __global T* yh, __global T* yc,
     __global ACC* states, const int time, const int batch, const int width, const int hidden, const int direction, const int directions,
-    const int batch_first, const int reverse) {
+    const int batch_first, const int reverse EXCHANGE(const int)) {
+#ifdef MEMBERS
+  const int steps = *exchange == MEMBERS ? 0 : time;
+#else
+  const int steps = time;
+#endif
   const int n = get_group_id(0), lane = get_local_id(0), rows = GATES * hidden, turn = get_group_id(1), of = direction + turn;
   const int state = (batch_first ? n * directions + of : of * batch + n) * hidden, backwards = reverse || of == 1;
 #ifdef STATES
@@ -196,7 +197,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent(
     c[j] = c0 ? (ACC)LOAD_T(c0, state + j) : (ACC)0;
   }
   SYNC
-  for (int step = 0; step < time; ++step) {
+  for (int step = 0; step < steps; ++step) {
     const int t = backwards ? time - 1 - step : step, alive = !lens || t < lens[n];
     __global const ACC* g = gates + ((turn * time + t) * batch + n) * rows;
     const int out = batch_first ? ((n * time + t) * directions + of) * hidden : ((t * directions + of) * batch + n) * hidden;
@@ -216,33 +217,25 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent(
     for (int j = lane; j < hidden; j += GROUP) {
       ACC value = h[j];
       if (alive) {
-#if defined(LSTM)
-        const ACC a = g[j] + FROM_H(j) + PEEP(j) * c[j];
-        const ACC in = F(LIMITED(a));
+        ACC given[GATES], sum[GATES], weights[GATES];
+#pragma unroll
+        for (int gate = 0; gate < GATES; ++gate) {
 #ifdef INPUT_FORGET
-        const ACC forget = 1 - in;
-#else
-        const ACC e = g[2 * hidden + j] + FROM_H(2 * hidden + j) + PEEP(2 * hidden + j) * c[j];
-        const ACC forget = F(LIMITED(e));
+          if (gate == 2) continue;
 #endif
-        const ACC d = g[3 * hidden + j] + FROM_H(3 * hidden + j);
-        c[j] = forget * c[j] + in * (G(LIMITED(d)));
-        const ACC q = g[hidden + j] + FROM_H(hidden + j) + PEEP(hidden + j) * c[j];
-        value = F(LIMITED(q)) * (H(c[j]));
-#elif defined(GRU)
-        const ACC a = g[j] + FROM_H(j);
-        const ACC z = F(LIMITED(a));
-#ifdef BEFORE_RESET
-        const ACC e = g[hidden + j] + FROM_H(hidden + j);
-        const ACC d = g[2 * hidden + j] + F(LIMITED(e)) * FROM_H(2 * hidden + j);
+          const int row = gate * hidden + j;
+          given[gate] = g[row];
+#if defined(GRU) && !defined(BEFORE_RESET)
+          // The reset gate has been used.
+          sum[gate] = gate == 1 ? (ACC)0 : gate == 2 ? FROM(row, reset) : FROM_H(row);
 #else
-        const ACC d = g[2 * hidden + j] + FROM(2 * hidden + j, reset);
+          sum[gate] = FROM_H(row);
 #endif
-        value = (1 - z) * (G(LIMITED(d))) + z * h[j];
-#else
-        const ACC a = g[j] + FROM_H(j);
-        value = F(LIMITED(a));
-#endif
+          weights[gate] = gate < 3 ? PEEP(row) : (ACC)0;
+        }
+        ACC cell = c[j];
+        value = new_state(given, sum, weights, value, &cell);
+        c[j] = cell;
       }
       next[j] = value;
       if (y) STORE_T(y, out + j, alive ? value : (ACC)0);
@@ -252,7 +245,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent(
     h = next;
     next = swap;
   }
-  for (int j = lane; j < hidden; j += GROUP) {
+  for (int j = lane; j < hidden && steps == time; j += GROUP) {
     if (yh) STORE_T(yh, state + j, h[j]);
     if (yc) STORE_T(yc, state + j, c[j]);
   }

@@ -3,16 +3,17 @@
 // Without a reduction (CLAIMS): scatter_start copies the data and forgets all claims; scatter_claim lets the last update of each place
 // claim it (the largest number wins, in whatever order they come); scatter_put writes the updates whose claims were kept.
 // With one: scatter_widen copies the data into VALUEs; scatter_reduce joins the updates that may meet, one after the other, in one
-// work item; scatter_round makes Ts of VALUEs of another type.
+// work item, or with GROUP in one work group, block by block: of the updates of a place in a block, the first one's item joins all in
+// their order, so that results are the same; scatter_round makes Ts of VALUEs of another type.
 //
-// NDRange: (elements, updates, words of updates, or lines * inner; rounded up to the local size).
+// NDRange: (elements, updates, words of updates, or lines * inner; rounded up to the local size), with GROUP (lines * inner * GROUP).
 //
 // Layout: places are slices of `inner` elements. With ELEMENTS, update u goes to its own place, but for the coordinate along one axis,
 // which is index[u] below `bound`, of stride `step`: shape has the `rank` sizes of the updates, then the data's strides, that of the
 // axis being 0. Otherwise index[u] has `rank` coordinates: shape has their bounds, then their strides. Negative indices count from the
 // end; an update out of range is left out and sets faults[fault] to 1.
 //
-// Tunables: the local size.
+// Tunables: the local size; GROUP, a multiple of 4.
 #ifndef T
 #define T float
 #define LOAD_T(p, i) ((p)[i])
@@ -76,6 +77,40 @@ __kernel void scatter_widen(__global const T* restrict data, __global VALUE* res
   if (o < size) dst[o] = LOAD_T(data, o);
 }
 
+#ifdef GROUP
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void scatter_reduce(
+    PLACE_ARGS, __global const T* restrict updates, __global VALUE* dst, const int lines, const int size, const int apart,
+    const int inner) {
+  __local int4 places[GROUP / 4];
+  __local VALUE given[GROUP];
+  __local int* all = (__local int*)places;
+  const int item = get_local_id(0), o = get_group_id(0), line = o / inner, first = line / apart * (size * apart) + line % apart;
+  for (int base = 0; base < size; base += GROUP) {
+    const int u = first + (base + item) * apart, at = base + item < size ? PLACE(u) : -1;
+    all[item] = at;
+    VALUE value = 0;
+    if (at >= 0) {
+      given[item] = LOAD_T(updates, u * inner + o % inner);
+      value = dst[at * inner + o % inner];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    int owner = at >= 0;
+    for (int i = 0; i < GROUP / 4; ++i) {
+      const int4 found = places[i] == at;
+      if (owner && any(found)) {
+        const int same[4] = {found.x, found.y, found.z, found.w};
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          owner &= !(same[k] && i * 4 + k < item);
+          if (same[k] && owner) value = JOIN(value, given[i * 4 + k]);
+        }
+      }
+    }
+    if (owner) dst[at * inner + o % inner] = value;
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  }
+}
+#else
 __kernel void scatter_reduce(PLACE_ARGS, __global const T* restrict updates, __global VALUE* dst, const int lines,
                              const int size, const int apart, const int inner) {
   const int o = get_global_id(0);
@@ -88,6 +123,7 @@ __kernel void scatter_reduce(PLACE_ARGS, __global const T* restrict updates, __g
     dst[at * inner + o % inner] = JOIN(a, b);
   }
 }
+#endif
 
 __kernel void scatter_round(__global const VALUE* restrict src, __global T* restrict dst, const int size) {
   const int o = get_global_id(0);

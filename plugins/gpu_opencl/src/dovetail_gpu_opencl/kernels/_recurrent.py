@@ -1,11 +1,11 @@
-"""RNN, GRU and LSTM: the products with X of all steps at once, then one work group for each sequence runs through time."""
+"""RNN, GRU and LSTM: the products with X of all steps at once, then the steps, on one work group or several for each sequence."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
 from dovetail.device import DType, TypedNode, padded
-from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, group_size, round_up, spread
+from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div, group_size, round_up, spread
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Scratch, Write, ints
 from dovetail_gpu_opencl.precision import holds
 from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble, literal, storage
@@ -38,10 +38,13 @@ _FLOATS = {DType.FLOAT32: "(*(__global const float4*)(p))", DType.FLOAT16: "load
 """Recurrent weights that an item reads at once, and how it does."""
 _LOCAL = 48 << 10
 """Bytes of local memory that a program may declare: NVIDIA's driver takes no more."""
+_SHARED, _MOST_STATES, _FEWEST_STEPS, _PATIENCE = 256, 1024, 4, 1000
+"""For recurrent_shared.cl: items of a work group, the longest row of weights of which an item keeps an eighth in registers, steps
+for which it pays, and how often a group looks for the others before it leaves: about a millisecond."""
 
 
 class Recurrence(CLKernel):
-    """recurrent.cl. The directions of a bidirectional operator run side by side if they have the same activations."""
+    """recurrent.cl and recurrent_shared.cl. Two directions run side by side if they have the same activations."""
 
     name = "recurrent"
     half_by_load = True
@@ -57,7 +60,7 @@ class Recurrence(CLKernel):
             return self._directions(node, 0, op.directions, each[0])
         return (*self._directions(node, 0, 1, each[0]), *self._directions(node, 1, 1, each[1]))
 
-    def _directions(self, node: TypedNode, first: int, count: int, activations: list[str]) -> tuple[Launch, Launch]:
+    def _directions(self, node: TypedNode, first: int, count: int, activations: list[str]) -> tuple[Launch, ...]:
         """The launches of `count` directions from `first` on."""
         op, x, hidden = _operator(node), node.given(0), node.given(2).dims[2]
         (time, batch), width = (x.dims[1::-1] if op.layout else x.dims[:2]), x.dims[2]
@@ -68,38 +71,64 @@ class Recurrence(CLKernel):
         recurrent, weights = self._weights(node)
         size = _READ_AT_ONCE.get(recurrent, 1)
         wide = size if group > 1 and hidden % size == 0 else 1
-        defines = {
+        shared = {
             **storage(x.dtype),
             **storage(recurrent, "R"),
-            "WIDE": wide,
-            "FLOATS(p)": _FLOATS[recurrent] if wide > 1 else False,
             "ACC": acc,
             op.op_type: True,
-            "GROUP": group,
-            "SPACE": "__local" if within else "__global",
-            "STATES": held if within else False,
             "CLIP": False if op.clip is None else literal(op.clip, acc),
             "BEFORE_RESET": isinstance(op, GRU) and op.linear_before_reset,
             "INPUT_FORGET": isinstance(op, LSTM) and op.input_forget,
             # RNN has one activation, GRU two, LSTM three.
             **{f"{name}(x)": f"({text})" for name, text in zip("FGH", activations, strict=False)},
         }
-        source = assemble("recurrent.cl", defines)
+        groups = self._groups_of_a_sequence(node, count)
+        cleared = 1 + 2 * count * batch * hidden if groups else 0
+        own = {
+            "WIDE": wide,
+            "FLOATS(p)": _FLOATS[recurrent] if wide > 1 else False,
+            "GROUP": group,
+            "SPACE": "__local" if within else "__global",
+            "STATES": held if within else False,
+            "MEMBERS": groups * count or False,
+            "CLEARED": cleared or False,
+        }
+        source = assemble("recurrent.cl", shared | own)
         gates = Scratch(f"scratch:{node.name}:0", count * time * batch * rows * whole)
         states = Scratch(f"scratch:{node.name}:1", count * batch * held * whole)
         given = [Read(name) if name else Null() for name in (*padded(node.node.inputs, op.inputs), *("",) * 3)]
         inputs, lens, initial_h, initial_c, peepholes = given[:4], given[4], given[5], given[6], given[7]
         written = [Write(name) if name else Null() for name in (*node.node.outputs, "", "")[:3]]
         sizes = ints(time, batch, width, hidden, first, op.directions, int(op.layout))
-        x_arguments: tuple[Argument, ...] = (inputs[0], inputs[1], inputs[3], gates, *sizes)
-        h_arguments = (gates, weights, inputs[3], peepholes, lens, initial_h, initial_c, *written, states)
+        exchange = (Scratch(f"scratch:{node.name}:2", 8 * cleared),) if groups else ()
+        x_arguments: tuple[Argument, ...] = (inputs[0], inputs[1], inputs[3], gates, *sizes, *exchange)
+        h_arguments = (gates, weights, inputs[3], peepholes, lens, initial_h, initial_c, *written)
         reverse = ints(int(op.direction == "reverse"))
         (items,), (local,) = spread(time * batch * rows, self.caps)
         work, side = ((items, count), (local, 1)) if group == 1 else self._blocks(rows, time * batch, count)
-        return (
-            Launch("recurrent.cl", source, "project", x_arguments, work, side),
-            Launch("recurrent.cl", source, "recurrent", (*h_arguments, *sizes, *reverse), (batch * group, count), (group, 1)),
-        )
+        launches = [Launch("recurrent.cl", source, "project", x_arguments, work, side)]
+        if groups:
+            defines = {**shared, "HIDDEN": hidden, "BATCH": batch, "GROUP": _SHARED, "PATIENCE": _PATIENCE}
+            text, arguments = assemble("recurrent_shared.cl", defines), (*h_arguments, *exchange, *sizes, *reverse)
+            entry = "recurrent_shared"
+            launches.append(Launch("recurrent_shared.cl", text, entry, arguments, (groups * _SHARED, count), (_SHARED, 1)))
+        arguments = (*h_arguments, states, *sizes, *reverse, *exchange)
+        launches.append(Launch("recurrent.cl", source, "recurrent", arguments, (batch * group, count), (group, 1)))
+        return tuple(launches)
+
+    def _groups_of_a_sequence(self, node: TypedNode, count: int) -> int:
+        """Work groups of recurrent_shared.cl for each of `count` directions; 0 where it does not suit."""
+        op, x, hidden = _operator(node), node.given(0), node.given(2).dims[2]
+        time, batch = x.dims[1::-1] if op.layout else x.dims[:2]
+        if self.caps.kind != "GPU" or self.caps.compute_capability < (7, 0) or accumulator(x.dtype) != "float":
+            return 0
+        if isinstance(op, GRU) and not op.linear_before_reset:
+            return 0
+        units = _SHARED // (_LANES * (4 if op.gates > 1 else 1))
+        groups, padded_states = ceil_div(hidden, units), round_up(hidden, 4 * _LANES)
+        memory = 4 * batch * (padded_states + _SHARED + 4 * units) + 64
+        fits = batch * units <= _SHARED and padded_states <= _MOST_STATES and memory <= min(_LOCAL, self.caps.local_memory)
+        return groups if time >= _FEWEST_STEPS and groups > 1 and fits and groups * count <= self.caps.compute_units else 0
 
     def _weights(self, node: TypedNode) -> tuple[DType, Argument]:
         """The recurrent weights and their type: halves where the hint says so. A step takes as long as it takes to read them."""

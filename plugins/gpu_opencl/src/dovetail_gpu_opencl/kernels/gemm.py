@@ -2,6 +2,7 @@
 
 from dovetail.device import Eltwise, PostOp, Refusal, Sum, TensorType, TypedNode
 from dovetail_gpu_opencl.kernels._gemm import GemmDirect, GemmRows, Matrix, Product
+from dovetail_gpu_opencl.kernels._gemm_few_rows import GemmFewRows
 from dovetail_gpu_opencl.kernels._gemm_pipelined import GemmPipelined
 from dovetail_gpu_opencl.kernels._gemm_tiled import GemmTiled
 from dovetail_ops_onnx.gemm import Gemm
@@ -26,4 +27,4 @@ def _product(node: TypedNode) -> Product | Refusal:
     return Product(m, n, k, 1, left, right, tuple(chain), tuple(operands))
 
 
-KERNELS = (GemmRows(_product), GemmPipelined(_product), GemmTiled(_product), GemmDirect(_product))
+KERNELS = (GemmRows(_product), GemmFewRows(_product), GemmPipelined(_product), GemmTiled(_product), GemmDirect(_product))

@@ -136,6 +136,7 @@ PASSES = (
     _pass("fold_affine.fold_affine", "simplify", takes="memory", any_sizes=True, pairs=product(_PRODUCERS, _AFFINE)),
     _pass("fold_norm.fold_norm", "simplify", "BatchNormalization", takes="memory", any_sizes=True),
     _pass("simplify_einsum.simplify_einsum", "simplify", "Einsum", takes="", any_sizes=True),
+    _pass("nest_concats.nest_concats", "simplify", "Concat", takes="", any_sizes=True),
     _pass("simplify_reductions.simplify_reductions", "simplify", *_REDUCTIONS, takes="", any_sizes=True),
     _pass("fuse_activations.fuse_activations", "recognise", any_sizes=True, pairs=_IN_ACTIVATIONS),
     _pass("fuse_normalizations.fuse_normalizations", "recognise", "InstanceNormalization", "ReduceMean", any_sizes=True),

@@ -1,0 +1,47 @@
+"""Reductions of ScatterElements and ScatterND whose updates a work group joins, against one after the other in float64."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail_ops_onnx.scatter_elements import ScatterElements
+from dovetail_ops_onnx.scatter_nd import ScatterND
+
+JOINS: dict[str, Callable[[Any, Any], Any]] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+@pytest.mark.parametrize(("reduction", "size"), [("add", 15), ("add", 16), ("add", 700), ("mul", 40), ("max", 257), ("min", 300)])
+def test_elements_of_a_long_line(
+    reduction: str, size: int, dtype: Any, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: np.random.Generator
+) -> None:
+    """Few places, so that most updates meet others of their block and of the blocks before."""
+    data, updates = (_drawn(rng, dtype, dims) for dims in ((9, 3), (size, 3)))
+    index = rng.integers(-9, 9, (size, 3))
+    wanted = data.astype(np.float64)
+    for row in range(size):
+        for column in range(3):
+            at = index[row, column], column
+            wanted[at] = JOINS[reduction](wanted[at], float(updates[row, column]))
+    graph, feeds = bench.single(ScatterElements(axis=0, reduction=reduction), [data, index, updates])
+    (found,) = bench.run(kind_device(kind), graph, feeds)
+    np.testing.assert_allclose(found, wanted.astype(dtype), rtol=1e-3 if dtype == np.float16 else 1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [5, 290])
+def test_slices_that_meet(count: int, kind_device: Callable[[str], Any], bench: Any, rng: np.random.Generator) -> None:
+    data, updates = (_drawn(rng, np.float32, dims) for dims in ((4, 5, 6), (count, 6)))
+    index = rng.integers(-4, 4, (count, 2))
+    wanted = data.astype(np.float64)
+    for (a, b), update in zip(index, updates, strict=True):
+        wanted[a, b] += update
+    graph, feeds = bench.single(ScatterND(reduction="add"), [data, index, updates])
+    np.testing.assert_allclose(bench.run(kind_device("GPU"), graph, feeds)[0], wanted, rtol=1e-5, atol=1e-5)
+
+
+def _drawn(rng: np.random.Generator, dtype: Any, dims: tuple[int, ...]) -> Any:
+    """Factors near one, so that products stay small."""
+    return rng.integers(-3, 4, dims).astype(dtype) if dtype == np.int32 else rng.uniform(0.9, 1.1, dims).astype(dtype)
