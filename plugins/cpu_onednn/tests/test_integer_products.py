@@ -145,3 +145,30 @@ def test_integer_convolutions_of_one_channel_or_element(monkeypatch, shape, maps
     (got,) = compiled({"x": x, "z": np.uint8(9)}).values()
     np.testing.assert_array_equal(got, op("Conv").reference(x.astype(np.float64) - 9, w.astype(np.float64)))
     assert IN_FLOAT32 or (plans and not any(is_slow(plan) for plan in plans))
+
+
+def test_further_rows_take_over_products_with_scales():
+    """Two layers that differ in their weights: a plan for more rows has the nodes that one from the beginning has."""
+    rng, g = np.random.default_rng(20), GraphBuilder()
+    weights = [rng.integers(-127, 127, (33, 33), np.int8) for _ in range(2)]
+    scales = [np.float32(0.011), rng.uniform(0.005, 0.02, 33).astype(np.float32)]
+    y = g.input("x", "float32", ("rows", 33))
+    for w, scale in zip(weights, scales, strict=True):
+        stored, unit, zero = g.node(op("DynamicQuantizeLinear"), y, outputs=3)
+        real = g.node(op("Cast", to=DType.FLOAT32), g.node(op("MatMulInteger"), stored, g.constant(w), zero))
+        y = g.node(op("Mul"), real, g.node(op("Mul"), unit, g.constant(scale)))
+    compiled = Core().compile_model(g.model([y]), "ONEDNN")
+    for rows in (5, 7, 9):
+        data = rng.uniform(-3, 5, (rows, 33)).astype(np.float32)
+        (got,) = compiled({"x": data}).values()
+        fresh = Core().compile_model(g.model([y]), "ONEDNN")
+        np.testing.assert_array_equal(got, *fresh({"x": data}).values())
+        for w, scale in zip(weights, scales, strict=True):
+            unit = np.float32(max(data.max(), 0) - min(data.min(), 0)) / np.float32(255)
+            shift = np.rint(-min(data.min(), np.float32(0)) / unit)
+            q = np.clip(np.rint(data / unit) + shift, 0, 255)
+            data = ((q - shift) @ w.astype(np.float64)).astype(np.float32) * (unit * scale)
+        np.testing.assert_allclose(got, data, rtol=1e-5, atol=1e-4)
+        report = compiled.report({"x": (rows, 33)})
+        assert report.nodes == fresh.report({"x": (rows, 33)}).nodes
+        assert rows == 5 or report.passes[-1].name == "take_over"

@@ -36,7 +36,7 @@ def fuse_integer_products(graph: Graph, keeps: Callable[[Node, Graph], bool]) ->
 
 
 def _forms(node: Node, cast: Node, graph: Graph) -> Iterator[tuple[Node, tuple[Node, ...], Node]]:
-    """What a product and its Cast may become, with the nodes that it stands for, and the node before which it is."""
+    """The forms of a product and its Cast, the shortest first, with the nodes that each replaces, and the next node."""
     readers = () if cast.outputs[0] in graph.output_names else graph.consumers.get(cast.outputs[0], ())
     if len(readers) == 1 and (scales := _scales(cast, readers[0], graph)) is not None:
         found, *names = scales
