@@ -26,7 +26,7 @@ __all__ = ["Decoder"]
 _log = logging.getLogger("dovetail.onnxruntime")
 
 _FEW = 16
-"""The most tokens of a run that continues a text: attention looks at all of the room. More of them run by the plain model."""
+"""Tokens of a run up to which it continues a text where attention looks at all of the room. More are planned for their length."""
 _ROOM = 256
 """The fewest tokens for which caches have room; they get four times as many when these are used up."""
 _TEXTS = 4

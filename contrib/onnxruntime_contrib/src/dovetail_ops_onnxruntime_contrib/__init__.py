@@ -6,6 +6,7 @@ from dovetail.hookspecs import hookimpl
 from dovetail_ops_onnxruntime_contrib.activations import BiasGelu, FastGelu, Gelu, QuickGelu
 from dovetail_ops_onnxruntime_contrib.attention import Attention, MultiHeadAttention
 from dovetail_ops_onnxruntime_contrib.beam_search import BeamSearch, WhisperBeamSearch
+from dovetail_ops_onnxruntime_contrib.decoder_masked_attention import DecoderMaskedMultiHeadAttention
 from dovetail_ops_onnxruntime_contrib.fused import FusedConv, FusedGemm, FusedMatMul, TransposeMatMul
 from dovetail_ops_onnxruntime_contrib.gather_block_quantized import GatherBlockQuantized
 from dovetail_ops_onnxruntime_contrib.generation import NGramRepeatBlock
@@ -70,6 +71,7 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     CausalConvWithState,
     ConvTransposeWithDynamicPads,
     CropAndResize,
+    DecoderMaskedMultiHeadAttention,
     DequantizeLinear,
     DynamicQuantizeLSTM,
     DynamicQuantizeMatMul,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from dovetail.testing import Case
 
-__all__ = ["BYTES", "FLOAT_TYPES", "MicrosoftOperator"]
+__all__ = ["BYTES", "FLOAT_TYPES", "MicrosoftOperator", "SearchOperator"]
 
 BYTES = frozenset({DType.UINT8, DType.INT8})
 
@@ -30,3 +30,12 @@ class MicrosoftOperator(Operator):
         package, _, module = cls.__module__.rpartition(".")
         found: Any = getattr(import_module(f"{package}.cases.{module}"), cls.stem)
         return cast("Iterable[Case]", found(rng))
+
+
+class SearchOperator(MicrosoftOperator):
+    """An operator that runs sub-graphs. It has no cases: devices do not get it, and tests compare it with onnxruntime."""
+
+    @classmethod
+    def cases(cls, rng: "np.random.Generator") -> "Iterable[Case]":
+        """None."""
+        return ()

@@ -34,7 +34,7 @@ class _Ended:
         return np.float32(total / np.power(np.float32(length), self._penalty))
 
     def add(self, text: Array, total: np.float32) -> None:
-        """Keep a text, if there are no better ones."""
+        """Keep a text, unless enough others are better."""
         score = self.score(total, len(text))
         if self.is_full and not score > self.texts[-1][0]:
             return

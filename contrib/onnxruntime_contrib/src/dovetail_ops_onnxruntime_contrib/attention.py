@@ -14,7 +14,7 @@ from dovetail_ops_onnx.where import Where
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
 from dovetail_ops_onnxruntime_contrib._nodes import cut, given, node, reshape, transpose
 
-__all__ = ["Attention", "MultiHeadAttention"]
+__all__ = ["Attention", "MultiHeadAttention", "attention_mask"]
 
 _INT32 = frozenset({DType.INT32})
 
@@ -99,7 +99,7 @@ class Attention(MicrosoftOperator):
         before = given(g, past).dims[3] if past else 0
         shape = (batch, self.num_heads, before, q // self.num_heads)
         olds = [reshape(g, cut(g, past, 0, i, i + 1), shape) for i in (0, 1)] if past else ["", ""]
-        bound = _mask(g, mask, added, (batch, sequence, before + sequence), self.mask_filter_value, t.dtype)
+        bound = attention_mask(g, mask, added, (batch, sequence, before + sequence), self.mask_filter_value, t.dtype)
         y, keys, values = _attend(g, self.num_heads, self.unidirectional, self.scale, [*sides, bound, *olds], q, v)
         whole = (1, batch, self.num_heads, before + sequence, q // self.num_heads)
         return y, node(g, Concat(axis=0), reshape(g, keys, whole), reshape(g, values, whole)) if q == v else keys
@@ -199,7 +199,7 @@ class MultiHeadAttention(MicrosoftOperator):
         if bias:
             starts = (0, hidden, 2 * hidden, 2 * hidden + v)
             sides = [node(g, Add(), x, cut(g, bias, 0, starts[i], starts[i + 1])) for i, x in enumerate(sides)]
-        bound = _mask(g, mask, added, (batch, sequence, before + keys), self.mask_filter_value, t.dtype)
+        bound = attention_mask(g, mask, added, (batch, sequence, before + keys), self.mask_filter_value, t.dtype)
         inputs = [*sides, bound, past_key, past_value]
         return _attend(g, self.num_heads, self.unidirectional, self.scale, inputs, hidden, v, outputs=4)
 
@@ -217,7 +217,7 @@ def _attend(
     return found
 
 
-def _mask(g: GraphBuilder, mask: str, added: str, sizes: tuple[int, int, int], filter_value: float, dtype: DType) -> str:
+def attention_mask(g: GraphBuilder, mask: str, added: str, sizes: tuple[int, int, int], filter_value: float, dtype: DType) -> str:
     """The term added to the scores [batch, heads, sequence, total]; `""` for nothing."""
     if not mask:
         return added

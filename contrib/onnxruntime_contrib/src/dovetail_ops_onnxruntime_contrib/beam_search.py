@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.op import DType, Graph, OperatorError, RunGraph
-from dovetail_ops_onnxruntime_contrib._base import MicrosoftOperator
+from dovetail_ops_onnxruntime_contrib._base import SearchOperator
 from dovetail_ops_onnxruntime_contrib._decoders import Decoder, EncoderDecoder, LanguageModel
 from dovetail_ops_onnxruntime_contrib._hypotheses import Beams, log_softmax
 from dovetail_ops_onnxruntime_contrib._token_scores import Timestamps, TokenScores
@@ -24,7 +24,7 @@ _SCORES = 2
 """The number of the output with the scores of all tokens, which take memory for each step."""
 
 
-class BeamSearch(MicrosoftOperator):
+class BeamSearch(SearchOperator):
     """The best texts that continue `input_ids` [batch, sequence], by a search with `num_beams` texts for each row.
 
     `decoder` is a language model (`model_type` 0), or it follows `encoder`, of T5 (1) or Whisper (2, where `input_ids` are

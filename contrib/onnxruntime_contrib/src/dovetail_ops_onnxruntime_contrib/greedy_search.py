@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.op import Graph, OperatorError, RunGraph
-from dovetail_ops_onnxruntime_contrib._base import MicrosoftOperator
+from dovetail_ops_onnxruntime_contrib._base import SearchOperator
 from dovetail_ops_onnxruntime_contrib._decoders import LanguageModel
 from dovetail_ops_onnxruntime_contrib._token_scores import LOWEST, TokenScores
 from dovetail_ops_onnxruntime_contrib.beam_search import FLOATS, INT32, number
@@ -21,7 +21,7 @@ Array = NDArray[Any]
 _LONGEST = 4096
 
 
-class GreedySearch(MicrosoftOperator):
+class GreedySearch(SearchOperator):
     """Texts [batch, max_length] that continue `input_ids` [batch, sequence] by the token with the largest logit, each time.
 
     `decoder`, and `init_decoder` for the first run, are language models: see `LanguageModel` for their inputs. Texts that have

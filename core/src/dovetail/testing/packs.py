@@ -250,8 +250,8 @@ def _check_opencl_kernel(cls: type[Operator], kernel: OpenCLKernel, ports: set[s
 
 
 def _check_cases(cls: type[Operator], cases: Sequence[Case]) -> Verdict:
-    # A case is a graph of one node: for what is composed of the graph around it that is none.
-    require(cases or cls.has_compose_in(), "it has no cases: let the classmethod cases(rng) yield some")
+    # A case is a graph of one node: none for what is composed of the graph around it, or runs other graphs.
+    require(cases or cls.has_compose_in() or cls.has_control(), "it has no cases: let the classmethod cases(rng) yield some")
     names = [case.name for case in cases]
     repeated = sorted({name for name in names if names.count(name) > 1})
     require(not repeated, f"several cases are called {', '.join(repeated)}")
