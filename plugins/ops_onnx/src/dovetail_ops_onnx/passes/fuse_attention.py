@@ -40,8 +40,8 @@ def fuse_attention(graph: Graph, keeps: Keeps) -> Graph:
     transposes on all sides, these go into the node, and into an Attention that the model has itself; else Q, K and V keep their
     four dimensions. Needs types. The nodes that only led to the result are dead afterwards.
 
-    For a query whose mask is minus infinity throughout the exported graph gives NaN, and Attention zeros. PyTorch's exporter has
-    zeros, too, since 2.8: it puts zeros for weights that are NaN, which is left out here. So NaN of Q and K stays NaN.
+    For a query whose mask is minus infinity throughout the exported graph gives NaN, and Attention zeros. Where the mask is
+    boolean, PyTorch's exporter puts zeros for weights that are NaN, which is left out here: NaN of Q and K stays NaN.
     """
     return rewrite(graph, _rules(), keeps)
 
