@@ -14,6 +14,7 @@ from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.attention import Attention
 from dovetail_ops_onnx.div import Div
 from dovetail_ops_onnx.expand import Expand
+from dovetail_ops_onnx.is_nan import IsNaN
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.passes.fuse_attention import fuse_attention
@@ -22,6 +23,7 @@ from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.softmax import Softmax, Softmax_1
 from dovetail_ops_onnx.transpose import Transpose
 from dovetail_ops_onnx.unsqueeze import Unsqueeze
+from dovetail_ops_onnx.where import Where
 
 Array = np.ndarray[Any, Any]
 B, H, S, T, D, V = 2, 3, 5, 7, 4, 6
@@ -42,6 +44,7 @@ class Form:
         joined: tuple[int, ...] = (0, 2, 1, 3),
         softmax: Operator | None = None,
         split: tuple[int, ...] = (B, S, H, D),
+        guard: float | None = None,
     ) -> None:
         self.g = g = GraphBuilder()
         self.dtype, self.scales = dtype, {"qk": (Div, math.sqrt(D))} if scales is None else scales
@@ -63,6 +66,8 @@ class Form:
         if mask is not None:
             scores = g.node(Add(), *(("mask", scores) if mask_first else (scores, "mask")))
         weights = g.node(softmax or Softmax(axis=-1), scores, name="softmax")
+        if guard is not None:
+            weights = g.node(Where(), g.node(IsNaN(), weights), g.constant([guard], dtype), weights)
         y = g.node(MatMul(), weights, heads["v"], name="y")
         if packed:
             y = g.node(Reshape(), g.node(Transpose(perm=joined), y), g.constant((B, S, H * V), "int64"))
@@ -115,6 +120,8 @@ FORMS: dict[str, tuple[dict[str, Any], float]] = {
     "row mask": ({"mask": (B, 1, 1, T)}, 0.5),
     "mask first": ({"mask": (S, T), "mask_first": True}, 0.5),
     "mask of all scores": ({"mask": (B, H, S, T), "packed": False}, 0.5),
+    "zeros for weights that are NaN": ({"guard": 0.0}, 0.5),
+    "zeros for NaN, four dimensions and a mask": ({"guard": 0.0, "mask": (S, T), "packed": False}, 0.5),
     "softmax of older versions": ({"softmax": Softmax_1(axis=3)}, 0.5),
 }
 
@@ -174,6 +181,7 @@ def test_scales_that_multiply_to_zero_stay() -> None:
 
 
 NEAR: dict[str, dict[str, Any]] = {
+    "ones for weights that are NaN": {"guard": 1.0},
     "another type": {"dtype": "float64"},
     "a softmax over queries": {"softmax": Softmax(axis=2)},
     "a softmax over everything": {"softmax": Softmax_1(axis=1)},

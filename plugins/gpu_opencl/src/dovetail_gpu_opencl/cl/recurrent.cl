@@ -5,8 +5,8 @@
 //
 // NDRange: recurrent (batch * GROUP, directions), local size (GROUP, 1): a work group a sequence, whose items take the hidden units
 // in turn. With GROUP > 1 eight items first add up a row of the product with the state together, and read neighbours of it.
-// project (time * batch * rows rounded up to the local size, directions), a work item a row, or with GROUP > 1 (rows, time * batch,
-// directions), rounded up to local size (SIDE, SIDE, 1), where a work group reads blocks of x and of the weights together.
+// project (time * batch * rows rounded up to the local size, directions), a work item a row, or with GROUP > 1 (rows / TILE,
+// time * batch / TILE, directions), local size (SIDE, SIDE, 1), where a work group reads blocks of x and of the weights together.
 //
 // Layout: x [time][batch][width], wei [directions][rows][width], rec [directions][rows][hidden], bias [directions][2][rows], rows in
 // the order of ONNX's gates; h0, c0, yh, yc [directions][batch][hidden]; y [time][directions][batch][hidden]; with batch_first
@@ -77,35 +77,61 @@ __kernel void project(__global const T* restrict x, __global const T* restrict w
 #define ADD_UP(first, end, vector)
 #else
 #define SIDE 16
+// Rows and steps of a work group, TILE by TILE an item.
+#define TILE 2
+#define BLOCK (SIDE * TILE)
 
 __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void project(
     __global const T* restrict x, __global const T* restrict wei, __global const T* bias, __global ACC* restrict gates, const int time,
     const int batch, const int width, const int hidden, const int direction, const int directions, const int batch_first
         EXCHANGE(ulong)) {
-  __local ACC xs[SIDE][SIDE + 1], ws[SIDE][SIDE + 1];
+  __local ACC xs[BLOCK][SIDE + 1], ws[BLOCK][SIDE + 1];
   const int i = get_local_id(0), j = get_local_id(1), rows = GATES * hidden, of = direction + get_global_id(2);
-  const int row = get_global_id(0), step = get_global_id(1), steps = time * batch;
-  // The row of the weights and the step whose elements this item reads for its work group.
-  const int row_read = get_group_id(0) * SIDE + j, t = step / batch, n = step % batch;
-  __global const T* w = wei + (of * rows + row_read) * width;
-  __global const T* from = x + (batch_first ? n * time + t : step) * width;
+  const int first_row = get_group_id(0) * BLOCK, first_step = get_group_id(1) * BLOCK, steps = time * batch;
 #ifdef MEMBERS
   const int items = get_global_size(0) * get_global_size(1) * get_global_size(2);
-  const int item = (get_global_id(2) * get_global_size(1) + step) * get_global_size(0) + row;
+  const int item = (get_global_id(2) * get_global_size(1) + get_global_id(1)) * get_global_size(0) + get_global_id(0);
   for (int at = item; at < CLEARED; at += items) exchange[at] = 0;
 #endif
-  ACC sum = 0;
+  // The rows of the weights and the steps of which this item reads elements for its work group.
+  __global const T *w[TILE], *from[TILE];
+  ACC sum[TILE][TILE];
+#pragma unroll
+  for (int part = 0; part < TILE; ++part) {
+    const int step = min(first_step + part * SIDE + j, steps - 1), t = step / batch, n = step % batch;
+    w[part] = wei + (of * rows + min(first_row + part * SIDE + j, rows - 1)) * width;
+    from[part] = x + (batch_first ? n * time + t : step) * width;
+#pragma unroll
+    for (int other = 0; other < TILE; ++other) sum[part][other] = 0;
+  }
   for (int k = 0; k < width; k += SIDE) {
     const int at = k + i;
-    ws[j][i] = row_read < rows && at < width ? (ACC)LOAD_T(w, at) : (ACC)0;
-    xs[j][i] = step < steps && at < width ? (ACC)LOAD_T(from, at) : (ACC)0;
+#pragma unroll
+    for (int part = 0; part < TILE; ++part) {
+      ws[part * SIDE + j][i] = at < width ? (ACC)LOAD_T(w[part], at) : (ACC)0;
+      xs[part * SIDE + j][i] = at < width ? (ACC)LOAD_T(from[part], at) : (ACC)0;
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
     const int count = min(SIDE, width - k);
-    for (int l = 0; l < count; ++l) sum += xs[j][l] * ws[i][l];
+    for (int l = 0; l < count; ++l) {
+#pragma unroll
+      for (int a = 0; a < TILE; ++a)
+#pragma unroll
+        for (int b = 0; b < TILE; ++b) sum[a][b] += xs[a * SIDE + j][l] * ws[b * SIDE + i][l];
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
   }
-  if (row < rows && step < steps)
-    gates[(get_global_id(2) * steps + step) * rows + row] = sum + (bias ? (ACC)LOAD_T(bias, of * 2 * rows + row) : (ACC)0);
+#pragma unroll
+  for (int a = 0; a < TILE; ++a) {
+    const int step = first_step + a * SIDE + j;
+#pragma unroll
+    for (int b = 0; b < TILE; ++b) {
+      const int row = first_row + b * SIDE + i;
+      if (row < rows && step < steps)
+        gates[(get_global_id(2) * steps + step) * rows + row] =
+            sum[a][b] + (bias ? (ACC)LOAD_T(bias, of * 2 * rows + row) : (ACC)0);
+    }
+  }
 }
 
 #ifndef WIDE

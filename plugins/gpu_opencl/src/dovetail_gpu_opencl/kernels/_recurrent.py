@@ -31,8 +31,9 @@ _ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
 }
 
 
-_LANES, _AT_ONCE, _SIDE = 8, 4, 16
-"""Items that add up a row together, rows that an item adds up at a time, and the side of a work group's block of products."""
+_LANES, _AT_ONCE, _SIDE, _TILE = 8, 4, 16, 2
+"""Items that add up a row together, rows that an item adds up at a time, and the items along a side of a
+work group's block of products, with the results of each along both axes."""
 _READ_AT_ONCE = {DType.FLOAT32: 4, DType.FLOAT16: 8}
 _FLOATS = {DType.FLOAT32: "(*(__global const float4*)(p))", DType.FLOAT16: "load_half8(p)"}
 """Recurrent weights that an item reads at once, and how it does."""
@@ -145,7 +146,8 @@ class Recurrence(CLKernel):
 
     @staticmethod
     def _blocks(rows: int, steps: int, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return (round_up(rows, _SIDE), round_up(steps, _SIDE), count), (_SIDE, _SIDE, 1)
+        blocks = (ceil_div(size, _SIDE * _TILE) * _SIDE for size in (rows, steps))
+        return (*blocks, count), (_SIDE, _SIDE, 1)
 
 
 def _operator(node: TypedNode) -> GRU | LSTM | RNN:

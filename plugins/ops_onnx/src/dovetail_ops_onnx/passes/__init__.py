@@ -109,6 +109,7 @@ _IN_ACTIVATIONS = (
     *product(["Clip", "HardSigmoid", "Sigmoid", "Tanh"], ["Mul"]),
     *product(["Erf", "Exp", "Tanh"], ["Add"]),
 )
+_WEIGHTS = (("Softmax", "MatMul"), ("Softmax", "IsNaN"))
 _REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 PASSES = (
@@ -140,7 +141,7 @@ PASSES = (
     _pass("simplify_reductions.simplify_reductions", "simplify", *_REDUCTIONS, takes="", any_sizes=True),
     _pass("fuse_activations.fuse_activations", "recognise", any_sizes=True, pairs=_IN_ACTIVATIONS),
     _pass("fuse_normalizations.fuse_normalizations", "recognise", "InstanceNormalization", "ReduceMean", any_sizes=True),
-    _pass("fuse_attention.fuse_attention", "recognise", "Attention", any_sizes=True, pairs=[("Softmax", "MatMul")]),
+    _pass("fuse_attention.fuse_attention", "recognise", "Attention", any_sizes=True, pairs=_WEIGHTS),
     _pass("simplify_transposes.simplify_transposes", "recognise", "Transpose", any_sizes=True),
     GraphPass("compose_moves", "recognise", _COMPOSE_MOVES, any_sizes=True),
     _pass("compute_before_views.compute_before_views", "recognise", "Flatten", "Reshape", takes="", any_sizes=True),

@@ -40,7 +40,8 @@ def fuse_attention(graph: Graph, keeps: Keeps) -> Graph:
     transposes on all sides, these go into the node, and into an Attention that the model has itself; else Q, K and V keep their
     four dimensions. Needs types. The nodes that only led to the result are dead afterwards.
 
-    For a query whose mask is minus infinity throughout the exported graph gives NaN, and Attention zeros.
+    For a query whose mask is minus infinity throughout the exported graph gives NaN, and Attention zeros. Where the mask is
+    boolean, PyTorch's exporter puts zeros for weights that are NaN, which is left out here: NaN of Q and K stays NaN.
     """
     return rewrite(graph, _rules(), keeps)
 
@@ -77,7 +78,9 @@ def _summed(q: Pattern, keys: Pattern, v: Pattern) -> Pattern:
     masked = scores | Op("Add", scores, Var("mask"))
     windows = Op("Add", Op("Reshape", masked, Var("windows shape")), Var("windows mask"))
     whole = masked | Op("Reshape", windows, Var("whole shape"))
-    return Op("MatMul", Op("Softmax", whole, where=lambda op: op.axis in (-1, 3)), v)
+    weights = Op("Softmax", whole, where=lambda op: op.axis in (-1, 3))
+    guarded = Op("Where", Op("IsNaN", weights), Scalar("no weight"), weights)
+    return Op("MatMul", weights | guarded, v)
 
 
 def _scaled(value: Pattern, name: str) -> Pattern:
@@ -247,6 +250,8 @@ def _repeats_heads(graph: Graph, match: Match, heads: int) -> bool:
 def _scores(graph: Graph, match: Match) -> TensorType | None:
     """The type of the scores, which four dimensions and one type throughout make fit."""
     softmax = next(node for node in match.nodes if node.op.key == "Softmax")
+    if "no weight" in match.values and scalar_of(graph, match.values["no weight"]) != 0:
+        return None
     scores = graph.types[softmax.outputs[0]]
     product = next(node for node in match.nodes[match.nodes.index(softmax) :] if node.op.key == "MatMul")
     if scores.rank != 4 or scores.dtype not in FUSED_TYPES or graph.types[product.outputs[0]] != scores:
