@@ -371,7 +371,7 @@ def test_operands_broadcast(dims: tuple[int, ...], device: OpenCLDevice, bench: 
 def test_runs_of_operands(
     dims: tuple[int, ...], others: list[tuple[int, ...]], device: OpenCLDevice, bench: Any, rng: Any
 ) -> None:
-    """What broadcasts, one element after the other: bools, integers, a choice among floats, sums in vectors and alone."""
+    """Operands that broadcast, in kernels without vectors and with them: bools, integers, a choice among floats, sums."""
     for other in others:
         mask, masks, x, y = rng.random(dims) < 0.5, rng.random(other) < 0.5, floats(rng, *dims), floats(rng, *other)
         whole = rng.integers(-9, 9, dims)
