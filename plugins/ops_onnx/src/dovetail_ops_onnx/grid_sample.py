@@ -56,7 +56,7 @@ class GridSample(Operator):
                 index = np.concatenate([self._joined(places[part], sizes)[0][0] for part in parts])
                 return self._nearest(X, index.reshape(len(X), -1)).reshape(shape)
             inner = np.result_type(wide(X).dtype, np.float32) if X.dtype.kind in "fV" else np.dtype(np.float64)
-            rows = channels_last(X.astype(inner), self._border)
+            rows = channels_last(X.astype(inner, copy=False), self._border)
             image = np.arange(len(places)) // (len(places) // len(X)) * (len(rows) // len(X))
             y = np.empty_like(rows, shape=(len(places), X.shape[1]))
             for part in parts:
@@ -72,8 +72,9 @@ class GridSample(Operator):
 
     def _joined(self, places: Array, sizes: tuple[int, ...]) -> Taps:
         """The elements of the spatial axes, with their border, for each of places [n, axes], and their weights."""
-        taps = [self._taps(given, size) for given, size in zip(places.T[::-1], sizes, strict=True)]
-        return joined(taps, [size + 2 * self._border for size in sizes])
+        given = np.ascontiguousarray(places.T[::-1])
+        index, weight = self._taps(given, np.array(sizes, given.dtype)[:, None])
+        return joined(list(zip(index.swapaxes(0, 1), weight.swapaxes(0, 1), strict=True)), [n + 2 * self._border for n in sizes])
 
     def _nearest(self, x: Array, index: Array) -> Array:
         """The elements [N, C, places] of x [N, C, *spatial] at index [N, places]."""
@@ -81,41 +82,58 @@ class GridSample(Operator):
             x = np.pad(x, [(0, 0), (0, 0), *[(1, 1)] * (x.ndim - 2)], constant_values="" if x.dtype == object else 0)
         return np.take_along_axis(x.reshape(*x.shape[:2], -1), index[:, None], 2)
 
-    def _taps(self, given: Array, size: int) -> Taps:
-        """The elements of an axis, with its border, for each place, and their weights."""
+    def _taps(self, given: Array, size: Array) -> Taps:
+        """For places [axes, n] and sizes [axes, 1]: the elements [taps, axes, n] with the border, and their weights."""
         at = (given + 1) / 2 * (size - 1) if self.align_corners else ((given + 1) * size - 1) / 2
-        at = np.clip(np.nan_to_num(at.astype(given.dtype).astype(np.float64), nan=-1.0), -(2.0**40), 2.0**40)
+        at, size = _finite(at), size.astype(np.float64)
         at = np.rint(at) if self.mode == "nearest" else at
         if self.mode != "cubic":  # which brings in each tap alone, as PyTorch and onnxruntime do: along a border it matters
-            low, high = (0.0, size - 1.0) if self.align_corners else (-0.5, size - 0.5)
-            at = np.where((at < low) | (at > high), self._inside(at, size), at)
+            at = self._inside(at, size, *self._range(size))
         if self.mode == "nearest":
-            return self._elements(at[None], size), np.ones((1, 1))
+            return self._elements(at[None], size), np.ones((1, len(given), 1))
         first = np.floor(at)
         t = at - first
         if self.mode == "linear":
             return self._elements(np.stack((first, first + 1)), size), np.stack((1 - t, t))
-        steps = np.arange(-1, 3)[:, None]
+        steps = np.arange(-1, 3)[:, None, None]
         return self._elements(first + steps, size), cubic_weight(np.abs(t - steps))
 
-    def _inside(self, at: Array, size: int) -> Array:
-        """Places brought back into the axis, as `padding_mode` says."""
-        if self.padding_mode == "border":
-            return np.clip(at, 0, size - 1)
+    def _range(self, size: Array) -> tuple[Array, Array]:
+        """The first and the last place of the axes, at which reflection mirrors."""
+        return (0.0 * size, size - 1.0) if self.align_corners else (0.0 * size - 0.5, size - 0.5)
+
+    def _inside(self, at: Array, size: Array, low: Array, high: Array) -> Array:
+        """Places with those outside of `low` to `high` brought back into the axis, as `padding_mode` says."""
         if self.padding_mode == "zeros":
             return at
-        low, high = (0.0, size - 1.0) if self.align_corners else (-0.5, size - 0.5)
-        if high == low:
-            return np.zeros_like(at)
-        away = np.mod(at - low, 2 * (high - low))
-        return low + np.where(away > high - low, 2 * (high - low) - away, away)
+        outside = (at < low) | (at > high)
+        if not outside.any():
+            return at
+        if self.padding_mode == "border":
+            return np.where(outside, np.clip(at, 0, size - 1), at)
+        start, end = self._range(size)
+        length = end - start
+        away = np.mod(at - start, np.maximum(2 * length, 1))  # an axis of one element has no length where corners are aligned
+        mirrored = np.where(length > 0, start + np.where(away > length, 2 * length - away, away), 0)
+        return np.where(outside, mirrored, at)
 
-    def _elements(self, at: Array, size: int) -> Array:
+    def _elements(self, at: Array, size: Array) -> Array:
         if self.padding_mode == "zeros":
-            return np.clip(at, -1, size).astype(np.int64) + 1
-        outside = (at < 0) | (at > size - 1)
-        at = np.where(outside, self._inside(at, size), at) if outside.any() else at
-        return np.clip(at, 0, size - 1).astype(np.int64)
+            index = np.minimum(at, size).astype(np.int64)
+            return np.add(np.maximum(index, -1, out=index), 1, out=index)
+        if self.padding_mode == "reflection":
+            at = self._inside(at, size, 0 * size, size - 1)
+        index = at.astype(np.int64)
+        return np.minimum(np.maximum(index, 0, out=index), (size - 1).astype(np.int64), out=index)
+
+
+def _finite(at: Array) -> Array:
+    """Places in float64, with -1 for NaN, and no larger than indices can be."""
+    at = at.astype(np.float64)
+    lost = np.isnan(at)
+    if lost.any():
+        at[lost] = -1.0
+    return np.minimum(np.maximum(at, -(2.0**40), out=at), 2.0**40, out=at)
 
 
 class GridSample_16(GridSample):
