@@ -191,9 +191,30 @@ def test_an_operand_that_comes_later_is_a_reason() -> None:
     total = g.node(Add(), a, late, name="plus")
     stays = fused(g, total)
     assert stays.stops == {}, "the sum goes into the chain of m"
-    b, taken = conv(g, x, "b"), conv(g, x, "c")
-    both = fused(g, g.node(Add(), b, taken, name="other"), taken)
-    assert both.stops["b"] == ("other", Refusal(Reason.POST_OP, "the operand 'c:0' is computed later than the node"))
+    g, x = start()
+    b, late = conv(g, x, "b"), g.node(Tanh(), conv(g, x, "c"), name="t")
+    graph = fold_constants(g.graph([g.node(Add(), b, late, name="other")]))
+    one = fuse_post_ops(graph, lambda node: accept(node) if len(node.post_ops) < 2 else Refusal(Reason.POST_OP, "two"))
+    assert one.stops["b"] == ("other", Refusal(Reason.POST_OP, f"the operand '{late}' is computed later than the node"))
+
+
+def test_a_node_waits_for_an_operand_that_others_read_too() -> None:
+    """A residual addition whose sum goes on: the node that computes its other side cannot take it over."""
+    g, x = start()
+    b, read_twice = conv(g, x, "b"), conv(g, x, "c")
+    result = fused(g, g.node(Add(), b, read_twice, name="other"), read_twice)
+    assert result.stops == {}
+    assert [(n.name, n.post_ops) for n in result.graph.nodes] == [("c", ()), ("b", (Binary("add", read_twice),))]
+
+
+def test_a_node_waits_for_an_operand_whose_node_takes_no_post_ops() -> None:
+    """A step of a recurrence: the state times a number, plus a slice of the input, which is copied later."""
+    g, x = start()
+    state, late = g.node(Mul(), x, x, name="m"), conv(g, x, "c")
+    graph = fold_constants(g.graph([g.node(Add(), state, late, name="plus")]))
+    result = fuse_post_ops(graph, lambda node: Refusal(Reason.POST_OP, "none") if node.name == "c" else accept(node))
+    assert result.stops == {}
+    assert [(n.name, n.post_ops) for n in result.graph.nodes] == [("c", ()), ("m", (Binary("add", late),))]
 
 
 def test_a_chain_of_more_than_32_is_a_reason() -> None:

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from dovetail.device import Binary, Eltwise, Prelu, Sum, TypedNode
+from dovetail.graph import GraphBuilder
 from dovetail.testing import passed
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.sub import Sub
 
 
 def variants(bench, stem):
@@ -102,3 +106,21 @@ def test_post_ops(bench, operator, name):
             got, expected(chain, want.astype(np.float64), operands), rtol=2e-4, atol=2e-4, err_msg=case.name
         )
     assert bool(accepted) is ((operator, name) not in NOT_FUSED)
+
+
+OUTER = [((1, 5, 1, 3), (1, 5, 4, 1)), ((7, 1), (6,)), ((2, 1, 3), (1, 4, 1)), ((0, 1), (1, 5))]
+
+
+@pytest.mark.parametrize("op", [Add(), Mul(), Sub()], ids=["add", "mul", "sub"])
+@pytest.mark.parametrize(("one", "other"), OUTER, ids=str)
+def test_operands_that_are_both_broadcast(bench, op, one, other):
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal(one).astype(np.float32), rng.standard_normal(other).astype(np.float32)
+    g = GraphBuilder()
+    y = g.node(op, g.input("a", "float32", one), g.input("b", "float32", other))
+    graph = bench.typed(g.graph([y]))
+    assert bench.device.supports(TypedNode.of(graph.nodes[0], graph)).kernel == "ufunc"
+    (got,) = bench.run_twice(bench.executable(graph), [a, b])
+    wide = [x.astype(np.float64) for x in (a, b)]
+    expected = {"Add": np.add, "Mul": np.multiply, "Sub": np.subtract}[op.op_type](*wide)
+    np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-7)

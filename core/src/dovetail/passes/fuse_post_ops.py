@@ -34,8 +34,8 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
 
     A consumer is merged when it is the only reader of the value, is expressible as post-ops (`Operator.post_ops`), keeps the
     type, its other operands exist before the node runs, and `supports` accepts the node with the longer chain: the longest one is
-    tried first, then by bisection. A node waits for an operand that is computed later where what computes that could not take
-    the consumer over instead, because its type is another one.
+    tried first, then by bisection. A node waits for an operand that is computed later where what computes that cannot take the
+    consumer over instead: its type is another one, others read it, or the device refuses.
     """
     position = dict.fromkeys((*graph.inputs, *graph.constants), -1)
     position |= {name: i for i, node in enumerate(graph.nodes) for name in node.writes}
@@ -46,7 +46,7 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
     for index, node in enumerate(graph.nodes):
         if node.name in merged:
             continue
-        chain, stop = _chain(node, graph, position, index, known)
+        chain, stop = _chain(node, graph, position, index, known, supports)
         count, refusal = _accepted(node, chain, graph, supports)
         if refusal is not None:
             stop = chain[count][0].name, refusal
@@ -64,7 +64,7 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
 
 
 def _chain(
-    node: Node, graph: Graph, position: Mapping[str, int], index: int, known: _Known
+    node: Node, graph: Graph, position: Mapping[str, int], index: int, known: _Known, supports: Supports
 ) -> tuple[_Followers, tuple[str, Refusal] | None]:
     """The followers that may be merged, and the one that may not although it is a post-op."""
     chain: _Followers = []
@@ -77,7 +77,7 @@ def _chain(
             break
         count += len(post_ops)
         late = _late(post_ops, position, index)
-        if late and all(_as_post_ops(follower, operand, graph) is None for operand in late):
+        if late and not any(_takes_over(follower, operand, graph, supports) for operand in late):
             index, late = position[follower.writes[0]], []
         refusal = _refusal(count, late)
         if refusal is not None:
@@ -141,6 +141,17 @@ def _as_post_ops(node: Node, value: str, graph: Graph) -> tuple[PostOp, ...] | N
 def _late(post_ops: Sequence[PostOp], position: Mapping[str, int], index: int) -> list[str]:
     """The operands that are computed later than a node in that place."""
     return [p.operand for p in post_ops if not isinstance(p, Eltwise) and position[p.operand] >= index]
+
+
+def _takes_over(follower: Node, operand: str, graph: Graph, supports: Supports) -> bool:
+    """Whether the node that computes an operand may take over the one that reads it."""
+    producer = graph.producers[operand]
+    if producer.op.is_view or _only_value(producer) != operand or _only_reader(operand, graph) is not follower:
+        return False
+    post_ops = _as_post_ops(follower, operand, graph)
+    if post_ops is None:
+        return False
+    return not isinstance(supports(TypedNode.of(_merged(producer, [(follower, post_ops, 0)]), graph)), Refusal)
 
 
 def _refusal(count: int, late: Sequence[str]) -> Refusal | None:

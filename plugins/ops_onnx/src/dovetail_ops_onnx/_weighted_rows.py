@@ -24,15 +24,19 @@ def channels_last(x: Array, border: int) -> Array:
 
     Few channels are stored one after the other, as `weighted_rows` takes them.
     """
-    if border:
-        inner: Any = (..., *[slice(border, border + n) for n in x.shape[2:]])
-        whole = np.zeros((*x.shape[:2], *[n + 2 * border for n in x.shape[2:]]), x.dtype)
-        whole[inner] = x
-        x = whole
-    planes = x.reshape(*x.shape[:2], math.prod(x.shape[2:]))
+    dims = tuple(n + 2 * border for n in x.shape[2:])
+    plane: Any = (slice(None), *[slice(border, border + n) for n in x.shape[2:]])
     if x.shape[1] < _FEW:
-        return planes.swapaxes(0, 1).reshape(x.shape[1], len(x) * planes.shape[2]).T
-    return np.ascontiguousarray(planes.swapaxes(1, 2)).reshape(-1, x.shape[1])
+        planes = np.zeros((x.shape[1], len(x), *dims), x.dtype)
+        planes[:, *plane] = x.swapaxes(0, 1)
+        return planes.reshape(x.shape[1], len(x) * math.prod(dims)).T
+    rows = np.empty((len(x), math.prod(dims), x.shape[1]), x.dtype)
+    # One image at a time: all of them with their borders take fresh memory, 4.8 ms of 5.9 for 8 x 32 x 80 x 80 numbers.
+    image = np.zeros((x.shape[1], *dims), x.dtype)
+    for dst, src in zip(rows, x, strict=True):
+        image[plane] = src
+        dst[:] = image.reshape(x.shape[1], -1).T
+    return rows.reshape(-1, x.shape[1])
 
 
 def joined(axes: Sequence[Taps], sizes: Sequence[int]) -> Taps:

@@ -1,4 +1,4 @@
-"""Add of integers, float64 and single numbers: NumPy's add, or Python's. Other float32 is for oneDNN's binary primitive."""
+"""Add of integers, float64, single numbers, and outer sums: NumPy's add, or Python's."""
 
 import operator
 

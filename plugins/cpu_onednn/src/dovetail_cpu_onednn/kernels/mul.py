@@ -1,4 +1,4 @@
-"""Mul of integers, float64 and single numbers: NumPy's multiply, or Python's. Other float32 is for oneDNN's binary primitive."""
+"""Mul of integers, float64, single numbers, and outer products: NumPy's multiply, or Python's."""
 
 import operator
 

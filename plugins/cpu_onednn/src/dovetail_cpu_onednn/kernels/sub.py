@@ -1,4 +1,4 @@
-"""Sub of integers, float64 and single numbers: NumPy's subtract, or Python's. Other float32 is for oneDNN's binary primitive."""
+"""Sub of integers, float64, single numbers, and outer sums: NumPy's subtract, or Python's."""
 
 import operator
 
