@@ -275,3 +275,27 @@ def test_nodes_on_the_host_warn_of_nothing(rng: np.random.Generator) -> None:
     with CORE.compile_model(g.model([found[1]]), "NUMPY") as compiled:
         for _ in range(2):
             assert np.isnan(compiled({"count": np.array(12), "x": np.ones(1, np.float32)})[0]).all()
+
+
+class Split(Positive):
+    """The elements above zero, and the others: nodes may leave the second output out."""
+
+    outputs = ("Y: T", "Z: T")
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        counts = (None, None) if x.value is None else (int((x.value > 0).sum()), int((x.value <= 0).sum()))
+        return tuple(x.with_shape((count,)) for count in counts)
+
+    def reference(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
+        return x[x > 0], x[x <= 0]
+
+
+@pytest.mark.parametrize("op", [Split(), Positive()])
+def test_nodes_on_the_host_leave_out_outputs(op: Operator, rng: np.random.Generator) -> None:
+    """Whether their shapes depend on the content of inputs in a way that `infer` knows or not."""
+    g = GraphBuilder()
+    found = g.node(op, g.node(Positive(), g.input("x", "float32", (None,))), outputs=("y",))
+    x = rng.standard_normal(9).astype(np.float32)
+    with CORE.compile_model(g.model([found]), "NUMPY") as compiled:
+        for _ in range(3):
+            np.testing.assert_array_equal(compiled(x)[0], x[x > 0])

@@ -9,7 +9,7 @@ import numpy as np
 from dovetail.devices.interruptible import Call, Pace
 from dovetail.errors import DataDependentShape, DovetailError
 from dovetail.evaluate.context import node_context
-from dovetail.evaluate.inference import inferred, padded
+from dovetail.evaluate.inference import inferred, least_bytes, padded
 from dovetail.graph.dtype import DType
 from dovetail.graph.types import TensorType
 from dovetail.planning.deferred import compute
@@ -70,7 +70,8 @@ class HostNode:
         except Exception:
             with node_context(node, (None if v is None else TensorType.of(v) for v in values)):
                 raise
-        results = given if type(given) is tuple else (given,)
+        # References and `infer` may give outputs that the node leaves out at the end.
+        results = given[: len(node.outputs)] if type(given) is tuple else (given,)
         if types is not None and self._has_all and len(results) == len(types):
             arrays = [v if type(v) is np.ndarray else np.asarray(v) for v in results]
             if tuple([(v.dtype, v.shape) for v in arrays]) == types:
@@ -84,7 +85,7 @@ class HostNode:
             given = self._step.node.op.infer(*types, *self._missing)
         except DataDependentShape:
             return None
-        return self._kinds(given if isinstance(given, tuple) else (given,))
+        return self._kinds(given[: len(self._step.node.outputs)] if isinstance(given, tuple) else (given,))
 
     def _expected(self, kinds: Sequence[Kind | None], values: Sequence[Any]) -> tuple[Kind, ...] | None:
         """Data types and shapes of the results, which are below the limit together; None where they depend on more
@@ -108,7 +109,7 @@ class HostNode:
 
     def _kinds(self, types: Sequence[TensorType]) -> tuple[Kind, ...] | None:
         """Data types and shapes; None for those that are open, of strings, or over the limit together."""
-        if not all(t.is_static and t.dtype is not DType.STRING for t in types) or sum(t.nbytes for t in types) > self._step.limit:
+        if not all(t.is_static and t.dtype is not DType.STRING for t in types) or sum(map(least_bytes, types)) > self._step.limit:
             return None
         return tuple([(t.dtype.numpy, t.dims) for t in types])
 
