@@ -20,7 +20,7 @@ SIZES = ((2, 3, 17), (1, 3, 17), (2, 1, 5), (3, 2, 1), (1, 1, 1), (5, 7, 40), (1
 """Batches, and two lengths, or heights and widths."""
 Build = Callable[[Any, int, int, int], Sequence[Any]]
 W = np.linspace(-1, 1, 12 * 6 * 9, dtype=np.float32)
-HALF, NINE = np.float32(0.5), np.int64(9)
+HALF, NINE, STEP = np.float32(0.5), np.int64(9), np.int64(3)
 
 
 def floats(*dims: int) -> Any:
@@ -177,6 +177,7 @@ CASES: dict[str, tuple[str | Operator, dict[str, Any], Build]] = QUANTIZED | {
     "depth_to_space": ("DepthToSpace", {"blocksize": 2}, lambda n, h, w: [floats(n, 8, h, w)]),
     "cum_sum": ("CumSum", {}, texts(np.int64(1))),
     "trilu": ("Trilu", {}, images()),
+    "stft": ("STFT", {}, lambda n, h, w: [floats(n, 16 + w), STEP, W[:8]]),
     "top_k": ("TopK", {}, texts(np.array([3]))),
     "one_hot": ("OneHot", {}, lambda n, h, w: [numbers(0, 9, n, w), NINE, np.float32([0, 1])]),
     "quantize": ("QuantizeLinear", {}, images(np.float32(0.1), np.uint8(128))),

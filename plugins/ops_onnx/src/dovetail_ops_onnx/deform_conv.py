@@ -5,13 +5,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.op import FLOATS, Operator, OperatorError, ShapeError, TensorType
+from dovetail.op import FLOATS, DType, GraphBuilder, Operator, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._elementwise import wide
 from dovetail_ops_onnx._numerics import rounded
 from dovetail_ops_onnx._types import Array, Types
 from dovetail_ops_onnx._weighted_rows import Taps, channels_last, joined, weighted_rows
 from dovetail_ops_onnx._windows import spatial_dims
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.grid_sample import GridSample
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.slice import Slice
 from dovetail_ops_onnx.spatial import ConvGeometry, conv_geometry
+from dovetail_ops_onnx.transpose import Transpose
 
 
 class DeformConv(Operator):
@@ -84,6 +92,41 @@ class DeformConv(Operator):
                 y += wide(B).reshape(self.group, maps, 1)
         return rounded(y.reshape(len(X), len(W), *g.output), X.dtype)
 
+    def compose(self, g: GraphBuilder, X: str, W: str, offset: str, B: str = "", mask: str = "") -> str:
+        """GridSample, which writes all elements that a window reads as channels, the masks, and a Conv of single elements."""
+        x, w = g.type_of(X), g.type_of(W)
+        assert x is not None
+        assert w is not None
+        at = self.geometry(x, w)
+        groups, taps = x.dims[0] * self.offset_group, at.kernel_size
+        # Windows are the first axis of places times kernel elements: GridSample has as many axes as X.
+        places = (taps * at.output[0], *at.output[1:])
+        images = _reshaped(g, X, (groups, x.dims[1] // self.offset_group, *at.input))
+        read = g.node(GridSample(), images, _reshaped(g, self._grid(g, at, offset, groups), (groups, *places, at.rank)))
+        if mask:
+            read = g.node(Mul(), read, _reshaped(g, mask, (groups, 1, *places)))
+        windows = _reshaped(g, read, (x.dims[0], x.dims[1] * taps, *at.output))
+        weights = _reshaped(g, W, (w.dims[0], w.dims[1] * taps, *(1,) * at.rank))
+        return g.node(Conv(group=self.group), windows, weights, *((B,) if B else ()))
+
+    def _grid(self, g: GraphBuilder, at: ConvGeometry, offset: str, groups: int) -> str:
+        """What GridSample reads, [groups, kernel elements, *output, rank]: place p of n is (2 p + 1) / n - 1."""
+        given = g.type_of(offset)
+        assert given is not None
+        real = DType.FLOAT64 if given.dtype is DType.FLOAT64 else DType.FLOAT32
+        size = np.array(at.input, np.float64)[::-1]
+        moves = g.node(Cast(to=real), offset) if given.dtype is not real else offset
+        moves = _reshaped(g, moves, (groups, at.kernel_size, at.rank, *at.output))
+        # The last axis comes first in a grid.
+        moves = g.node(Slice(), moves, *(g.constant([number], DType.INT64) for number in (-1, -1 - at.rank, 2, -1)))
+        moves = g.node(Transpose(perm=(0, 1, *range(3, 3 + at.rank), 2)), moves)
+        starts = [np.arange(n) * s - p for n, s, p in zip(at.output, at.strides, at.pads_begin, strict=True)]
+        elements = [np.arange(n) * d for n, d in zip(at.kernel, at.dilations, strict=True)]
+        window, element = (np.stack(np.meshgrid(*axes, indexing="ij")[::-1], -1) for axes in (starts, elements))
+        first = g.constant((2 * window + 1) / size - 1, real)
+        further = g.constant((2 * element / size).reshape(-1, *(1,) * at.rank, at.rank), real)
+        return g.node(Add(), g.node(Add(), g.node(Mul(), moves, g.constant(2 / size, real)), first), further)
+
     def _taps(self, g: ConvGeometry, offset: Array, mask: Array | None) -> Taps:
         """Elements of the image with a border of one, and their weights: [2 ** rank, N, offset_group, outputs * kernel]."""
         shape = (len(offset), self.offset_group, g.kernel_size, g.rank, math.prod(g.output))
@@ -111,3 +154,7 @@ class DeformConv(Operator):
         maps, size = max(1, weights.dims[0]), outputs[0].size
         interpolated: int = size // maps * x.dims[1] * math.prod(weights.dims[2:])
         return 2 * size * weights.size // maps + (1 << x.rank - 1) * interpolated + (size if bias is not None else 0)
+
+
+def _reshaped(g: GraphBuilder, x: str, shape: tuple[int, ...]) -> str:
+    return str(g.node(Reshape(allowzero=True), x, g.constant(list(shape), DType.INT64)))

@@ -4,7 +4,7 @@ from dovetail.op import FLOATS, Operator, TensorType
 from dovetail_ops_onnx._elementwise import scalar
 from dovetail_ops_onnx._fourier import check_signal, default_length, transformed, transformed_dims
 from dovetail_ops_onnx._shapes import check_axis, known_ints
-from dovetail_ops_onnx._types import INDICES, Array
+from dovetail_ops_onnx._types import INDICES, Array, Types
 
 
 class DFT(Operator):
@@ -22,8 +22,12 @@ class DFT(Operator):
         """As the input, with the transform's length along the axis and two parts in the last."""
         if axis is not None:
             scalar(axis, "axis")
-        along = -2 if axis is None else known_ints(axis, "axis")[0]
-        return _inferred(x, length, along, self.inverse, self.onesided)
+        return _inferred(x, length, _axis(axis), self.inverse, self.onesided)
+
+    def line(self, inputs: Types) -> tuple[int, int]:
+        """The axis of the transform of a typed node, and its length."""
+        x, length, axis = (*inputs, None, None)[:3]
+        return _line(x, length, _axis(axis), self.inverse, self.onesided)
 
     def reference(self, x: Array, length: Array | None = None, axis: Array | None = None) -> Array:
         """By fast Fourier transforms."""
@@ -47,17 +51,31 @@ class DFT_17(Operator):
         """As the newer version."""
         return _inferred(x, length, self.axis, self.inverse, self.onesided)
 
+    def line(self, inputs: Types) -> tuple[int, int]:
+        """As of the newer version."""
+        x, length = (*inputs, None)[:2]
+        return _line(x, length, self.axis, self.inverse, self.onesided)
+
     def reference(self, x: Array, length: Array | None = None) -> Array:
         """By fast Fourier transforms."""
         return _computed(x, length, self.axis, self.inverse, self.onesided)
 
 
+def _axis(given: TensorType | None) -> int:
+    return -2 if given is None else known_ints(given, "axis")[0]
+
+
+def _line(x: TensorType | None, length: TensorType | None, axis: int, inverse: bool, onesided: bool) -> tuple[int, int]:
+    assert x is not None
+    along = check_axis(check_axis(axis, x.rank), x.rank - 1)
+    return along, default_length(x.dims[along], inverse, onesided) if length is None else known_ints(length, "dft_length")[0]
+
+
 def _inferred(x: TensorType, length: TensorType | None, axis: int, inverse: bool, onesided: bool) -> TensorType:
     check_signal(x)
-    along = check_axis(check_axis(axis, x.rank), x.rank - 1)
     if length is not None:
         scalar(length, "dft_length")
-    count = default_length(x.dims[along], inverse, onesided) if length is None else known_ints(length, "dft_length")[0]
+    along, count = _line(x, length, axis, inverse, onesided)
     return x.with_shape(transformed_dims(x.dims, along, count, inverse, onesided))
 
 

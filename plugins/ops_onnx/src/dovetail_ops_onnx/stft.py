@@ -39,16 +39,19 @@ class STFT(Operator):
         count, size = _frames(x.dims[1], known_ints(step, "frame_step")[0], None if window is None else window.dims, size)
         return x.with_shape((x.dims[0], count, size // 2 + 1 if self.onesided else size, 2))
 
-    def real_frames(self, inputs: Types) -> tuple[int, int] | None:
-        """The step and the length of the frames, where both are known and the first half of a real transform is asked for."""
-        x, step, *rest = (*inputs, None, None)[:4]
+    def frames(self, inputs: Types) -> tuple[int, int]:
+        """The step and the length of the frames of a typed node, whose values are known."""
+        x, step, window, length = (*inputs, None, None)[:4]
         assert x is not None
         assert step is not None
-        window, length = rest
-        if not self.onesided or (x.rank == 3 and x.dims[2] != 1) or step.value is None or (length and length.value is None):
-            return None
         size = known_ints(length, "frame_length")[0] if length else window.dims[0] if window else x.dims[1]
         return known_ints(step, "frame_step")[0], size
+
+    def real_frames(self, inputs: Types) -> tuple[int, int] | None:
+        """The step and the length of the frames, where the first half of a real transform is asked for."""
+        x = inputs[0]
+        assert x is not None
+        return None if not self.onesided or (x.rank == 3 and x.dims[2] != 1) else self.frames(inputs)
 
     def reference(self, x: Array, step: Array, window: Array | None = None, length: Array | None = None) -> Array:
         """A Fourier transform of each frame."""
