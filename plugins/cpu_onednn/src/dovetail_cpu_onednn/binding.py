@@ -149,6 +149,10 @@ class Attr(_Handle):
     __slots__ = ()
 
 
+_PAUSE = 2
+"""`omp_pause_hard` of `omp_pause_resource_all`."""
+
+
 class _Thread(threading.local):
     """How many threads a thread asks for, and of how many its team is, 0 before it sets them; and where its signals go."""
 
@@ -182,8 +186,9 @@ class Onednn:
         self._set_threads = getattr(holding, "omp_set_num_threads", None)
         if self._set_threads is not None:
             self._set_threads.restype = None
-        self._parallel = self._orphan = False
+        self._orphan = False
         self._start_team = getattr(holding, "GOMP_parallel", None)
+        self._end_team = getattr(holding, "omp_pause_resource_all", None)
         self._thread = _Thread()
         self._kept = lru_cache(DESCRIPTORS)(self._in_layout)
         self._kept_attr = lru_cache(DESCRIPTORS)(self._attr)
@@ -217,7 +222,7 @@ class Onednn:
     def set_threads(self, count: int) -> None:
         """How many threads of OpenMP what this thread calls may use. Without effect where oneDNN was built without OpenMP.
 
-        Raises `DeviceError` for more than one in a process whose threads stayed behind when it was forked.
+        Raises `DeviceError` for more than one in a process whose threads stayed behind when it was forked (see `end_team`).
         """
         if count > 1:
             if self._orphan:
@@ -225,7 +230,6 @@ class Onednn:
                     "this process was forked from one in which oneDNN had worked with several threads, which do not exist here",
                     hint="start processes by spawn, fork before the first run, or compile with INFERENCE_NUM_THREADS=1",
                 )
-            self._parallel = True
             if count != self._thread.team:
                 self._start(count)
         self._thread.threads = count
@@ -254,9 +258,18 @@ class Onednn:
         """The number that this thread set last, 0 if none: the implementations that oneDNN chooses depend on it."""
         return self._thread.threads
 
+    def end_team(self) -> None:
+        """End the threads of OpenMP that this thread has started, before it forks: a forked process would wait for them for ever.
+
+        The next run starts them again, in both processes. A team of another thread stays; that thread is not forked. OpenMP
+        before 5.0 cannot end them.
+        """
+        if self._thread.team > 1 and self._end_team is not None and self._end_team(_PAUSE) == 0:
+            self._thread.team = 0
+
     def forked(self) -> None:
-        """Note that this is a new process, in which the threads of the old one are missing."""
-        self._orphan = self._parallel
+        """Note that this is a new process, which has the thread that forked it and no other."""
+        self._orphan = self._orphan or self._thread.team > 1
 
     # --- descriptors -----------------------------------------------------------------------------------------------
 
