@@ -238,7 +238,7 @@ if not early:
     ],
 )
 def test_fork(threads, when, says):
-    """A child runs, with its own threads, or says why it cannot and what to do; it never waits for threads that do not exist."""
+    """A child runs, with its own threads, or says why it cannot and what to do; it never waits for those of its parent."""
     env = {**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)}
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK, str(threads), when]
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=600, check=False)

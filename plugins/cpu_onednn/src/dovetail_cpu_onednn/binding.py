@@ -186,6 +186,7 @@ class Onednn:
         self._set_threads = getattr(holding, "omp_set_num_threads", None)
         if self._set_threads is not None:
             self._set_threads.restype = None
+        self.avoided = ""
         self._orphan = False
         self._start_team = getattr(holding, "GOMP_parallel", None)
         self._end_team = getattr(holding, "omp_pause_resource_all", None)
@@ -349,13 +350,13 @@ class Onednn:
 
     def describe(self, name: str, *args: Any, attr: Attr | None = None, instead: Instead = FIRST) -> PrimitiveDesc:
         """The implementation of a primitive. `args` as in C; dims are tuples. Raises `Unimplemented`."""
-        found = self._kept_choice(self.planned_threads, name, args, attr or self._plain, instead)
+        found = self._kept_choice((self.planned_threads, self.avoided), name, args, attr or self._plain, instead)
         if isinstance(found, str):
             raise Unimplemented(found)
         return found
 
-    def _choice(self, _: int, name: str, args: tuple[Any, ...], attr: Attr, instead: Instead) -> PrimitiveDesc | str:
-        """The result of `describe`, or the message of the error: it depends on the number of threads too."""
+    def _choice(self, _: object, name: str, args: tuple[Any, ...], attr: Attr, instead: Instead) -> PrimitiveDesc | str:
+        """The result of `describe`, or the message of the error: it depends on the number of threads and on `avoided` too."""
         try:
             return self._chosen(name, [self._engine.pointer, *map(_c, args), attr.pointer], instead)
         except Unimplemented as error:
@@ -394,8 +395,21 @@ class Onednn:
                 return self._chosen(name, given)
         elif is_spread:
             return self._chosen(name, given)
+        if self.avoided and self.avoided in desc.implementation:
+            desc = self._unavoidable(name, given, desc)
         desc.primitive, desc.scratchpad = None, self._scratchpad(desc)
         return desc
+
+    def _unavoidable(self, name: str, given: Sequence[Any], desc: PrimitiveDesc) -> PrimitiveDesc:
+        """The next implementation that is compiled and not one to avoid; the first one again where there is none."""
+        following = self._f["primitive_desc_next_impl"]
+        while following(desc.pointer) == 0:
+            desc.implementation = self._name(desc)
+            if desc.implementation.startswith("jit"):
+                return desc
+        again = self._make(PrimitiveDesc, "primitive_desc", *given, create=f"{name}_primitive_desc_create")
+        again.implementation = self._name(again)
+        return again
 
     def _name(self, desc: PrimitiveDesc) -> str:
         self._call("primitive_desc_query", desc.pointer, _IMPL_INFO, 0, byref(text := c_char_p()))
