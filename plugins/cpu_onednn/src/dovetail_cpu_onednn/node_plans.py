@@ -36,7 +36,7 @@ _FREES_KERNELS = (3, 5)
 _KEPT_KERNELS = "brgconv"
 LASTING = 8192
 """The largest number of cached plans with such kernels, some 400 MB. Later shapes take other compiled implementations, of which
-some need 2 to 4 times as long: with `brgconv` a service that is given pictures of any size would need more memory for each size."""
+some need 2 to 4 times as long. By `brgconv` a service that is given pictures of any size would need more memory for each."""
 
 
 class NodePlans:
