@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from dovetail import Core
 from dovetail.device import TypedNode
 from dovetail.graph import Graph, GraphBuilder
 from dovetail_cpu_onednn import node_plans
@@ -150,3 +151,23 @@ def test_plans_whose_kernels_onednn_never_frees_are_kept(implementation, version
         plans.get(question, lambda: node_plans.NodePlan(()))
     assert (plans.get("first", find) is first) is kept
     assert len(made) == (1 if kept else 2)
+
+
+def test_kernels_that_onednn_never_frees_are_bounded(monkeypatch):
+    """Shapes behind the bound run by other implementations, and give what the others do."""
+    monkeypatch.setattr(node_plans, "LASTING", 2)
+    monkeypatch.setattr(library(), "version", (3, 2, 0))
+    monkeypatch.setattr(library(), "avoided", "")
+    rng = np.random.default_rng(6)
+    w, g = rng.standard_normal((32, 32, 1, 1)).astype(np.float32), GraphBuilder()
+    model = g.model([g.node(Conv(), g.input("x", "float32", (1, 32, "H", 7)), g.constant(w))])
+    compiled = Core().compile_model(model, "ONEDNN")
+    names = []
+    for rows in range(3, 12):
+        x = rng.standard_normal((1, 32, rows, 7)).astype(np.float32)
+        (found,) = compiled({"x": x}).values()
+        want = np.einsum("oc,nchw->nohw", w[:, :, 0, 0].astype(np.float64), x)
+        np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
+        names += [node.kernel for node in compiled.report().nodes]
+    assert sum("brgconv" in name for name in names) <= 2
+    assert all("ref" not in name for name in names)

@@ -149,6 +149,10 @@ class Attr(_Handle):
     __slots__ = ()
 
 
+_PAUSE = 2
+"""`omp_pause_hard` of `omp_pause_resource_all`."""
+
+
 class _Thread(threading.local):
     """How many threads a thread asks for, and of how many its team is, 0 before it sets them; and where its signals go."""
 
@@ -182,8 +186,10 @@ class Onednn:
         self._set_threads = getattr(holding, "omp_set_num_threads", None)
         if self._set_threads is not None:
             self._set_threads.restype = None
-        self._parallel = self._orphan = False
+        self.avoided = ""
+        self._orphan = False
         self._start_team = getattr(holding, "GOMP_parallel", None)
+        self._end_team = getattr(holding, "omp_pause_resource_all", None)
         self._thread = _Thread()
         self._kept = lru_cache(DESCRIPTORS)(self._in_layout)
         self._kept_attr = lru_cache(DESCRIPTORS)(self._attr)
@@ -217,7 +223,7 @@ class Onednn:
     def set_threads(self, count: int) -> None:
         """How many threads of OpenMP what this thread calls may use. Without effect where oneDNN was built without OpenMP.
 
-        Raises `DeviceError` for more than one in a process whose threads stayed behind when it was forked.
+        Raises `DeviceError` for more than one in a process whose threads stayed behind when it was forked (see `end_team`).
         """
         if count > 1:
             if self._orphan:
@@ -225,7 +231,6 @@ class Onednn:
                     "this process was forked from one in which oneDNN had worked with several threads, which do not exist here",
                     hint="start processes by spawn, fork before the first run, or compile with INFERENCE_NUM_THREADS=1",
                 )
-            self._parallel = True
             if count != self._thread.team:
                 self._start(count)
         self._thread.threads = count
@@ -254,9 +259,18 @@ class Onednn:
         """The number that this thread set last, 0 if none: the implementations that oneDNN chooses depend on it."""
         return self._thread.threads
 
+    def end_team(self) -> None:
+        """End the threads of OpenMP that this thread has started, before it forks: a forked process would wait for them for ever.
+
+        The next run starts them again, in both processes. A team of another thread stays; that thread is not forked. OpenMP
+        before 5.0 cannot end them.
+        """
+        if self._thread.team > 1 and self._end_team is not None and self._end_team(_PAUSE) == 0:
+            self._thread.team = 0
+
     def forked(self) -> None:
-        """Note that this is a new process, in which the threads of the old one are missing."""
-        self._orphan = self._parallel
+        """Note that this is a new process, which has the thread that forked it and no other."""
+        self._orphan = self._orphan or self._thread.team > 1
 
     # --- descriptors -----------------------------------------------------------------------------------------------
 
@@ -336,13 +350,13 @@ class Onednn:
 
     def describe(self, name: str, *args: Any, attr: Attr | None = None, instead: Instead = FIRST) -> PrimitiveDesc:
         """The implementation of a primitive. `args` as in C; dims are tuples. Raises `Unimplemented`."""
-        found = self._kept_choice(self.planned_threads, name, args, attr or self._plain, instead)
+        found = self._kept_choice((self.planned_threads, self.avoided), name, args, attr or self._plain, instead)
         if isinstance(found, str):
             raise Unimplemented(found)
         return found
 
-    def _choice(self, _: int, name: str, args: tuple[Any, ...], attr: Attr, instead: Instead) -> PrimitiveDesc | str:
-        """The result of `describe`, or the message of the error: it depends on the number of threads too."""
+    def _choice(self, _: object, name: str, args: tuple[Any, ...], attr: Attr, instead: Instead) -> PrimitiveDesc | str:
+        """The result of `describe`, or the message of the error: it depends on the number of threads and on `avoided` too."""
         try:
             return self._chosen(name, [self._engine.pointer, *map(_c, args), attr.pointer], instead)
         except Unimplemented as error:
@@ -381,8 +395,21 @@ class Onednn:
                 return self._chosen(name, given)
         elif is_spread:
             return self._chosen(name, given)
+        if self.avoided and self.avoided in desc.implementation:
+            desc = self._unavoidable(name, given, desc)
         desc.primitive, desc.scratchpad = None, self._scratchpad(desc)
         return desc
+
+    def _unavoidable(self, name: str, given: Sequence[Any], desc: PrimitiveDesc) -> PrimitiveDesc:
+        """The next implementation that is compiled and not one to avoid; the first one again where there is none."""
+        following = self._f["primitive_desc_next_impl"]
+        while following(desc.pointer) == 0:
+            desc.implementation = self._name(desc)
+            if desc.implementation.startswith("jit"):
+                return desc
+        again = self._make(PrimitiveDesc, "primitive_desc", *given, create=f"{name}_primitive_desc_create")
+        again.implementation = self._name(again)
+        return again
 
     def _name(self, desc: PrimitiveDesc) -> str:
         self._call("primitive_desc_query", desc.pointer, _IMPL_INFO, 0, byref(text := c_char_p()))

@@ -59,7 +59,7 @@ def load(path: str = "") -> Onednn | Unavailable:
                 _loaded.clear()
                 _loaded[candidate] = answer
                 if hasattr(os, "register_at_fork"):
-                    os.register_at_fork(after_in_child=answer.forked)
+                    os.register_at_fork(before=answer.end_team, after_in_child=answer.forked)
                 return answer
             problems.append(answer)
     return Unavailable("; ".join(problems) or "oneDNN's shared library was not found", HINT)

@@ -33,12 +33,17 @@ def _nameless(post_op: PostOp) -> PostOp:
 _FREES_KERNELS = (3, 5)
 """oneDNN before this version never frees the kernels of `brgconv`: 12 to 50 KB more for each primitive that is made of it."""
 
+_KEPT_KERNELS = "brgconv"
+LASTING = 8192
+"""The largest number of cached plans with such kernels, some 400 MB. Later shapes take other compiled implementations, of which
+some need 2 to 4 times as long. By `brgconv` a service that is given pictures of any size would need more memory for each."""
+
 
 class NodePlans:
     """Answers by question, those that were not asked for the longest time dropped first; shared by threads.
 
     Plans whose kernels oneDNN keeps are kept, too: to make their primitives again for a shape that returns would cost the same
-    memory once more.
+    memory once more. There are at most `LASTING` of them.
     """
 
     def __init__(self) -> None:
@@ -53,6 +58,8 @@ class NodePlans:
             answer = _found(find)
             if isinstance(answer, NodePlan) and _lasts(answer):
                 answer = self._lasting.setdefault(key, answer)
+                if len(self._lasting) >= LASTING:
+                    library().avoided = _KEPT_KERNELS
             else:
                 self._answers.put(key, answer)
         if isinstance(answer, Refusal):
@@ -64,7 +71,7 @@ class NodePlans:
 
 def _lasts(plan: NodePlan) -> bool:
     """Whether oneDNN keeps kernels of the plan's primitives."""
-    return library().version < _FREES_KERNELS and any("brgconv" in stage.desc.implementation for stage in plan.stages)
+    return library().version < _FREES_KERNELS and any(_KEPT_KERNELS in stage.desc.implementation for stage in plan.stages)
 
 
 def _found(find: Callable[[], NodePlan]) -> NodePlan | Refusal | str:
