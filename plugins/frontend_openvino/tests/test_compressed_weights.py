@@ -60,3 +60,33 @@ def test_what_depends_on_an_input_stays_float16(saved: Any, core: Any) -> None:
     feed = RNG.standard_normal((2, 3)).astype(np.float16)
     expected = (feed * np.float16(1 / 3)).astype(np.float32)
     np.testing.assert_array_equal(core.compile_model(read, "NUMPY")([feed])[0], expected)
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", "OPENCL"])
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize(
+    ("kind", "size", "zero_points"), [("u4", 64, True), ("i4", 256, False), ("u8", 256, True), ("i8", 256, False)]
+)
+def test_large_matrices_and_tables_stay_packed(
+    kind: str, size: int, zero_points: bool, rows: int, device: str, saved: Any, agree: Callable[..., Any], core: Any
+) -> None:
+    """As NNCF writes a decoder: the same table for the embedding and the last product."""
+    blocks = 256 // size
+    dims = (301, blocks, size) if blocks > 1 else (301, 256)
+    value = opset13.convert(stored(kind, *dims), "f16")
+    if zero_points:
+        value = opset13.subtract(value, opset13.convert(stored(kind, *dims[:-1], 1), "f16"))
+    scale = opset13.constant(RNG.uniform(0.01, 0.2, (*dims[:-1], 1)).astype(np.float16))
+    weight = opset13.multiply(value, scale)
+    if blocks > 1:
+        weight = opset13.reshape(weight, opset13.constant(np.array([301, 256])), False)
+    table = opset13.convert(weight, "f32")
+    ids = opset13.parameter([1, rows], np.int64, name="ids")
+    embedded = opset13.gather(table, ids, opset13.constant(np.int64(0)))
+    path = saved(ov.Model([opset13.matmul(embedded, table, False, True)], [ids], kind))
+    agree(path, [RNG.integers(0, 301, (1, rows))], rtol=1e-4, device=device)
+    with core.compile_model(core.read_model(path), device) as compiled:
+        compiled([np.zeros((1, rows), np.int64)])
+        kinds = [node.op for node in compiled.report().nodes]
+    assert any(kind.startswith("dovetail::MatMul") for kind in kinds)
+    assert "MatMul" not in kinds

@@ -83,7 +83,7 @@ def _add_product(op: "MatMulBlocks", rows: Array, q: Array, scales: Array, y: Ar
         packed = q[first * per_block : last * per_block, left:right]
         weights = _unpack(packed.reshape(last - first, per_block, right - left), op.bits)
         scale = scales[first:last, None, left:right]
-        if len(rows) <= _FEW:
+        if len(rows) <= _FEW or (len(scales) == 1 and len(rows) < size):
             sums = np.matmul(blocks[first:last], weights)
             sums *= scale
             y[:, left:right] += np.add.reduce(sums, 0)
