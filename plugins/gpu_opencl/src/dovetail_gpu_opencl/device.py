@@ -140,6 +140,10 @@ class OpenCLDevice(Device):
         is between them are in that type, where the device has kernels for it.
         """
         halves = halves_of(self.caps)
+        if self.caps.kind == "GPU" and any(node.op.stem == "neg" for node in graph.nodes):
+            from dovetail_gpu_opencl.kernels._rotated_halves import merge_rotations
+
+            graph = merge_rotations(graph, self._runs)
         if halves or self.caps.float_pipeline:
             if any(node.op.stem == "conv_transpose" for node in graph.nodes):
                 from dovetail_gpu_opencl.kernels._conv_of_phases import split_transposed

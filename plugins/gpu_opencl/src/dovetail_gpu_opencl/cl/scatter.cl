@@ -94,7 +94,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void scatter_reduce(
       for (int far = span / 2; far > 0; far /= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int i = item; i < BLOCK / 2; i += GROUP) {
-          const int low = i / far * 2 * far + i % far, high = low + far;
+          const int low = 2 * i - (i & (far - 1)), high = low + far;  // far is a power of two, and divisions take long
           const ulong a = keys[low], b = keys[high];
           if ((a > b) == !(low & span)) {
             keys[low] = b;

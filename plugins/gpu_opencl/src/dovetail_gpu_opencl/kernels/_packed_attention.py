@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from dovetail.device import Binary, DType, Graph, Node, Operator, PostOp, TensorType, TypedNode
 from dovetail.passes import drop_dead_nodes
+from dovetail_gpu_opencl.kernels._columns import columns_of
 from dovetail_ops_onnx.attention import Attention_23, Sizes
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.reshape import Reshape
-from dovetail_ops_onnx.slice import Slice
-from dovetail_ops_onnx.split import Split
 
 __all__ = ["PackedAttention", "merge_parts", "merge_products"]
 
@@ -139,33 +138,13 @@ def _whole(node: Node, graph: Graph, s: Sizes) -> str | None:
     wanted = 0
     sources = set()
     for name, width in zip(node.inputs, (s.heads * s.head, s.kv_heads * s.head, s.kv_heads * s.v_head), strict=False):
-        source, columns = _columns(name, graph)
+        source, columns = columns_of(name, graph)
         if columns != (wanted, wanted + width):
             return None
         sources.add(source)
         wanted += width
     (source, *others) = sources
     return source if not others and graph.types[source].dims[-1] == wanted else None
-
-
-def _columns(name: str, graph: Graph) -> tuple[str, tuple[int, int]]:
-    """The value of whose last axis this one has some columns, all its rows in order, and the first and the end of them."""
-    width, maker = graph.types[name].dims[-1], graph.producers.get(name)
-    while maker is not None and type(maker.op) is Reshape and graph.types[maker.inputs[0]].dims[-1:] == (width,):
-        name, maker = maker.inputs[0], graph.producers.get(maker.inputs[0])
-    if maker is None or not isinstance(maker.op, Slice | Split) or maker.post_ops:
-        return name, (0, width)
-    source, result = graph.types[maker.inputs[0]], graph.types[name]
-    bounds = [graph.constants.get(one) if one else None for one in maker.inputs[1:]]
-    steps = bounds[3] if isinstance(maker.op, Slice) and len(bounds) > 3 else None
-    whole_rows = source.dims[:-1] == result.dims[:-1] and source.size and (steps is None or np.all(steps == 1))
-    if not whole_rows or any(one and array is None for one, array in zip(maker.inputs[1:], bounds, strict=True)):
-        return name, (0, width)
-    numbers = np.broadcast_to(np.arange(source.dims[-1]), source.dims)
-    parts = maker.op.reference(numbers, *bounds)
-    part = parts[maker.outputs.index(name)] if isinstance(parts, tuple) else parts
-    first = int(part[(0,) * part.ndim])
-    return maker.inputs[0], (first, first + width)
 
 
 def _width(s: Sizes) -> int:
