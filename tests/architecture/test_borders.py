@@ -289,7 +289,7 @@ NOT_OPERATORS = {
 
 INTERNAL = {
     *("convert", "copy", "joined_products", "joined_slices", "normalized_product", "normalized_sum", "packed_attention"),
-    *("pointwise_depthwise", "post_op", "reorder"),
+    *("pointwise_depthwise", "post_op", "reorder", "rotated_halves"),
 }
 """Stems of operators that the core and devices define themselves."""
 

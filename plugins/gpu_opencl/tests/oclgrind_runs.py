@@ -28,6 +28,7 @@ from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels import _conv_winograd, _pointwise_depthwise
 from dovetail_gpu_opencl.kernels._joined import JoinedProducts
 from dovetail_gpu_opencl.kernels._pointwise_depthwise import PointwiseDepthwise
+from dovetail_gpu_opencl.kernels._rotated_halves import RotatedHalves
 from dovetail_gpu_opencl.kernels._tiles import Tiling
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.kernels.quantized import KERNELS as QUANTIZED
@@ -104,7 +105,7 @@ WITHOUT_CASES = frozenset(
     {
         *("cached_attention", "convert", "joined_products", "joined_slices", "mat_mul_blocks", "mat_mul_integer_to_float"),
         *("mat_mul_rows", "normalized_product", "normalized_sum", "packed_attention", "pointwise_depthwise", "quantized"),
-        *("reorder", "take_rows"),
+        *("reorder", "rotated_halves", "take_rows"),
     }
 )
 """Kernels of operators that passes and compositions insert, so that no pack has cases: the functions below run them, or
@@ -430,12 +431,26 @@ def windows(devices: Mapping[str, Forced]) -> Iterator[Item]:
 
 
 def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
-    """Reorders at sizes round their tiles, and copies between buffers and images."""
+    """Reorders at sizes round their tiles, rotations of halves, long scatters, and copies between buffers and images."""
     rng = np.random.default_rng(8)
     for dims in ((1, 3, 17, 17), (2, 31, 33, 1), (1, 33, 31, 1), (1, 32, 8, 8)):
         types = {"x": TensorType(DType.FLOAT32, dims, layout=PLAIN), "y": TensorType(DType.FLOAT32, dims, layout=NHWC)}
         graph = Graph((Node("node", Reorder(), ("x",), ("y",)),), ("x",), ("y",), {}, types)
         yield from _each(devices, f"Reorder of {dims}", graph, [floats(rng, *dims)])
+    for dims, factors in (((2, 3, 5, 14), (2, 1, 5, 14)), ((1, 7, 1, 6), (6,))):
+        given = {"x": floats(rng, *dims), "c": floats(rng, *factors), "s": floats(rng, *factors)}
+        types = {**{name: TensorType.of(array) for name, array in given.items()}, "y": TensorType(DType.FLOAT32, dims)}
+        graph = Graph((Node("node", RotatedHalves(), tuple(given), ("y",)),), tuple(given), ("y",), {}, types)
+        yield from _each(devices, f"RotatedHalves of {dims}", graph, [*given.values()])
+    for count in (40, 2100):
+        index = rng.integers(-7, 7, (count, 2))
+        case = Case(
+            "scatter",
+            _standard("ScatterElements", axis=0, reduction="add"),
+            (floats(rng, 7, 2), index, floats(rng, count, 2)),
+            (),
+        )
+        yield from _each({"GPU": devices["GPU"]}, f"ScatterElements of {count}", *single(case, ()))
     for size in ((1, 1, 1), (3, 17, 3)):
         x = floats(rng, *size)
         graph, feeds = single(Case("images", ThroughImages(), (x,), (x + 1,)), ())

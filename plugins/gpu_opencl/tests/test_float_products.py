@@ -299,6 +299,41 @@ def test_one_product_makes_queries_keys_and_values(
 
 
 @exhaustive
+@pytest.mark.parametrize("dims", [(2, 9), (2, 3, 9)])
+@pytest.mark.parametrize("made", ["Split", "Slice"])
+def test_queries_keys_and_values_that_are_columns_of_one_product(
+    dims: tuple[int, ...], made: str, device: Any, bench: Any, rng: Any
+) -> None:
+    """As GPT-2 splits them, and as windows of MaxViT have them, which are more batches."""
+    x = rng.standard_normal((*dims, 32)).astype(np.float32)
+    weight = (rng.standard_normal((32, 96)) / 5).astype(np.float32)
+    batch = int(np.prod(dims[:-1]))
+    g = GraphBuilder()
+    whole = g.node(bench.op("MatMul"), g.input("x", "float32", x.shape), g.constant(weight))
+    if made == "Split":
+        parts = g.node(bench.op("Split", axis=-1, num_outputs=3), whole, outputs=3)
+    else:
+        parts = [g.node(bench.op("Slice"), whole, *(g.constant([n], "int64") for n in (i, i + 32, -1))) for i in (0, 32, 64)]
+    parts = [g.node(bench.op("Reshape"), part, g.constant((batch, 9, 32), "int64")) for part in parts]
+    graph = typed(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts)]))
+    kinds = [node.op.op_type for node in device.lower(graph).nodes]
+    assert "PackedAttention" in kinds
+    assert not {"Split", "Slice"} & {*kinds}
+    got = run_lowered(device, graph, [x], {"gemm_pipelined"})
+    q, k, v = np.split((x.astype(np.float64) @ weight).reshape(batch, 9, 3, 2, 16).swapaxes(1, 3), 3, 2)
+    scores = np.exp(q[:, :, 0] @ k[:, :, 0].swapaxes(-1, -2) / 4)
+    close(got, (scores / scores.sum(-1, keepdims=True) @ v[:, :, 0]).swapaxes(1, 2).reshape(batch, 9, 32))
+
+
+@pytest.mark.parametrize("order", [(0, 2, 1), (0, 1, 1), (2, 1, 0)])
+def test_columns_in_another_order_stay_apart(order: tuple[int, ...], device: Any, bench: Any) -> None:
+    g = GraphBuilder()
+    parts = g.node(bench.op("Split", axis=-1, num_outputs=3), g.input("x", "float32", (2, 9, 96)), outputs=3)
+    graph = typed(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *(parts[i] for i in order))]))
+    assert "PackedAttention" not in {node.op.op_type for node in device.lower(graph).nodes}
+
+
+@exhaustive
 @pytest.mark.parametrize("scaled", [0, 1, 2], ids=["queries", "keys", "values"])
 def test_scaled_queries_and_keys_without_a_row_are_of_one_product(scaled: int, device: Any, bench: Any, rng: Any) -> None:
     """As Whisper and BEiT have them; what scales the values is not a part of the scores."""

@@ -14,7 +14,9 @@ JOINS: dict[str, Callable[[Any, Any], Any]] = {"add": np.add, "mul": np.multiply
 
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
-@pytest.mark.parametrize(("reduction", "size"), [("add", 15), ("add", 16), ("add", 700), ("mul", 40), ("max", 257), ("min", 300)])
+@pytest.mark.parametrize(
+    ("reduction", "size"), [("add", 15), ("add", 16), ("add", 700), ("add", 4500), ("mul", 40), ("max", 257), ("min", 300)]
+)
 def test_elements_of_a_long_line(
     reduction: str, size: int, dtype: Any, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: np.random.Generator
 ) -> None:

@@ -140,6 +140,10 @@ class OpenCLDevice(Device):
         is between them are in that type, where the device has kernels for it.
         """
         halves = halves_of(self.caps)
+        if self.caps.kind == "GPU" and any(node.op.stem == "neg" for node in graph.nodes):
+            from dovetail_gpu_opencl.kernels._rotated_halves import merge_rotations
+
+            graph = merge_rotations(graph, self._runs)
         if halves or self.caps.float_pipeline:
             if any(node.op.stem == "conv_transpose" for node in graph.nodes):
                 from dovetail_gpu_opencl.kernels._conv_of_phases import split_transposed
@@ -147,9 +151,10 @@ class OpenCLDevice(Device):
                 graph = split_transposed(graph, self._packed, partial(self._multiplies, halves or DType.FLOAT32))
             if any(node.op.stem == "attention" for node in graph.nodes):
                 # The classes of standard operators are there where a graph has one of them.
-                from dovetail_gpu_opencl.kernels._packed_attention import merge_products
+                from dovetail_gpu_opencl.kernels._packed_attention import merge_parts, merge_products
 
                 graph = merge_products(graph, self._runs, halves or DType.FLOAT32)
+                graph = merge_parts(graph, self._runs, halves or DType.FLOAT32)
             graph = lower(graph, self._mixes, halves) if halves else graph
             if any(node.op.stem == "layer_normalization" for node in graph.nodes):
                 from dovetail_gpu_opencl.kernels._normalized_product import merge_normalizations

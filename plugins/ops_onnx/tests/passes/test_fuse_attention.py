@@ -14,6 +14,7 @@ from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.attention import Attention
 from dovetail_ops_onnx.div import Div
 from dovetail_ops_onnx.expand import Expand
+from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.is_nan import IsNaN
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mul import Mul
@@ -21,6 +22,8 @@ from dovetail_ops_onnx.passes.fuse_attention import fuse_attention
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.softmax import Softmax, Softmax_1
+from dovetail_ops_onnx.split import Split
+from dovetail_ops_onnx.squeeze import Squeeze
 from dovetail_ops_onnx.transpose import Transpose
 from dovetail_ops_onnx.unsqueeze import Unsqueeze
 from dovetail_ops_onnx.where import Where
@@ -358,3 +361,74 @@ def test_large_masks_of_windows_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dovetail_ops_onnx.passes.fuse_attention.MOST_MASKED", IMAGES * WINDOWS * H * S * S - 1)
     graph = _windowed()
     assert fuse_attention(graph, lambda node, graph: True) is graph
+
+
+def stacked(taken: str, order: tuple[int, ...] = (0, 1, 2), perm: tuple[int, ...] = (2, 0, 3, 1, 4)) -> Graph:
+    """Queries, keys and values out of one stack, as torchvision's Swin and timm's ViT take them."""
+    g = GraphBuilder()
+    split = g.node(Reshape(), g.input("x", "float32", (B, S, 3 * H * D)), g.constant((B, S, 3, H, D), "int64"))
+    stack = g.node(Transpose(perm=perm), split)
+    if taken == "Gather":
+        parts = [g.node(Gather(), stack, g.constant(i, "int64")) for i in (0, 1, -1)]
+    else:
+        parts = [g.node(Squeeze(), p, g.constant([0], "int64")) for p in g.node(Split(num_outputs=3), stack, outputs=3)]
+    q, k, v = (parts[i] for i in order)
+    q = g.node(Mul(), q, g.constant(0.5, "float32"))
+    y = g.node(MatMul(), g.node(Softmax(axis=-1), g.node(MatMul(), q, g.node(Transpose(perm=(0, 1, 3, 2)), k))), v)
+    return fold_constants(
+        g.graph([g.node(Reshape(), g.node(Transpose(perm=(0, 2, 1, 3)), y), g.constant((B, S, H * D), "int64"))])
+    )
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+@pytest.mark.parametrize("taken", ["Gather", "Split"])
+def test_queries_keys_and_values_of_one_stack(taken: str, order: tuple[int, ...], rng: np.random.Generator) -> None:
+    graph = stacked(taken, order)
+    fused = drop_dead_nodes(fuse_attention(graph, lambda node, graph: True))
+    assert keys(fused) == ["Slice"] * 3 + ["Attention"]
+    x = rng.standard_normal((B, S, 3 * H * D)).astype(np.float32)
+    q, k, v = (x.astype(np.float64).reshape(B, S, 3, H, D)[:, :, i].swapaxes(1, 2) for i in order)
+    scores = np.exp(0.5 * q @ k.swapaxes(-1, -2))
+    wanted = (scores / scores.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(B, S, H * D)
+    np.testing.assert_allclose(evaluated(fused, {"x": x}), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_stack_in_another_order_is_not_of_columns() -> None:
+    graph = stacked("Gather", perm=(2, 0, 3, 4, 1))
+    assert "Slice" not in keys(fuse_attention(graph, lambda node, graph: True))
+
+
+@pytest.mark.parametrize("mask", [(), (H, S, T), (1, H, S, T), (4, 1, 1, T)])
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_windows_of_a_dimension_of_their_own(batch: int, at_once: bool, mask: Any, rng: np.random.Generator) -> None:
+    """As MaxViT has them, in five dimensions; a mask of each window only for one image."""
+    g = GraphBuilder()
+    lengths = {"q": (S, D), "k": (T, D), "v": (T, V)}
+    given = {n: g.input(n, "float32", (batch, 4, length, H * size)) for n, (length, size) in lengths.items()}
+    heads = {n: g.node(Reshape(), given[n], g.constant((batch, 4, s[0], H, s[1]), "int64")) for n, s in lengths.items()}
+    if at_once:
+        turned = g.node(Transpose(perm=(0, 1, 3, 4, 2)), heads["k"])
+    else:
+        scaled = g.node(Mul(), g.node(Transpose(perm=(0, 1, 3, 2, 4)), heads["k"]), g.constant(0.5, "float32"))
+        turned = g.node(Transpose(perm=(0, 1, 2, 4, 3)), scaled)
+    q, v = (g.node(Transpose(perm=(0, 1, 3, 2, 4)), heads[n]) for n in "qv")
+    scores = g.node(MatMul(), q, turned)
+    feeds = {n: rng.standard_normal((batch, 4, length, H * size)).astype(np.float32) for n, (length, size) in lengths.items()}
+    if mask:
+        scores = g.node(Add(), scores, g.input("mask", "float32", mask))
+        feeds["mask"] = rng.standard_normal(mask).astype(np.float32)
+    y = g.node(Transpose(perm=(0, 1, 3, 2, 4)), g.node(MatMul(), g.node(Softmax(axis=-1), scores), v))
+    graph = fold_constants(g.graph([g.node(Reshape(), y, g.constant((batch, 4, S, H * V), "int64"))]))
+    fused = drop_dead_nodes(fuse_attention(graph, lambda node, graph: True))
+    assert ("Attention" in keys(fused)) == (mask[:1] != (4,) or batch == 1)
+    wide = {n: x.astype(np.float64) for n, x in feeds.items()}
+    q, k, v = (wide[n].reshape(batch, 4, -1, H, lengths[n][1]).swapaxes(2, 3) for n in "qkv")
+    weights = np.exp((1 if at_once else 0.5) * q @ k.swapaxes(-1, -2) + wide.get("mask", 0))
+    wanted = (weights / weights.sum(-1, keepdims=True) @ v).swapaxes(2, 3).reshape(batch, 4, S, H * V)
+    np.testing.assert_allclose(evaluated(fused, feeds), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_device_without_a_kernel_for_attention_keeps_stacks_and_windows() -> None:
+    for taken in ("Gather", "Split"):
+        assert "Attention" not in keys(fuse_attention(stacked(taken), lambda node, graph: node.op.key != "Attention"))

@@ -3,8 +3,8 @@
 // Without a reduction (CLAIMS): scatter_start copies the data and forgets all claims; scatter_claim lets the last update of each place
 // claim it (the largest number wins, in whatever order they come); scatter_put writes the updates whose claims were kept.
 // With one: scatter_widen copies the data into VALUEs; scatter_reduce joins the updates that may meet, one after the other, in one
-// work item, or with GROUP in one work group, block by block: of the updates of a place in a block, the first one's item joins all in
-// their order, so that results are the same; scatter_round makes Ts of VALUEs of another type.
+// work item, or with GROUP in one work group, block by block: the updates of a block are sorted by place and number, and the item of a
+// place's first one joins all in their order, so that results are the same; scatter_round makes Ts of VALUEs of another type.
 //
 // NDRange: (elements, updates, words of updates, or lines * inner; rounded up to the local size), with GROUP (lines * inner * GROUP).
 //
@@ -13,7 +13,7 @@
 // axis being 0. Otherwise index[u] has `rank` coordinates: shape has their bounds, then their strides. Negative indices count from the
 // end; an update out of range is left out and sets faults[fault] to 1.
 //
-// Tunables: the local size; GROUP, a multiple of 4.
+// Tunables: the local size; GROUP; BLOCK, a power of two, updates.
 #ifndef T
 #define T float
 #define LOAD_T(p, i) ((p)[i])
@@ -81,32 +81,38 @@ __kernel void scatter_widen(__global const T* restrict data, __global VALUE* res
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void scatter_reduce(
     PLACE_ARGS, __global const T* restrict updates, __global VALUE* dst, const int lines, const int size, const int apart,
     const int inner) {
-  __local int4 places[GROUP / 4];
-  __local VALUE given[GROUP];
-  __local int* all = (__local int*)places;
+  __local ulong keys[BLOCK];
+  __local VALUE given[BLOCK];
   const int item = get_local_id(0), o = get_group_id(0), line = o / inner, first = line / apart * (size * apart) + line % apart;
-  for (int base = 0; base < size; base += GROUP) {
-    const int u = first + (base + item) * apart, at = base + item < size ? PLACE(u) : -1;
-    all[item] = at;
-    VALUE value = 0;
-    if (at >= 0) {
-      given[item] = LOAD_T(updates, u * inner + o % inner);
-      value = dst[at * inner + o % inner];
+  for (int base = 0; base < size; base += BLOCK) {
+    for (int i = item; i < BLOCK; i += GROUP) {
+      const int at = base + i < size ? PLACE(first + (base + i) * apart) : -1;
+      keys[i] = (ulong)(uint)at << 32 | i;
     }
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    int owner = at >= 0;
-    for (int i = 0; i < GROUP / 4; ++i) {
-      const int4 found = places[i] == at;
-      if (owner && any(found)) {
-        const int same[4] = {found.x, found.y, found.z, found.w};
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          owner &= !(same[k] && i * 4 + k < item);
-          if (same[k] && owner) value = JOIN(value, given[i * 4 + k]);
+    // Bitonic: pairs of one step are apart, and each is of one item.
+    for (int span = 2; span <= BLOCK; span *= 2)
+      for (int far = span / 2; far > 0; far /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int i = item; i < BLOCK / 2; i += GROUP) {
+          const int low = 2 * i - (i & (far - 1)), high = low + far;  // far is a power of two, and divisions take long
+          const ulong a = keys[low], b = keys[high];
+          if ((a > b) == !(low & span)) {
+            keys[low] = b;
+            keys[high] = a;
+          }
         }
       }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = item; i < BLOCK; i += GROUP)
+      if ((int)(keys[i] >> 32) >= 0) given[i] = LOAD_T(updates, (first + (base + (int)(uint)keys[i]) * apart) * inner + o % inner);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = item; i < BLOCK; i += GROUP) {
+      const int at = keys[i] >> 32;
+      if (at < 0 || (i && (int)(keys[i - 1] >> 32) == at)) continue;
+      VALUE value = dst[at * inner + o % inner];
+      for (int k = i; k < BLOCK && (int)(keys[k] >> 32) == at; ++k) value = JOIN(value, given[k]);
+      dst[at * inner + o % inner] = value;
     }
-    if (owner) dst[at * inner + o % inner] = value;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   }
 }

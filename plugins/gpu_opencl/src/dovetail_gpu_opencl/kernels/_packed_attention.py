@@ -1,4 +1,4 @@
-"""Attention over queries, keys and values that one product makes: the operator, and the pass that merges three products."""
+"""Attention over queries, keys and values that are columns of one value: the operator, and the passes that make it."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,10 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import Binary, DType, Graph, Node, Operator, PostOp, TensorType, TypedNode
+from dovetail.passes import drop_dead_nodes
+from dovetail_gpu_opencl.kernels._columns import columns_of
 from dovetail_ops_onnx.attention import Attention_23, Sizes
 from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.reshape import Reshape
 
-__all__ = ["PackedAttention", "merge_products"]
+__all__ = ["PackedAttention", "merge_parts", "merge_products"]
 
 
 class PackedAttention(Operator):
@@ -74,6 +77,76 @@ def merge_products(graph: Graph, accepts: Callable[[TypedNode], bool], dtype: DT
     return merger.result() if merger.merged else graph
 
 
+def merge_parts(graph: Graph, accepts: Callable[[TypedNode], bool], dtype: DType) -> Graph:
+    """The graph with attention that reads one value where its queries, keys and values are all columns of that, in this order.
+
+    They are made by Split or Slice of the last axis. `accepts` and `dtype` as for `merge_products`.
+    """
+    found: dict[str, tuple[Node, ...]] = {}
+    constants, types = dict(graph.constants), dict(graph.types)
+    for node in graph.nodes:
+        if (s := _sizes(node, graph)) is None or (source := _whole(node, graph, s)) is None:
+            continue
+        assert isinstance(node.op, Attention_23)
+        packed, before = _packed(node.op, s, node.op.factor(s)), ()
+        if not _accepted(node, packed, s, graph, accepts, dtype):
+            continue
+        if graph.types[source].rank != 3:
+            name = f"{node.name}/whole"
+            constants[f"{name}/shape"] = np.asarray((s.batch, s.queries, _width(s)), np.int64)
+            types[f"{name}/shape"] = TensorType.of(constants[f"{name}/shape"], known=True)
+            types[name] = graph.types[source].with_shape((s.batch, s.queries, _width(s)))
+            before, source = (Node(name, Reshape(allowzero=True), (source, f"{name}/shape"), (name,)),), name
+        found[node.name] = (*before, dataclasses.replace(node, op=packed, inputs=(source, *node.inputs[3:4])))
+    if not found:
+        return graph
+    nodes = tuple(new for node in graph.nodes for new in found.get(node.name, (node,)))
+    return drop_dead_nodes(graph.replace(nodes=nodes, constants=constants, types=types))
+
+
+def _sizes(node: Node, graph: Graph) -> Sizes | None:
+    """The sizes of an attention of packed heads over its own values, of which a `PackedAttention` has all attributes."""
+    op, given = node.op, [name for name in node.inputs if name]
+    if not isinstance(op, Attention_23) or node.post_ops or len(node.writes) != 1 or op.window != (-1, -1):
+        return None
+    if len(given) not in (3, 4) or any(node.inputs[4:]) or graph.types[given[0]].rank != 3 or op.softmax_precision is not None:
+        return None
+    s = op.sizes(*(graph.types[name] for name in given[:3]))
+    return s if s.queries == s.keys else None
+
+
+def _packed(op: Attention_23, s: Sizes, scale: float) -> PackedAttention:
+    sizes = {"heads": s.heads, "kv_heads": s.kv_heads, "head": s.head, "v_head": s.v_head}
+    return PackedAttention(**sizes, scale=float(scale), softcap=op.softcap, is_causal=op.is_causal)
+
+
+def _accepted(
+    node: Node, packed: PackedAttention, s: Sizes, graph: Graph, accepts: Callable[[TypedNode], bool], dtype: DType
+) -> bool:
+    """Whether a kernel runs the new attention on values of the type that those of the graph have or will have."""
+    result = graph.types[node.writes[0]]
+    if result.dtype not in (dtype, DType.FLOAT32):
+        return False
+    whole = TensorType(dtype, (s.batch, s.queries, _width(s)))
+    masks = tuple(graph.type_of(name) for name in node.inputs[3:4])
+    new = dataclasses.replace(node, op=packed, inputs=("", *node.inputs[3:4]))
+    return accepts(TypedNode(new, (whole, *masks), (result.with_dtype(dtype),)))
+
+
+def _whole(node: Node, graph: Graph, s: Sizes) -> str | None:
+    """The value whose columns are the queries, keys and values of the attention."""
+    wanted = 0
+    sources = set()
+    for name, width in zip(node.inputs, (s.heads * s.head, s.kv_heads * s.head, s.kv_heads * s.v_head), strict=False):
+        source, columns = columns_of(name, graph)
+        if columns != (wanted, wanted + width):
+            return None
+        sources.add(source)
+        wanted += width
+    (source, *others) = sources
+    return source if not others and graph.types[source].dims[-1] == wanted else None
+
+
 def _width(s: Sizes) -> int:
     return s.heads * s.head + s.kv_heads * (s.head + s.v_head)
 
@@ -90,42 +163,18 @@ class _Merger:
 
     def find(self, node: Node) -> None:
         """Merge what makes the inputs of the node, if that is an attention over three products of one value."""
-        op, given = node.op, [name for name in node.inputs if name]
-        if not isinstance(op, Attention_23) or node.post_ops or len(node.writes) != 1 or op.window != (-1, -1):
+        s = _sizes(node, self._graph)
+        if s is None:
             return
-        if len(given) not in (3, 4) or any(node.inputs[4:]) or self._graph.types[given[0]].rank != 3:
-            return
-        makers = [self._makers.get(name) for name in given[:3]]
+        assert isinstance(node.op, Attention_23)
+        makers = [self._makers.get(name) for name in node.inputs[:3]]
         products = [maker for maker in makers if maker is not None and self._is_product(maker)]
-        if len(products) < 3 or len({p.inputs[0] for p in products}) > 1:
+        if len(products) < 3 or len({p.inputs[0] for p in products}) > 1 or len({p.name for p in products}) < 3:
             return
         queries, keys, values = (self._factor(p) for p in products)
-        if values != 1:
-            return
-        s = op.sizes(*(self._graph.types[name] for name in given[:3]))
-        if s.queries != s.keys or op.softmax_precision is not None or len({p.name for p in products}) < 3:
-            return
-        packed = PackedAttention(
-            heads=s.heads,
-            kv_heads=s.kv_heads,
-            head=s.head,
-            v_head=s.v_head,
-            scale=float(op.factor(s)) * queries * keys,
-            softcap=op.softcap,
-            is_causal=op.is_causal,
-        )
-        if self._runs(node, packed, s):
+        packed = _packed(node.op, s, node.op.factor(s) * queries * keys)
+        if values == 1 and _accepted(node, packed, s, self._graph, self._accepts, self._dtype):
             self._merge(node, packed, s, products)
-
-    def _runs(self, node: Node, packed: PackedAttention, s: Sizes) -> bool:
-        """Whether a kernel runs the new attention on values of the type that those of the graph have or will have."""
-        result = self._graph.types[node.writes[0]]
-        if result.dtype not in (self._dtype, DType.FLOAT32):
-            return False
-        whole = TensorType(self._dtype, (s.batch, s.queries, _width(s)))
-        masks = tuple(self._graph.type_of(name) for name in node.inputs[3:4])
-        new = dataclasses.replace(node, op=packed, inputs=("", *node.inputs[3:4]))
-        return self._accepts(TypedNode(new, (whole, *masks), (result.with_dtype(self._dtype),)))
 
     def _is_product(self, maker: Node) -> bool:
         """Whether it multiplies by a constant matrix, perhaps adds a constant row, perhaps multiplies by a number, and nobody

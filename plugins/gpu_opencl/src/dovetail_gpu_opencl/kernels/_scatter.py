@@ -17,9 +17,12 @@ from dovetail_ops_onnx.scatter_nd import ScatterND
 
 __all__ = ["Plan", "Scatter"]
 
-_LONG, _FEW_LINES, _GROUP = 16, 1 << 15, 256
+_LONG, _FEW_LINES, _GROUP = 16, 1 << 15, 512
 """Updates of a line that a work group joins, the lines that leave a GPU idle otherwise, for an item takes 0.9 us an update, and
-the items of a group."""
+the most items of a group."""
+
+_BLOCK, _KEY = 2048, 8
+"""The most updates that a work group sorts at a time, and the bytes of a key of each in local memory."""
 
 _JOIN = {
     "add": "((a) + (b))",
@@ -103,14 +106,20 @@ class Scatter(CLKernel):
         found = [self._launch(defines, "scatter_widen", (data, sums, *size), dst.size)]
         items = plan.lines * plan.inner
         if self.caps.kind == "GPU" and plan.size >= _LONG and items <= _FEW_LINES:
-            group = group_size(self.caps, min(_GROUP, 1 << (plan.size - 1).bit_length()))
-            source = assemble("scatter.cl", {**defines, "GROUP": group})
+            block = self._block(plan, 4 if narrow else dst.dtype.itemsize)
+            group = group_size(self.caps, min(_GROUP, block // 2))
+            source = assemble("scatter.cl", {**defines, "GROUP": group, "BLOCK": block})
             found.append(Launch("scatter.cl", source, "scatter_reduce", work, (items * group,), (group,)))
         else:
             found.append(self._launch(defines, "scatter_reduce", work, items))
         if narrow:
             found.append(self._launch(defines, "scatter_round", (sums, out, *size), dst.size))
         return tuple(found)
+
+    def _block(self, plan: Plan, itemsize: int) -> int:
+        """The updates that a work group sorts at a time: a power of two that half of the local memory holds."""
+        fitting = self.caps.local_memory // 2 // (_KEY + itemsize)
+        return min(_BLOCK, 1 << (plan.size - 1).bit_length(), 1 << (fitting.bit_length() - 1))
 
     def _places(self, index: Read, plan: Plan) -> tuple[Argument, ...]:
         shape = Constant(np.array(plan.shape, np.int32))

@@ -270,7 +270,8 @@ def rewrite(graph: Graph, rules: Sequence[Rule], keeps: Keeps) -> Graph:
             added |= {one.outputs[0]: tensor for one, tensor in replacement.before}
             merged = _node(node, match, replacement)
             inside = graph.replace(types={**graph.types, **added}) if added else graph
-            if covered & taken or not keeps(merged, inside):
+            new = [one for one in (*(one for one, _ in replacement.before), merged) if not one.op.is_view]
+            if covered & taken or not all(keeps(one, inside) for one in new):
                 continue
             constants.update({name: as_constant(array) for name, array in replacement.constants.items()})
             types.update(added)

@@ -24,9 +24,13 @@ from dovetail_ops_onnx.passes._patterns import (
     rewrite,
     scalar_of,
 )
+from dovetail_ops_onnx.passes._stacks import Stacked, part_of
 from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.slice import Slice
 
 __all__ = ["fuse_attention"]
+
+_BATCHED = (0, 1, 3, 2, 4)
 
 MOST_MASKED = 2**22
 """Elements of a mask that is made of two: 16 MB of float32."""
@@ -38,7 +42,8 @@ def fuse_attention(graph: Graph, keeps: Keeps) -> Graph:
     Recognised are, for float32 and float16: any scale or division by a number of Q, of K' and of their product; a mask that is
     added and broadcasts to the scores; a softmax over the keys. Where the heads are split off and joined by reshapes and
     transposes on all sides, these go into the node, and into an Attention that the model has itself; else Q, K and V keep their
-    four dimensions. Needs types. The nodes that only led to the result are dead afterwards.
+    four dimensions. Windows in a dimension of their own become batches, and Q, K and V of one stack its columns. Needs types.
+    The nodes that only led to the result are dead afterwards.
 
     For a query whose mask is minus infinity throughout the exported graph gives NaN, and Attention zeros. Where the mask is
     boolean, PyTorch's exporter puts zeros for weights that are NaN, which is left out here: NaN of Q and K stays NaN.
@@ -54,6 +59,8 @@ def _rules() -> tuple[Rule, ...]:
     return (
         Rule("Reshape", _joined(_summed(_split("q"), _split_keys(), _split("v"))), _packed),
         Rule("Reshape", _joined(native), _packed_again),
+        Rule("Reshape", _joined(_summed(Stacked("q"), _stacked_keys(), Stacked("v"))), _unstacked),
+        Rule("Reshape", _batched(_summed(_split("q", _BATCHED), _batched_keys(), _split("v", _BATCHED), axis=4)), _merged),
         Rule("Reshape", _joined(_summed(_turned("q"), _turned("k", (0, 2, 3, 1)), _turned("v"))), _viewed),
         Rule("MatMul", _summed(Var("q"), repeated, _repeated("v")), _shared),
         Rule("MatMul", _summed(Var("q"), keys, Var("v")), _apart),
@@ -72,13 +79,18 @@ def _turned_flat(keys: Pattern) -> Pattern:
     return Op("Reshape", Op("Transpose", keys, where=_is((0, 2, 1))), Var("turned shape"))
 
 
-def _summed(q: Pattern, keys: Pattern, v: Pattern) -> Pattern:
+def _batched(heads: Pattern) -> Pattern:
+    """[batch, windows, heads, length, size] as [batch, windows, length, heads * size]."""
+    return Op("Reshape", Op("Transpose", heads, where=_is(_BATCHED)), Var("joined shape"))
+
+
+def _summed(q: Pattern, keys: Pattern, v: Pattern, axis: int = 3) -> Pattern:
     """softmax(scale * q @ keys + mask) @ v, perhaps with another mask for windows that are a part of the batch."""
     scores = _scaled(Op("MatMul", _scaled(q, "q"), _scaled(keys, "k")), "qk")
     masked = scores | Op("Add", scores, Var("mask"))
     windows = Op("Add", Op("Reshape", masked, Var("windows shape")), Var("windows mask"))
     whole = masked | Op("Reshape", windows, Var("whole shape"))
-    weights = Op("Softmax", whole, where=lambda op: op.axis in (-1, 3))
+    weights = Op("Softmax", whole, where=lambda op: op.axis in (-1, axis))
     guarded = Op("Where", Op("IsNaN", weights), Scalar("no weight"), weights)
     return Op("MatMul", weights | guarded, v)
 
@@ -88,9 +100,9 @@ def _scaled(value: Pattern, name: str) -> Pattern:
     return Op("Mul", value, Scalar(f"times {name}")) | Op("Div", value, Scalar(f"over {name}")) | value
 
 
-def _split(name: str) -> Pattern:
-    """[batch, length, heads * size] as [batch, heads, length, size]."""
-    return Op("Transpose", Op("Reshape", Var(name), Var(f"{name} shape")), where=_is((0, 2, 1, 3)))
+def _split(name: str, perm: tuple[int, ...] = (0, 2, 1, 3)) -> Pattern:
+    """[batch, length, heads * size] as [batch, heads, length, size]; with another order perhaps of more batches."""
+    return Op("Transpose", Op("Reshape", Var(name), Var(f"{name} shape")), where=_is(perm))
 
 
 def _turned(name: str, perm: tuple[int, ...] = (0, 2, 1, 3)) -> Pattern:
@@ -110,6 +122,17 @@ def _split_keys() -> Pattern:
     at_once = Op("Transpose", split, where=_is((0, 2, 3, 1)))
     heads = Op("Transpose", split, where=_is((0, 2, 1, 3)))
     return at_once | Op("Transpose", heads, where=_is((0, 1, 3, 2))) | _turned_flat(Op("Reshape", heads, Var("flat shape")))
+
+
+def _stacked_keys() -> Pattern:
+    """A part of a stack as [batch, heads, size, length]."""
+    return Op("Transpose", _scaled(Stacked("k"), "k"), where=_is((0, 1, 3, 2)))
+
+
+def _batched_keys() -> Pattern:
+    """[batch, windows, length, heads * size] as [batch, windows, heads, size, length]."""
+    heads = _scaled(_split("k", _BATCHED), "k")
+    return _split("k", (0, 1, 3, 4, 2)) | Op("Transpose", heads, where=_is((0, 1, 2, 4, 3)))
 
 
 def _is(perm: tuple[int, ...]) -> "functools.partial[bool]":
@@ -136,6 +159,63 @@ def _packed(graph: Graph, match: Match) -> Replacement | None:
     if not _turns_whole_heads(graph, match, scores):
         return None
     return _replacement(graph, match, (match.values["k"],), heads)
+
+
+def _unstacked(graph: Graph, match: Match) -> Replacement | None:
+    """Attention over columns of the values that are reshaped to stacks."""
+    scores = _scores(graph, match)
+    result = graph.types[match.nodes[0].outputs[0]]
+    if scores is None or result.rank != 3:
+        return None
+    batch, heads, queries, keys = scores.dims
+    last, values, slices, bounds = match.nodes[0].name, dict(match.values), [], {}
+    for name, length in zip("qkv", (queries, keys, keys), strict=True):
+        part, tensor = part_of(graph, match.values[name]), graph.types[match.values[name]]
+        if part is None or tensor.dims[:3] != (batch, heads, length):
+            return None
+        values[name] = f"{last}.{name}:0"
+        names = [f"{last}.{name}.{kind}" for kind in ("starts", "ends", "axes")]
+        bounds |= {key: np.asarray([n], np.int64) for key, n in zip(names, (part.first, part.end, 2), strict=True)}
+        node = Node(f"{last}.{name}", Slice(), (part.source, *names), (values[name],))
+        slices.append((node, tensor.with_shape((batch, length, part.end - part.first))))
+    if result.dims != (batch, queries, slices[2][1].dims[2]):
+        return None
+    found = _replacement(graph, Match(values, match.nodes), (values["k"],), heads)
+    return found and dataclasses.replace(found, constants={**found.constants, **bounds}, before=tuple(slices))
+
+
+def _merged(graph: Graph, match: Match) -> Replacement | None:
+    """Attention over [batch * windows, length, heads * size], and the result as [batch, windows, length, heads * size]."""
+    scores = _scores(graph, match, rank=5)
+    q, k, v = given = [graph.types[match.values[name]] for name in "qkv"]
+    result = graph.types[match.nodes[0].outputs[0]]
+    if scores is None or not q.rank == k.rank == v.rank == result.rank == 4:
+        return None
+    outer, (heads, queries, keys) = scores.dims[:2], scores.dims[2:]
+    if q.dims[:3] != (*outer, queries) or k.dims != (*outer, keys, q.dims[3]) or v.dims[:3] != (*outer, keys):
+        return None
+    if q.dims[3] % heads or v.dims[3] % heads or result.dims != (*outer, queries, v.dims[3]):
+        return None
+    mask = graph.types[match.values["mask"]].dims if "mask" in match.values else ()
+    if len(mask) > 4 or (len(mask) == 4 and mask[0] != 1 and outer[0] != 1):
+        return None
+    last, values, before, shapes = match.nodes[0].name, dict(match.values), [], {}
+    for name, tensor in zip("qkv", given, strict=True):
+        values[name] = f"{last}.{name}:0"
+        whole = tensor.with_shape((math.prod(outer), *tensor.dims[2:]))
+        shapes[f"{last}.{name}.shape"] = np.asarray(whole.dims, np.int64)
+        inputs = (match.values[name], f"{last}.{name}.shape")
+        before.append((Node(f"{last}.{name}", Reshape(allowzero=True), inputs, (values[name],)), whole))
+    found = _replacement(graph, Match(values, match.nodes), (values["k"],), heads)
+    if found is None:
+        return None
+    origins = tuple(dict.fromkeys(name for node in match.nodes for name in node.origins or (node.name,)))
+    attention = Node(f"{last}.attention", found.op, found.inputs, (f"{last}.attention:0",), (), origins)
+    before.append((attention, result.with_shape((math.prod(outer), *result.dims[2:]))))
+    shapes[f"{last}.shape"] = np.asarray(result.dims, np.int64)
+    return Replacement(
+        Reshape(allowzero=True), (attention.outputs[0], f"{last}.shape"), {**found.constants, **shapes}, tuple(before)
+    )
 
 
 def _viewed(graph: Graph, match: Match) -> Replacement | None:
@@ -247,14 +327,14 @@ def _repeats_heads(graph: Graph, match: Match, heads: int) -> bool:
     return True
 
 
-def _scores(graph: Graph, match: Match) -> TensorType | None:
-    """The type of the scores, which four dimensions and one type throughout make fit."""
+def _scores(graph: Graph, match: Match, rank: int = 4) -> TensorType | None:
+    """The type of the scores, which so many dimensions and one type throughout make fit."""
     softmax = next(node for node in match.nodes if node.op.key == "Softmax")
     if "no weight" in match.values and scalar_of(graph, match.values["no weight"]) != 0:
         return None
     scores = graph.types[softmax.outputs[0]]
     product = next(node for node in match.nodes[match.nodes.index(softmax) :] if node.op.key == "MatMul")
-    if scores.rank != 4 or scores.dtype not in FUSED_TYPES or graph.types[product.outputs[0]] != scores:
+    if scores.rank != rank or scores.dtype not in FUSED_TYPES or graph.types[product.outputs[0]] != scores:
         return None
     mask = graph.types[match.values["mask"]] if "mask" in match.values else None
     if mask is not None and (mask.dtype is not scores.dtype or mask.rank < 1 or mask.dims[-1] != scores.dims[-1]):
