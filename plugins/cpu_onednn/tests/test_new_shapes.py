@@ -168,7 +168,7 @@ def test_shapes_share_weights_into_which_a_normalization_was_folded():
 
 
 def test_a_value_has_one_memory_object(monkeypatch):
-    """Of the node that writes it and those that read it in the same layout."""
+    """Of the node that writes it and those that read it in the same layout; so have values that share their place."""
     made, memory, dims = [], Onednn.memory, (3, 16, 4, 4)
 
     def noted(self, desc, address, *offset):
@@ -191,7 +191,7 @@ def test_a_value_has_one_memory_object(monkeypatch):
             written += argument.place == "output"
             read += argument.place == "input"
     assert read == written
-    assert sum(getattr(desc, "dims", ()) == dims for desc in made) == written + 1, "the input of the model is written by nobody"
+    assert 0 < sum(getattr(desc, "dims", ()) == dims for desc in made) < written, "two places serve all but input and output"
 
 
 def test_short_calls_keep_the_lock_of_python():
