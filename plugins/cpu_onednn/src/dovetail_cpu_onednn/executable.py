@@ -24,7 +24,7 @@ from dovetail.device import (
     share_storage,
 )
 from dovetail.errors import CompileError, InferError
-from dovetail_cpu_onednn.binding import Primitive, Unimplemented
+from dovetail_cpu_onednn.binding import Primitive, PrimitiveDesc, Unimplemented
 from dovetail_cpu_onednn.constants import ConstantMemory, Found, LaidOut, brought, found_constants, is_moved
 from dovetail_cpu_onednn.descriptors import padded_type
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, OnednnKernel, PrimitiveKernel, Refused, Stage
@@ -34,7 +34,7 @@ from dovetail_cpu_onednn.nan.bounds import clip_checks
 from dovetail_cpu_onednn.nan.fused_steps import nan_checks
 from dovetail_cpu_onednn.node_plans import is_cached
 from dovetail_cpu_onednn.pair import Helper
-from dovetail_cpu_onednn.python_kernel import Array
+from dovetail_cpu_onednn.python_kernel import Array, PythonKernel
 from dovetail_cpu_onednn.repeated import Kinds, kinds_of
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
 from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants, owner
@@ -192,6 +192,7 @@ class OnednnExecutable(Executable):
         labelled: list[Placement] = []
         found: dict[str, list[Found]] = {}
         alike: dict[object, Planned] = {}
+        asked: set[PrimitiveDesc] = set()
         with Helper(_make, threads) as helper:
             # All about one node after the other: the second thread gets Python's lock while oneDNN chooses, and seldom else.
             for placement in placements:
@@ -202,6 +203,12 @@ class OnednnExecutable(Executable):
                     planned = self.planned[name] = _planned(placement, storage, helper, alike)
                     known = [one.constants for one in before.get(name, ())]
                     found[name] = found_constants(placement.node, planned.stages, known, self.constants, shared)
+                elif isinstance(placement.kernel, PythonKernel):
+                    library().plan_threads(placement.threads)
+                    descs = {desc for desc in placement.kernel.primitives(placement.node) if desc.primitive is None} - asked
+                    if descs:
+                        asked |= descs
+                        helper.add((placement, tuple([Stage(desc, ()) for desc in descs])))
                 labelled.append(placement if name in kept else _relabelled(placement, planned))
             self.placements = placements = tuple(labelled)
             decided = {} if earlier is None else earlier.decided

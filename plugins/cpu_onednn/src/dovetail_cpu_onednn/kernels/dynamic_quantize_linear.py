@@ -27,6 +27,9 @@ class DynamicQuantize(PythonKernel):
             return Refusal(Reason.SHAPE, "no elements, outputs left out, or post-ops")
         return Accepted(self.name)
 
+    def primitives(self, node: TypedNode) -> Sequence[PrimitiveDesc]:
+        return _quantization(_matrix(given(node, 0).dims), library().planned_threads)[:1]
+
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
         lib = library()
         x, (y, scale, zero) = array(node.node.inputs[0]), map(array, node.node.outputs)
