@@ -22,6 +22,7 @@ from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Stage
 from dovetail_cpu_onednn.kernels._ufunc import ArithmeticKernel
 from dovetail_cpu_onednn.pair import Helper
 from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.clip import Clip
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
 from dovetail_ops_onnx.mul import Mul
@@ -189,6 +190,55 @@ def test_what_is_taken_over_depends_on_threads_constants_and_shared_memory() -> 
     assert "squeeze" not in found.kept([replace(placement)], storage)
     found.close()
     assert found.kept(found.placements, storage) == {}
+
+
+def layers() -> dovetail.Model:
+    """Five layers that differ in their weights only."""
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", ["N", 8, "H", "W"])
+    for number in range(5):
+        y = g.node(Conv(pads=(1, 1, 1, 1)), x, g.constant(numbers(8, 8, 3, 3)), g.constant(numbers(8)), name=f"conv {number}")
+        x = g.node(Add(), g.node(Sigmoid(), y, name=f"sigmoid {number}"), x, name=f"sum {number}")
+    return g.model([x])
+
+
+def test_nodes_that_are_alike_are_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = layers()
+    compiled = dovetail.Core(config=False).compile_model(model, "ONEDNN")
+    asked: list[str] = []
+    again = device_module.place_again
+
+    def counting(node: TypedNode, *rest: Any) -> Placement:
+        asked.append(node.name)
+        return again(node, *rest)
+
+    monkeypatch.setattr(device_module, "place_again", counting)
+    for shape in SIZES:
+        assert agrees(compiled, model, shape)
+    # The first one reads another layout.
+    assert [name for name in asked if name.startswith("conv")] == ["conv 0", "conv 1"] * 2
+    prepared = executable(compiled, *SIZES[2]).prepared
+    (one,), (other,) = prepared["conv 1"], prepared["conv 2"]
+    assert one.primitive is other.primitive
+    assert one.constants[Arg.WEIGHTS] is not other.constants[Arg.WEIGHTS]
+
+
+def test_nodes_are_alike_by_attributes_post_ops_and_small_constants() -> None:
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", ["N", 8, "H", "W"])
+    weights = [g.constant(numbers(8, 8, 3, 3)) for _ in range(4)]
+    y = g.node(Conv(pads=(1, 1, 1, 1)), x, weights[0], name="one")
+    y = g.node(Conv(pads=(1, 1, 1, 1)), y, weights[1], name="another")
+    y = g.node(Conv(pads=(2, 2, 2, 2), dilations=(2, 2)), y, weights[2], name="dilated")
+    y = g.node(
+        Clip(),
+        g.node(Conv(pads=(1, 1, 1, 1)), y, weights[3], name="clipped"),
+        g.constant(np.float32(0)),
+        g.constant(np.float32(6)),
+    )
+    found = executable(dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN"), *SIZES[0]).kinds
+    assert found["one"] == found["another"] != found["dilated"]
+    assert "clipped" not in found, "the content of its weights decides"
 
 
 def test_a_sum_is_not_taken_over_where_it_may_no_longer_write_over_its_operand() -> None:

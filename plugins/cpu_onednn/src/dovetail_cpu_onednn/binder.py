@@ -1,6 +1,7 @@
 """The values of one request, and the calls of its runs bound to them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,8 +50,8 @@ def move(memories: Iterable[Memory], array: Array) -> None:
 class Binder:
     """The values of one request in its arena, as arrays and as memory objects.
 
-    `readers` maps each block of memory to its memory objects; `arrays` are the blocks that are used as arrays. `large` are the
-    nodes whose clip was not safe for the numbers of this run, `with_nan` the values in which NaN was found.
+    `readers` maps the blocks of inputs and outputs to their memory objects; `arrays` are the blocks that are used as arrays.
+    `large` are the nodes whose clip was not safe for the numbers of this run, `with_nan` the values in which NaN was found.
     """
 
     def __init__(self, executable: "OnednnExecutable", strict: bool, states: Mapping[str, Array]) -> None:
@@ -64,11 +65,20 @@ class Binder:
         self._start = int(self.arena.ctypes.data)
         self._stream: Stream = library().stream()
         self._addresses: dict[str, int] = {}
-        self._memories: dict[tuple[str, MemoryDesc, int], Memory] = {}
+        self._memories: dict[tuple[str | int, MemoryDesc, int], Memory] = {}
+        # Runs may give these other addresses.
+        graph, storage = executable.graph, executable.memory.storage
+        self._moved = {*graph.inputs, *(storage[name] for name in graph.outputs)}
         self.readers: dict[str, list[Memory]] = {}
         self.arrays: set[str] = set()
         self.large: list[str] = []
         self.with_nan: list[str] = []
+
+    @cached_property
+    def _read(self) -> frozenset[str]:
+        """The values that nodes read, or that are outputs."""
+        graph = self.executable.graph
+        return frozenset(graph.outputs).union(*(node.reads for node in graph.nodes))
 
     def launches(self, placement: "Placement") -> Iterator[Launch | Call]:
         """All that a node does, in order."""
@@ -147,7 +157,7 @@ class Binder:
         bound = [(a.arg, self._memory(lib, node.node, a, prepared)) for a in prepared.stage.arguments]
         if prepared.scratchpad:
             address = self._start + self.executable.memory.offsets[f"scratch:{node.name}:0"]
-            bound.append((Arg.SCRATCHPAD, lib.memory(lib.scratchpad_md(prepared.stage.desc), address)))
+            bound.append((Arg.SCRATCHPAD, self._at(address, lib.scratchpad_md(prepared.stage.desc))))
         return lib.launch(prepared.primitive, self._stream, bound, placement.is_short)
 
     def _memory(self, lib: Onednn, node: Node, argument: Argument, prepared: "Prepared") -> Memory:
@@ -155,14 +165,24 @@ class Binder:
             return prepared.constants[argument.arg].memory
         if argument.place == "scratch":
             start = self._start + self.executable.memory.offsets[f"scratch:{node.name}:{argument.index + 1}"]
-            return lib.memory(argument.desc, start, argument.offset)
+            return self._at(start, argument.desc, argument.offset)
         names = node.inputs if argument.place == "input" else node.outputs if argument.place == "output" else node.operands
         root = self.executable.memory.storage[names[argument.index]]
+        if root not in self._moved:
+            return self._at(self._address(root), argument.desc, argument.offset)
         key = root, argument.desc, argument.offset
         memory = self._memories.get(key)
         if memory is None:
             memory = self._memories[key] = lib.memory(argument.desc, self._address(root), argument.offset)
             self.readers.setdefault(root, []).append(memory)
+        return memory
+
+    def _at(self, address: int, desc: MemoryDesc, offset: int = 0) -> Memory:
+        """The memory object of an address that stays: layers that repeat mostly use the same places one after another."""
+        key = address, desc, offset
+        memory = self._memories.get(key)
+        if memory is None:
+            memory = self._memories[key] = library().memory(desc, address, offset)
         return memory
 
     def _number(self, node: TypedNode, prepared: "Prepared") -> Call:
@@ -215,8 +235,8 @@ class Binder:
         """The primitives, or what the kernel has for data that they get wrong."""
         is_safe = checks[0] if len(checks) == 1 else lambda: all(check() for check in checks)
         calls = tuple(launch.call for launch in launches)
-        node, graph = placement.node, self.executable.graph
-        unread = frozenset(name for name in node.node.outputs if name not in graph.consumers and name not in graph.outputs)
+        node = placement.node
+        unread = frozenset(name for name in node.node.outputs if name not in self._read)
         otherwise = placement.kernel.otherwise(node, self.array, unread, calls, self._reference(node))
         call = calls[0] if len(calls) == 1 else in_turn(calls)
         return Launch(lambda: (call() if is_safe() else otherwise()) or 0, launches)

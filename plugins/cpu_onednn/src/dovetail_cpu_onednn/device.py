@@ -1,7 +1,7 @@
 """The device ONEDNN: chooses kernels and compiles graphs."""
 
 import weakref
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, MutableMapping, Sequence
 from copy import copy
 from dataclasses import replace
 from operator import is_
@@ -38,6 +38,7 @@ from dovetail_cpu_onednn.library import default_threads, library, load
 from dovetail_cpu_onednn.memory import naming_out_of_memory
 from dovetail_cpu_onednn.options import Options
 from dovetail_cpu_onednn.reference import ReferenceKernel
+from dovetail_cpu_onednn.repeated import key_of
 from dovetail_cpu_onednn.shared_constants import SharedConstants
 from dovetail_cpu_onednn.threads import sharers, single_thread_ns, worth_sharing
 from dovetail_cpu_onednn.view import ViewKernel
@@ -150,7 +151,7 @@ class OnednnDevice(Device):
         own, earlier = graph.nodes, self._earlier.get(graph.nodes)
         before = None if earlier is None else earlier[1]()
         known = {} if before is None else before.seen
-        seen = [_seen(TypedNode.of(node, graph), known.get(node.name)) for node in own]
+        seen, groups = _all_seen(graph, before)
         nodes, works = [one.node for one in seen], [one.work for one in seen]
         graph = graph.replace(nodes=tuple([one.node for one in nodes]))
         used = worth_sharing(works, threads)
@@ -161,11 +162,13 @@ class OnednnDevice(Device):
             executable = None
             if earlier is not None:
                 unchanged = {one.node.name for one in seen if known.get(one.node.name) is one}
-                executable = self._again((earlier[0], before), graph, nodes, threads_of, unchanged, threads)
+                executable = self._again((earlier[0], before), graph, nodes, threads_of, unchanged, groups, threads)
             if executable is None:
                 placements = tuple([place(node, *one, self._chosen) for node, one in zip(nodes, threads_of, strict=True)])
                 executable = OnednnExecutable(graph, placements, threads, self._constants, self._arenas)
         executable.seen = {one.node.name: one for one in seen}
+        if before is not None:
+            executable.kinds = {name: kind for name, kind in before.kinds.items() if name in groups}
         self._earlier.put(own, (executable.decided, weakref.ref(executable)))
         return executable
 
@@ -176,6 +179,7 @@ class OnednnDevice(Device):
         nodes: Sequence[TypedNode],
         counts: Sequence[tuple[int, float]],
         unchanged: Container[str],
+        groups: Mapping[str, object],
         threads: int,
     ) -> OnednnExecutable | None:
         """The graph by what was decided for its nodes in other sizes; None where other kernels are needed.
@@ -185,10 +189,10 @@ class OnednnDevice(Device):
         decided, executable = earlier
         known = {} if executable is None else {p.node.name: p for p in executable.placements if p.node.name in unchanged}
         try:
-            placements = tuple(
-                [_placed(node, *one, decided, known.get(node.name)) for node, one in zip(nodes, counts, strict=True)]
-            )
-            return OnednnExecutable(graph, placements, threads, self._constants, self._arenas, executable)
+            placements, alike = [], dict[object, Placement]()
+            for node, one in zip(nodes, counts, strict=True):
+                placements.append(_placed(node, *one, decided, known.get(node.name), groups.get(node.name), alike))
+            return OnednnExecutable(graph, tuple(placements), threads, self._constants, self._arenas, executable)
         except CompileError:
             for node in nodes:
                 configs = (c for c in self.configurations(_plain(node)) if c.fits(node))
@@ -234,12 +238,29 @@ def _kernels_of(op: AbstractOperator) -> Sequence[OnednnKernel]:
     return (*_TABLE[op], *hosted_kernels(op), *_FOR_EVERY_OPERATOR)
 
 
-def _seen(given: TypedNode, known: Seen | None) -> Seen:
-    """`known`, where the types are as they were."""
+def _all_seen(graph: Graph, before: OnednnExecutable | None) -> tuple[list[Seen], Mapping[str, object]]:
+    """The nodes of a graph, those of `before` where the types are as they were; by name the groups of those that are alike."""
+    if before is None:
+        return [_seen(TypedNode.of(node, graph)) for node in graph.nodes], {}
+    found, groups, firsts = [], dict[str, object](), dict[tuple[int, ...] | None, Seen]()
+    for node in graph.nodes:
+        given, known, kind = TypedNode.of(node, graph), before.seen[node.name], before.kinds.get(node.name)
+        key = None if kind is None else key_of(kind, given, known.given)
+        found.append(one := _seen(given, known, firsts.get(key)))
+        if key is not None:
+            groups[node.name] = firsts.setdefault(key, one)
+    return found, groups
+
+
+def _seen(given: TypedNode, known: Seen | None = None, alike: Seen | None = None) -> Seen:
+    """`known`, where the types are as they were; `alike` is what was seen of a node of the same group."""
     if known is not None and _is_same(known.given, given):
         return known
-    node = _viewed(given)
-    return Seen(given, node, (single_thread_ns(node), _barriers(node)))
+    if alike is None:
+        node = _viewed(given)
+        return Seen(given, node, (single_thread_ns(node), _barriers(node)))
+    op = alike.node.op
+    return Seen(given, given if op is alike.given.op else replace(given, node=replace(given.node, op=op)), alike.work)
 
 
 def _viewed(node: TypedNode) -> TypedNode:
@@ -301,12 +322,34 @@ def _reservations(kernel: OnednnKernel, node: TypedNode) -> Iterator[tuple[str, 
 
 
 def _placed(
-    node: TypedNode, threads: int, nanoseconds: float, decided: Mapping[str, Decided], before: Placement | None
+    node: TypedNode,
+    threads: int,
+    nanoseconds: float,
+    decided: Mapping[str, Decided],
+    before: Placement | None,
+    group: object = None,
+    alike: MutableMapping[object, Placement] | None = None,
 ) -> Placement:
-    """As `place_again`; `before`, where the types are as they were, if it has so many threads."""
+    """As `place_again`; `before`, where the types are as they were, if it has so many threads. `alike` has one of each group."""
     if before is not None and before.threads == threads:
         return before
-    return place_again(node, threads, nanoseconds, decided[node.name])
+    earlier, first = decided[node.name], alike.get(group) if alike else None
+    if first is not None and first.earlier is not None and _is_decided_alike(earlier, first.earlier):
+        return Placement(node, earlier.kernel, first.label, first.refusals, threads, earlier, nanoseconds, group)
+    placed = place_again(node, threads, nanoseconds, earlier)
+    if alike is None or group is None or first is not None:
+        return placed
+    alike[group] = placed = replace(placed, group=group)
+    return placed
+
+
+def _is_decided_alike(one: Decided, other: Decided) -> bool:
+    return (
+        one.kernel is other.kernel
+        and one.label == other.label
+        and one.implementation == other.implementation
+        and one.refusals == other.refusals
+    )
 
 
 def _is_same(one: TypedNode, other: TypedNode) -> bool:

@@ -3,7 +3,7 @@
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import cast
@@ -24,7 +24,7 @@ from dovetail.device import (
     share_storage,
 )
 from dovetail.errors import CompileError, InferError
-from dovetail_cpu_onednn.binding import Primitive, Unimplemented
+from dovetail_cpu_onednn.binding import Primitive, PrimitiveDesc, Unimplemented
 from dovetail_cpu_onednn.constants import ConstantMemory, Found, LaidOut, brought, found_constants, is_moved
 from dovetail_cpu_onednn.descriptors import padded_type
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, OnednnKernel, PrimitiveKernel, Refused, Stage
@@ -32,8 +32,10 @@ from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import ALIGNMENT, naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import clip_checks
 from dovetail_cpu_onednn.nan.fused_steps import nan_checks
+from dovetail_cpu_onednn.node_plans import is_cached
 from dovetail_cpu_onednn.pair import Helper
-from dovetail_cpu_onednn.python_kernel import Array
+from dovetail_cpu_onednn.python_kernel import Array, PythonKernel
+from dovetail_cpu_onednn.repeated import Kinds, kinds_of
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
 from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants, owner
 from dovetail_cpu_onednn.threads import SHORT_NS
@@ -55,9 +57,12 @@ class Decided:
     in_place: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """A node as it was given and as it runs, with its work: nanoseconds on one thread, and how often threads wait in it."""
+    """A node as it was given and as it runs, with its work: nanoseconds on one thread, and how often threads wait in it.
+
+    It identifies the group of the nodes that are alike.
+    """
 
     given: TypedNode
     node: TypedNode
@@ -69,7 +74,7 @@ class Placement:
     """A node with the kernel that runs it, the kernel's label, and the refusals of the kernels before it in the list.
 
     `threads` is how many threads share the node, `nanoseconds` the estimated time of one; `earlier` is what was decided about it
-    in other sizes.
+    in other sizes. Nodes of one `group` are alike (see `repeated`), and so are their placements.
     """
 
     node: TypedNode
@@ -79,6 +84,7 @@ class Placement:
     threads: int = 1
     earlier: Decided | None = None
     nanoseconds: float = 0.0
+    group: object = None
 
     @property
     def in_place(self) -> Sequence[str]:
@@ -185,6 +191,8 @@ class OnednnExecutable(Executable):
         self.planned: dict[str, Planned] = {}
         labelled: list[Placement] = []
         found: dict[str, list[Found]] = {}
+        alike: dict[object, Planned] = {}
+        asked: set[PrimitiveDesc] = set()
         with Helper(_make, threads) as helper:
             # All about one node after the other: the second thread gets Python's lock while oneDNN chooses, and seldom else.
             for placement in placements:
@@ -192,9 +200,15 @@ class OnednnExecutable(Executable):
                 if name in kept:
                     planned = self.planned[name] = kept[name][0]
                 elif isinstance(placement.kernel, PrimitiveKernel):
-                    planned = self.planned[name] = _planned(placement, storage, helper)
+                    planned = self.planned[name] = _planned(placement, storage, helper, alike)
                     known = [one.constants for one in before.get(name, ())]
                     found[name] = found_constants(placement.node, planned.stages, known, self.constants, shared)
+                elif isinstance(placement.kernel, PythonKernel):
+                    library().plan_threads(placement.threads)
+                    descs = {desc for desc in placement.kernel.primitives(placement.node) if desc.primitive is None} - asked
+                    if descs:
+                        asked |= descs
+                        helper.add((placement, tuple([Stage(desc, ()) for desc in descs])))
                 labelled.append(placement if name in kept else _relabelled(placement, planned))
             self.placements = placements = tuple(labelled)
             decided = {} if earlier is None else earlier.decided
@@ -242,6 +256,11 @@ class OnednnExecutable(Executable):
                 stages = zip(self.planned[name].stages, found[name], strict=True)
                 prepared[name] = tuple([_prepare(self._placed[name], stage, *one, memory, shared) for stage, one in stages])
         return prepared
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """Those of the nodes as they were given, for other sizes; asked for when these come."""
+        return kinds_of(one.given for one in self.seen.values())
 
     @cached_property
     def reports(self) -> tuple[NodeReport, ...]:  # type: ignore[override]  # made when read: few plans are looked at
@@ -297,16 +316,24 @@ def _taken(placement: Placement) -> Sequence[str]:
     return placement.in_place
 
 
-def _planned(placement: Placement, storage: Mapping[str, str], helper: Helper[Task]) -> Planned:
-    """The plan of a node. The helper makes its primitives."""
+def _planned(
+    placement: Placement, storage: Mapping[str, str], helper: Helper[Task], alike: MutableMapping[object, Planned]
+) -> Planned:
+    """The plan of a node. The helper makes its primitives. `alike` are the plans of the groups of nodes."""
     sharing = _sharing(placement, storage)
+    key = None if placement.group is None or not is_cached(placement.kernel) else (placement.group, sharing)
+    if key is not None and (known := alike.get(key)) is not None:
+        return known
     with naming_out_of_memory(placement.node.node), phase(placement.node.name, "prepare", kernel=placement.label):
         plan = _plan(placement, any(sharing))
     # Without copies of operands in whose memory the result is written.
     stages = tuple([s for s in plan.stages if s.unless_shared is None or not sharing[s.unless_shared]])
     if any(stage.desc.primitive is None for stage in stages):
         helper.add((placement, stages))
-    return Planned(sharing, plan, stages)
+    planned = Planned(sharing, plan, stages)
+    if key is not None:
+        alike[key] = planned
+    return planned
 
 
 def _sharing(placement: Placement, storage: Mapping[str, str]) -> tuple[bool, ...]:

@@ -5,13 +5,13 @@ from dataclasses import replace
 from functools import lru_cache, wraps
 from typing import TypeVar
 
-from dovetail.device import Eltwise, PostOp, Refusal, TypedNode
+from dovetail.device import Eltwise, PostOp, Refusal, TensorType, TypedNode
 from dovetail.lru import LruCache
 from dovetail_cpu_onednn.binding import Unimplemented
-from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Refused
+from dovetail_cpu_onednn.kernel import NodePlan, OnednnKernel, PrimitiveKernel, Refused
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["NODE_PLANS", "NodePlans", "alike", "cached_plan"]
+__all__ = ["NODE_PLANS", "NodePlans", "alike", "cached_plan", "computed", "is_cached", "tensors_of"]
 
 ROOM = 512
 """The largest number of cached plans. A network of convolutions asks for about a hundred."""
@@ -19,10 +19,19 @@ ROOM = 512
 
 def alike(node: TypedNode) -> tuple[Hashable, ...]:
     """A key that is equal for nodes that one primitive computes in the same way: all but names and the content of constants."""
-    op, tensors = node.op, (*node.inputs, *node.outputs, *node.operands)
-    types = [None if t is None else (t.dtype, t.shape, t.layout, t.value is None) for t in tensors]
-    counts = len(node.inputs), len(node.operands)
-    return (op.key, *[getattr(op, name) for name in op.attributes], *map(_nameless, node.post_ops), None, *counts, *types)
+    types = [None if t is None else (t.dtype, t.shape, t.layout, t.value is None) for t in tensors_of(node)]
+    return (*computed(node), None, len(node.inputs), len(node.operands), *types)
+
+
+def computed(node: TypedNode) -> tuple[Hashable, ...]:
+    """The operator with its attributes and the post-ops, without names."""
+    op = node.op
+    return (op.key, *[getattr(op, name) for name in op.attributes], *map(_nameless, node.post_ops))
+
+
+def tensors_of(node: TypedNode) -> tuple[TensorType | None, ...]:
+    """The types of everything that the node touches."""
+    return (*node.inputs, *node.outputs, *node.operands)
 
 
 @lru_cache(ROOM)
@@ -99,3 +108,8 @@ def cached_plan(find: Find[K]) -> Find[K]:
         return NODE_PLANS.get((type(self), alike(node), free, shared), lambda: find(self, node, free, shared))
 
     return plan
+
+
+def is_cached(kernel: OnednnKernel) -> bool:
+    """Whether nodes that are alike have one plan."""
+    return isinstance(kernel, PrimitiveKernel) and hasattr(type(kernel).plan, "__wrapped__")

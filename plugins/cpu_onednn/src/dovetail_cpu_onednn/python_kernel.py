@@ -7,6 +7,7 @@ from typing import Any, cast
 from numpy.typing import NDArray
 
 from dovetail.device import TypedNode
+from dovetail_cpu_onednn.binding import PrimitiveDesc
 from dovetail_cpu_onednn.kernel import OnednnKernel
 
 __all__ = ["Array", "Call", "PythonKernel", "in_turn", "number", "quiet"]
@@ -22,6 +23,10 @@ class PythonKernel(OnednnKernel):
     @abstractmethod
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
         """The calls of each run. `array` gives a value in its layout; constants already have their content."""
+
+    def primitives(self, node: TypedNode) -> Sequence[PrimitiveDesc]:
+        """Those that `bind` makes use of, to be made before on a second thread."""
+        return ()
 
 
 def number(array: Array) -> MutableSequence[Any]:

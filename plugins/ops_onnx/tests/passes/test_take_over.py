@@ -25,6 +25,7 @@ from dovetail_ops_onnx.greater import Greater
 from dovetail_ops_onnx.if_ import If
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
+from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.passes import _typed_again, take_over
 from dovetail_ops_onnx.q_linear_conv import QLinearConv
@@ -34,6 +35,7 @@ from dovetail_ops_onnx.reduce_max import ReduceMax
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.shape import Shape
+from dovetail_ops_onnx.sigmoid import Sigmoid
 from dovetail_ops_onnx.slice import Slice
 from dovetail_ops_onnx.softmax import Softmax
 from dovetail_ops_onnx.transpose import Transpose
@@ -97,6 +99,40 @@ def test_sizes_of_0_and_1_are_planned(device: str, shape: tuple[int, ...]) -> No
     assert [run(compiled, model, x=numbers(2, 4, 9, 7)), run(compiled, model, x=numbers(*shape))] == [False, False]
     assert run(compiled, model, x=numbers(3, 4, 5, 8))
     assert [run(compiled, model, x=numbers(*shape[:3], 13))] == [True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_types_that_were_equal_by_chance_are_no_longer_taken_for_one(device: str) -> None:
+    """Windows of two and of three pixels give as many results of 5, 7 and 9 pixels, but not of 8; the batches are inputs."""
+    g = dovetail.GraphBuilder()
+    x, y = (g.input(name, "float32", [batch, 4, "H"]) for name, batch in (("x", "N"), ("y", "M")))
+    pools = (g.node(MaxPool(kernel_shape=(size,), strides=(2,)), value) for size, value in ((2, x), (3, x), (2, y)))
+    model = g.model([g.node(Sigmoid(), g.node(Mul(), pool, g.constant(numbers(1, 4, 1)))) for pool in pools])
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    feeds = [(2, 2, 5), (3, 3, 7), (2, 2, 9), (2, 2, 8), (5, 3, 12), (4, 4, 11), (3, 2, 14)]
+    taken = [run(compiled, model, x=numbers(n, 4, h), y=numbers(m, 4, h)) for n, m, h in feeds]
+    assert taken == [False, True, True, True, True, True, True]
+
+
+def test_layers_are_typed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", ["N", 8])
+    for _ in range(5):
+        x = g.node(Add(), x, g.node(Relu(), g.node(MatMul(), x, g.constant(numbers(8, 8)))))
+    model = g.model([x])
+    compiled, asked, once = dovetail.Core(config=False).compile_model(model, "NUMPY"), list[int](), _typed_again._once
+
+    def counted(step: Any, *rest: Any) -> Any:
+        asked.append(step.kind)
+        return once(step, *rest)
+
+    monkeypatch.setattr(_typed_again, "_once", counted)
+    counts = []
+    for rows in (2, 3, 4, 7):
+        asked.clear()
+        run(compiled, model, x=numbers(rows, 8))
+        counts.append(len(asked))
+    assert counts == [0, 15, 3, 3], "the first time values are compared, from then on one layer serves for all"
 
 
 @pytest.mark.parametrize("device", DEVICES)

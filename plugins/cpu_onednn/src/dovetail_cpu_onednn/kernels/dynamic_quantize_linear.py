@@ -1,13 +1,14 @@
 """DynamicQuantizeLinear: the range by NumPy, the quantization by oneDNN's binary primitive."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from dovetail.device import Accepted, Reason, Refusal, TypedNode
-from dovetail_cpu_onednn.binding import U8, Arg
+from dovetail_cpu_onednn.binding import DESCRIPTORS, U8, Arg, MemoryDesc, PrimitiveDesc
 from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.library import library
@@ -26,21 +27,23 @@ class DynamicQuantize(PythonKernel):
             return Refusal(Reason.SHAPE, "no elements, outputs left out, or post-ops")
         return Accepted(self.name)
 
+    def primitives(self, node: TypedNode) -> Sequence[PrimitiveDesc]:
+        return _quantization(_matrix(given(node, 0).dims), library().planned_threads)[:1]
+
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        lib, stream = library(), library().stream()
+        lib = library()
         x, (y, scale, zero) = array(node.node.inputs[0]), map(array, node.node.outputs)
         numbers = np.ones(4, np.float32)
         highest, lowest, start = numbers[2:3].reshape(()), numbers[3:].reshape(()), int(numbers.ctypes.data)
-        one, src, dst = plain((1, 1)), plain(_matrix(x)), plain(_matrix(x), U8)
-        chain = [("eltwise", (ELTWISE["round"], 0.0, 0.0)), ("binary", (BINARY["add"], one))]
-        pd = lib.describe("binary", BINARY["div"], src, one, dst, attr=lib.attr(chain))
-        places = (
-            (Arg.SRC, src, int(x.ctypes.data)),
-            (Arg.SRC_1, one, start),
-            (Arg.DST, dst, int(y.ctypes.data)),
-            (Arg.post_op(1, Arg.SRC_1), one, start + numbers.itemsize),
-        )
-        launch = lib.launch(lib.primitive(pd), stream, [(arg, lib.memory(desc, address)) for arg, desc, address in places])
+        desc, src, dst = _quantization(_matrix(x.shape), lib.planned_threads)
+        one = plain((1, 1))
+        bound = [
+            (Arg.SRC, lib.memory(src, int(x.ctypes.data))),
+            (Arg.SRC_1, lib.memory(one, start)),
+            (Arg.DST, lib.memory(dst, int(y.ctypes.data))),
+            (Arg.post_op(1, Arg.SRC_1), lib.memory(one, start + numbers.itemsize)),
+        ]
+        launch = lib.launch(lib.primitive(desc), lib.stream(), bound)
         call, kept, flat, maximum, minimum = launch.call, (launch, x, y), x.reshape(-1), np.maximum.reduce, np.minimum.reduce
         seen: Any = numbers.data
         step_out, zero_out = number(scale), number(zero)
@@ -67,8 +70,16 @@ class DynamicQuantize(PythonKernel):
         return (run,)
 
 
-def _matrix(x: Array) -> tuple[int, int]:
-    return (x.size // x.shape[-1], x.shape[-1]) if x.ndim else (1, 1)
+@lru_cache(DESCRIPTORS)
+def _quantization(dims: tuple[int, int], threads: int) -> tuple[PrimitiveDesc, MemoryDesc, MemoryDesc]:
+    """The primitive for numbers of these dimensions, and so many threads, with the descriptors of both: models repeat sizes."""
+    lib, one, src, dst = library(), plain((1, 1)), plain(dims), plain(dims, U8)
+    chain = [("eltwise", (ELTWISE["round"], 0.0, 0.0)), ("binary", (BINARY["add"], one))]
+    return lib.describe("binary", BINARY["div"], src, one, dst, attr=lib.attr(chain)), src, dst
+
+
+def _matrix(dims: Sequence[int]) -> tuple[int, int]:
+    return (math.prod(dims[:-1]), dims[-1]) if dims else (1, 1)
 
 
 KERNELS = (DynamicQuantize(),)

@@ -1,5 +1,6 @@
 """Types and folds a graph for other input sizes in the order of an earlier time, without the questions answered then."""
 
+from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -82,17 +83,42 @@ class _Found:
         return self
 
 
+@dataclass(frozen=True, slots=True)
+class _Classes:
+    """The class of each value: those that had the same types and contents each time so far. `steps` are those of different kinds
+    or that read different classes, with how many there are of each. Models repeat their layers, so these are few.
+
+    Where each of them writes one type for a class, the others write that too: types of all follow, by induction over the steps.
+    """
+
+    of: Mapping[str, int]
+    steps: tuple[tuple[_Step, int], ...]
+
+    @staticmethod
+    def found(steps: Sequence[_Step], types: Types, before: "_Classes | None") -> "_Classes":
+        """Those of `before`, divided by these types."""
+        numbers: dict[Hashable, int] = {}
+        last = {} if before is None else before.of
+        names = dict.fromkeys(name for step in steps for name in (*step.reads, *step.writes))
+        of = {name: numbers.setdefault((last.get(name), id(types[name])), len(numbers)) for name in names}
+        first: dict[Hashable, _Step] = {}
+        alike = [first.setdefault((step.kind, *[of[name] for name in step.reads]), step) for step in steps]
+        counts = Counter(map(id, alike))
+        return _Classes(of, tuple([(step, counts[id(step)]) for step in first.values()]))
+
+
 @dataclass(frozen=True)
 class TypedAgain:
     """The nodes of a prepared graph, as stage `type` left them for some sizes. `inner` are the types of the constants of branches
     that were chosen, `last` is what was found the last time: decoders get one more row in each run, and most of their values
-    none. `varying` are constants that are others each time.
+    none. `varying` are constants that are others each time. `classes` is empty the first time.
     """
 
     steps: tuple[_Step, ...]
     inner: Types
     last: list[_Found]
     varying: tuple[str, ...]
+    classes: list[_Classes]
 
     @staticmethod
     def of(
@@ -144,7 +170,7 @@ class TypedAgain:
             else _step(node, known, types, node.name in left, kinds, alike)
             for node, branch in found
         ]
-        return TypedAgain(tuple(steps), inner, [_Found()], tuple(varying))
+        return TypedAgain(tuple(steps), inner, [_Found()], tuple(varying), [])
 
     def types(self, graph: Graph, limit: int | None, budget: int) -> Types | None:
         """The types of all values; None where more or less is folded or left out now, and for a graph that is not valid.
@@ -158,27 +184,62 @@ class TypedAgain:
                 types[name] = TensorType.of(array, known=True)
         for name in (*graph.inputs, *self.varying):
             types[name] = now.one(types[name], last)
-        known, before = now.known, last.known
         try:
             with np.errstate(all="ignore"):
+                for classes in self.classes[-1:]:
+                    given = {name: types[name] for name in (*graph.inputs, *self.varying)}
+                    if (found := _of_classes(classes, given, dict(types), now, last, limit, budget)) is not None:
+                        self.last[0] = now.small()
+                        return found
                 for step in self.steps:
-                    key = (step.kind, *[id(types[name]) for name in step.reads])
-                    found = known.get(key)
-                    if found is None:
-                        found = before.get(key)
-                        if found is None:
-                            outputs, nbytes = _typed(step, types, limit)
-                            found = [now.one(t, last) for t in outputs], nbytes
-                        known[key] = found
-                    budget -= found[1]
+                    outputs, nbytes = _once(step, types, now, last, limit)
+                    budget -= nbytes
                     if budget < 0:
                         return None
-                    for name, tensor in zip(step.writes, found[0], strict=True):
-                        types[name] = tensor
+                    types.update(zip(step.writes, outputs, strict=True))
         except Exception:  # found again, and named, when everything is planned
             return None
+        self.classes[:] = [_Classes.found(self.steps, types, self.classes[-1] if self.classes else None)]
         self.last[0] = now.small()
         return types
+
+
+def _once(step: _Step, types: Types, now: _Found, last: _Found, limit: int | None) -> tuple[Sequence[TensorType], int]:
+    """As `_typed`, once for each kind of step and types that it reads."""
+    key = (step.kind, *[id(types[name]) for name in step.reads])
+    found = now.known.get(key)
+    if found is None:
+        found = last.known.get(key)
+        if found is None:
+            outputs, nbytes = _typed(step, types, limit)
+            found = [now.one(t, last) for t in outputs], nbytes
+        now.known[key] = found
+    return found
+
+
+def _of_classes(
+    classes: _Classes, given: Types, types: Types, now: _Found, last: _Found, limit: int | None, budget: int
+) -> Types | None:
+    """The types of all values, by one step of each kind; None where values of a class differ, or folding takes too much.
+
+    `given` are those that no step writes, besides constants.
+    """
+    of, known = classes.of, dict[int, TensorType]()
+    for name, tensor in given.items():
+        if name in of and known.setdefault(of[name], tensor) is not tensor:
+            return None
+    for step, count in classes.steps:
+        for name in step.reads:
+            types[name] = known[of[name]]
+        outputs, nbytes = _once(step, types, now, last, limit)
+        budget -= nbytes * count
+        for name, tensor in zip(step.writes, outputs, strict=True):
+            if known.setdefault(of[name], tensor) is not tensor:
+                return None
+    if budget < 0:
+        return None
+    types.update(zip(of, map(known.__getitem__, of.values()), strict=True))
+    return types
 
 
 def _content(tensor: TensorType) -> Hashable:
