@@ -28,9 +28,12 @@ __all__ = [
 
 def wide(x: Array) -> Array:
     """`x` in the type to compute in: float32 for floating-point types that are narrower, else `x` itself."""
-    if x.dtype == np.float16:
+    dtype = x.dtype
+    if dtype.itemsize >= 4:  # first, because it takes a tenth of the time of the questions below
+        return x
+    if dtype == np.float16:
         return widened(x)
-    return x.astype(np.float32) if DType.of(x.dtype).is_float and x.dtype.itemsize < 4 else x
+    return x.astype(np.float32) if DType.of(dtype).is_float else x
 
 
 def computed(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | None = None) -> Array:
@@ -39,8 +42,9 @@ def computed(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | No
     NumPy's floating-point warnings are off: infinities and NaN are results like others.
     """
     with np.errstate(all="ignore"):
-        result = function(*(wide(a) for a in arrays))
-        return converted(np.asarray(result), np.dtype(arrays[0].dtype if dtype is None else dtype))
+        result = np.asarray(function(*[wide(a) for a in arrays]))
+        wanted = arrays[0].dtype if dtype is None else np.dtype(dtype)
+        return result if result.dtype == wanted else converted(result, wanted)
 
 
 def converted(x: Array, dtype: np.dtype[Any]) -> Array:
