@@ -1,6 +1,7 @@
 """Shared by elementwise operators: computing without warnings in a type that is wide enough, broadcasting, post-ops."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,7 @@ def scalar(given: TensorType, name: str) -> None:
         raise ShapeError(f"input {name!r} is {given}; accepted: a scalar")
 
 
+@lru_cache
 def finite_range(dtype: np.dtype[Any]) -> tuple[float, float]:
     """The lowest and highest finite values of a numeric NumPy or ml_dtypes type."""
     if dtype.kind in "iu":

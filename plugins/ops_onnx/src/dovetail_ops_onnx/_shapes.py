@@ -67,7 +67,9 @@ def check_dims(dims: Sequence[int], name: str) -> tuple[int, ...]:
 
 def check_indices(indices: Array, bound: int, axis: int) -> None:
     """Raise `OperatorError` for an index outside -bound to bound - 1."""
-    if not indices.size or (indices.min() >= -bound and indices.max() < bound):
+    if not indices.size:
+        return
+    if np.minimum.reduce(indices, axis=None) >= -bound and np.maximum.reduce(indices, axis=None) < bound:
         return
     at = tuple(int(i) for i in np.argwhere((indices < -bound) | (indices >= bound))[0])
     raise OperatorError(
