@@ -12,7 +12,7 @@ from dovetail_ops_onnx._types import INDICES, Array
 __all__ = ["Cumulative"]
 
 _WIDE = 200
-"""Elements of a plane across the axis from which on it is faster to go plane by plane, 0.6 us each, than element by element, 3 ns."""
+"""Elements of a plane across the axis from which on planes, 0.6 us each, are faster than elements, 3 ns each."""
 
 
 class Cumulative(Operator):
