@@ -24,6 +24,7 @@ from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.neg import Neg
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.slice import Slice
 from dovetail_ops_onnx.tanh import Tanh
 from dovetail_ops_onnx.unsqueeze import Unsqueeze
 
@@ -299,3 +300,14 @@ def test_nodes_on_the_host_leave_out_outputs(op: Operator, rng: np.random.Genera
     with CORE.compile_model(g.model([found]), "NUMPY") as compiled:
         for _ in range(3):
             np.testing.assert_array_equal(compiled(x)[0], x[x > 0])
+
+
+def test_sizes_from_small_inputs_follow_their_content(rng: np.random.Generator) -> None:
+    """The types of results are kept by the bounds of a slice, not by the types of these alone."""
+    g = GraphBuilder()
+    x, start, end = g.input("x", "float32", (9, 2)), g.input("start", "int64", (1,)), g.input("end", "int64", (1,))
+    request = CORE.compile_model(g.model([g.node(Slice(), x, start, end)]), "NUMPY").create_infer_request()
+    values = rng.standard_normal((9, 2)).astype(np.float32)
+    for first, last in ((0, 3), (2, 9), (0, 3), (5, 5), (2, 4)):
+        found = request.infer([values, np.array([first]), np.array([last])])
+        np.testing.assert_array_equal(found[0], values[first:last])

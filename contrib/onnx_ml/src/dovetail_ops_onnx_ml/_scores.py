@@ -30,10 +30,10 @@ def transformed(scores: Array, name: str) -> Array:
             return _probit(scores)
         # Class by class: NumPy takes 30 ns for the greatest of each short row.
         classes = np.ascontiguousarray(scores.T)
-        e = np.exp(classes - classes.max(axis=0, initial=-np.inf))
+        e = np.exp(classes - np.maximum.reduce(classes, axis=0, initial=-np.inf))
         if name == "SOFTMAX_ZERO":  # what is 0 stays 0
             e = np.where(np.abs(classes) > 1e-7, e, 0)
-        total = e.sum(axis=0)
+        total = np.add.reduce(e, axis=0)
         shares = e / total if name == "SOFTMAX" else np.where(total == 0, 0.5, e / np.where(total == 0, 1, total))
         return np.ascontiguousarray(shares.T)
 

@@ -1,5 +1,7 @@
 """ArrayFeatureExtractor: columns by their numbers. https://onnx.ai/onnx/operators/onnx_aionnxml_ArrayFeatureExtractor.html"""
 
+import numpy as np
+
 from dovetail.op import DType, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx_ml._base import NUMBERS, Array, MachineLearningOperator
 
@@ -22,8 +24,8 @@ class ArrayFeatureExtractor(MachineLearningOperator):
     def reference(self, X: Array, Y: Array) -> Array:
         """The elements. Raises `OperatorError` for a number out of range."""
         places = Y.reshape(-1)
-        outside = places[(places < 0) | (places >= X.shape[-1])]
-        if outside.size:
+        if np.maximum.reduce(places.view(np.uint64), initial=0) >= X.shape[-1]:  # negative ones are the greatest numbers
+            outside = places[(places < 0) | (places >= X.shape[-1])]
             raise OperatorError(f"input 'Y' asks for element {outside[0]}; accepted: 0 to {X.shape[-1] - 1}")
-        found = X[..., places]
+        found = X.take(places, axis=-1) if X.dtype != object else X[..., places]
         return found[None] if X.ndim == 1 else found

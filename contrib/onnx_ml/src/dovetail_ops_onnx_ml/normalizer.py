@@ -31,9 +31,10 @@ class Normalizer(MachineLearningOperator):
         """Computed in float64."""
         x = table(X).astype(np.float64)
         if self.norm == "MAX":
-            size = x.max(axis=1, keepdims=True, initial=-np.inf)
+            size = np.maximum.reduce(x, axis=1, keepdims=True, initial=-np.inf)
         elif self.norm == "L1":
-            size = np.abs(x).sum(axis=1, keepdims=True)
+            size = np.add.reduce(np.abs(x), axis=1, keepdims=True)
         else:
-            size = np.sqrt((x * x).sum(axis=1, keepdims=True))
-        return (x / np.where(size == 0, 1, size)).astype(np.float32).reshape(X.shape)
+            size = np.sqrt(np.add.reduce(x * x, axis=1, keepdims=True))
+        size[size == 0] = 1
+        return (x / size).astype(np.float32).reshape(X.shape)

@@ -55,7 +55,7 @@ class TreeEnsembleClassifier_1(TreeNodes):
             chosen = self._labels.take(score > (0.5 if share else 0))
             return chosen, two_classes(score, self.post_transform, positive=share).astype(np.float32, copy=False)
         # A score that is not 0 was held by some leaf.
-        all_held = self.numbers("base_values").size or scores.all()
+        all_held = self._base.size or scores.all()
         held = scores if all_held else np.where(self._built.held(x), scores, -np.inf)
         return self._labels.take(held.argmax(axis=1)), transformed(scores, self.post_transform).astype(np.float32, copy=False)
 

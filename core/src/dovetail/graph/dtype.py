@@ -73,12 +73,12 @@ class DType(enum.Enum):
         """Bytes of one element in memory (packed types of 2, 4 and 6 bits take one byte each here)."""
         return self.numpy.itemsize
 
-    @property
+    @functools.cached_property
     def is_float(self) -> bool:
         """True for real floating-point types of any width."""
         return self.value.startswith(("float", "bfloat"))
 
-    @property
+    @functools.cached_property
     def is_integer(self) -> bool:
         """True for signed and unsigned integers, not for bool."""
         return self.value.startswith(("int", "uint"))

@@ -23,6 +23,9 @@ _MANY, _MANY_STRINGS = 1_000_000, 5_000
 _KEPT = 256
 """Types of inputs for which a node keeps those of its results."""
 
+_SMALL = 16
+"""Whole numbers of an input up to which their content is part of what the types of results are kept for, such as bounds."""
+
 Kind = tuple[np.dtype[Any], tuple[int, ...]]
 """Data type and shape of an array."""
 
@@ -36,40 +39,46 @@ class HostNode:
     def __init__(self, step: HostStep) -> None:
         node = step.node
         self._step, self._pace, self._reference = step, Pace(f"node {node}"), node.op.reference
+        self._reads = step.reads
         self._missing = padded([], node.op.inputs)[len(step.reads) :]
         self._has_all = all(node.outputs)
         self._constants = [isinstance(source, np.ndarray) for source in step.reads]
-        self._results: dict[tuple[Kind | None, ...], tuple[Kind, ...] | None] = {}
+        # By types of inputs: those of the results, as `_expected`, and whether there are many elements.
+        self._results: dict[tuple[Kind | None, ...], tuple[tuple[Kind, ...] | None, bool]] = {}
+        # By types of inputs and the content of small ones, which loops repeat.
+        self._bounded: dict[tuple[Any, ...], tuple[Kind, ...]] = {}
 
-    def __call__(self, values: Sequence[Any]) -> list[Any]:
-        """The outputs that are present. Raises as `compute`, `RunCancelled` and `TimeLimitExceeded`, in the middle of it too."""
-        step, pace = self._step, self._pace
-        if pace.is_long(_are_many(values)):
+    def __call__(self, slots: Sequence[Any]) -> list[Any]:
+        """The outputs that are present, of inputs in these slots.
+
+        Raises as `compute`, `RunCancelled` and `TimeLimitExceeded`, in the middle of it too.
+        """
+        values = [slots[source] if type(source) is int else source for source in self._reads]
+        kinds = tuple([(v.dtype, v.shape) if type(v) is np.ndarray else None for v in values])
+        known = self._results.get(kinds)
+        if known is None:
+            if len(self._results) >= _KEPT:
+                self._results.clear()
+            known = self._results[kinds] = self._expected(kinds, values), _are_many(values)
+        (expected, are_many), step, pace = known, self._step, self._pace
+        if pace.is_long(are_many):
             found: list[Any] = pace.make(Call(lambda: compute(step, values)), may_be_long=True)
             return found
         started = perf_counter()
-        results = self._computed(values)
+        results = compute(step, values) if expected is None else self._computed(expected, kinds, values)
         pace.took(perf_counter() - started)
         return results
 
-    def _computed(self, values: Sequence[Any]) -> list[Any]:
-        kinds = tuple([(v.dtype, v.shape) if type(v) is np.ndarray else None for v in values])
-        try:
-            expected = self._results[kinds]
-        except KeyError:
-            expected = self._expected(kinds, values)
-            if len(self._results) >= _KEPT:
-                self._results.clear()
-            self._results[kinds] = expected
-        if expected is None:
-            return compute(self._step, values)
+    def _computed(self, expected: tuple[Kind, ...], kinds: Sequence[Kind | None], values: Sequence[Any]) -> list[Any]:
         node = self._step.node
         try:
-            types = expected or self._by_content(values)
+            types = expected or self._by_content(kinds, values)
             given = None if types is None else self._reference(*values, *self._missing)
         except Exception:
             with node_context(node, (None if v is None else TensorType.of(v) for v in values)):
                 raise
+        if type(given) is np.ndarray and self._has_all and types == ((given.dtype, given.shape),):
+            return [given]
         # References and `infer` may give outputs that the node leaves out at the end.
         results = given[: len(node.outputs)] if type(given) is tuple else (given,)
         if types is not None and self._has_all and len(results) == len(types):
@@ -78,9 +87,23 @@ class HostNode:
                 return arrays
         return compute(self._step, values)  # which says what is wrong, and takes whatever is rare
 
-    def _by_content(self, values: Sequence[Any]) -> tuple[Kind, ...] | None:
+    def _by_content(self, kinds: Sequence[Kind | None], values: Sequence[Any]) -> tuple[Kind, ...] | None:
         """As `_expected`, with the content of inputs of types that the operator takes; None where the data is not enough."""
-        types = [None if v is None else TensorType(DType.of(v.dtype), v.shape, v) for v in values]
+        small = [v if v is not None and v.size <= _SMALL and v.dtype.kind in "iub" else None for v in values]
+        key = (kinds, *[None if v is None else v.tobytes() for v in small])
+        found = self._bounded.get(key)
+        if found is None:
+            found = self._inferred(values, small)
+            if found is None:  # it depends on the content of others, or is refused
+                return self._inferred(values, values)
+            if len(self._bounded) >= _KEPT:
+                self._bounded.clear()
+            self._bounded[key] = found
+        return found
+
+    def _inferred(self, values: Sequence[Any], known: Sequence[Any]) -> tuple[Kind, ...] | None:
+        """The result of `infer` as kinds, with the content of the `known` inputs; None where it needs more."""
+        types = [None if v is None else TensorType(DType.of(v.dtype), v.shape, k) for v, k in zip(values, known, strict=True)]
         try:
             given = self._step.node.op.infer(*types, *self._missing)
         except DataDependentShape:

@@ -61,12 +61,11 @@ class PlanRequest:
         self._calls = tuple((run, s.reads, s.writes) for run, s in zip(runs, plan.steps, strict=True))
         self._kept = frozenset(s.reads[i] for r, s in zip(self._requests, plan.steps, strict=True) for i in r.kept_states)
         self._empty = [None] * (plan.slots - plan.inputs)
-        self._tail = () if plan.tail is None else plan.tail.steps
-        self._nodes = {s.node.name: HostNode(s) for s in self._tail if not s.node.op.has_control()}
+        tail = () if plan.tail is None else plan.tail.steps
         rest = None if plan.tail is None else plan.tail.rest
         self._rest = None if rest is None else Runner(rest, recorder)
-        self._recorded = {step.node.name: recorder.on_host(step.node) for step in self._tail} if recorder else {}
-        self._bodies = {step.node.name: [self._runner(step, i) for i in range(len(step.bodies))] for step in self._tail}
+        self._bodies = [[self._runner(step, i) for i in range(len(step.bodies))] for step in tail]
+        self._tail = tuple([(s, self._host_call(s, runners)) for s, runners in zip(tail, self._bodies, strict=True)])
         # With a single step that reads all inputs in order and gives all outputs in order there is nothing to wire.
         step = plan.steps[0] if len(plan.steps) == 1 and plan.tail is None else None
         outputs = tuple(o if isinstance(o, int) else None for o in plan.outputs)  # None for constants, which are arrays
@@ -142,43 +141,35 @@ class PlanRequest:
     def _finish(self, slots: list[Any]) -> None:
         """Run the steps on the host."""
         budget = current_budget()
-        for step in self._tail:
+        for step, call in self._tail:
             if budget is not None and budget.deadline is not None:
                 budget.check(step.node)
-            for slot, value in zip(step.writes, self._on_host(step, slots), strict=True):
-                slots[slot] = value
+            results = call(slots)
+            writes = step.writes
+            if len(writes) == len(results) == 1:
+                slots[writes[0]] = results[0]
+            else:
+                for slot, value in zip(writes, results, strict=True):
+                    slots[slot] = value
 
     def _runner(self, step: HostStep, index: int) -> "Runner":
         holder = f"{step.node.name}/{[name for name, _ in step.named_bodies][index]}"
         return Runner(step.bodies[index].plans, self._recorder, holder)
 
-    def _on_host(self, step: HostStep, slots: Sequence[Any]) -> list[Any]:
+    def _host_call(self, step: HostStep, runners: Sequence["Runner"]) -> Callable[[Sequence[Any]], list[Any]]:
+        """The call that runs a step on the host, with the slots: its outputs."""
+        call = partial(_with_bodies, step, runners) if step.node.op.has_control() else HostNode(step)
         if self._recorder is None:
-            return self._host(step, slots)
-        return self._recorded[step.node.name](lambda: self._host(step, slots))
-
-    def _host(self, step: HostStep, slots: Sequence[Any]) -> list[Any]:
-        values = [_value(source, slots) for source in step.reads]
-        if (node := self._nodes.get(step.node.name)) is not None:
-            return node(values)
-        runners = zip(self._bodies[step.node.name], step.bodies, strict=True)
-        bodies = [
-            partial(runner.run_body, step.node, _contiguous([_value(o, slots) for o in body.captures]))
-            for runner, body in runners
-        ]
-        try:
-            return control(step, values, bodies)
-        except TimeLimitExceeded as error:
-            if f"node {step.node}" not in error.message:  # a node of a sub-graph was running
-                error.message += f"; it is in a sub-graph of node {step.node}"
-            raise
+            return call
+        recorded = self._recorder.on_host(step.node)
+        return lambda slots: recorded(lambda: call(slots))
 
     def close(self) -> None:
         """Free the device requests, those of following plans too."""
         waiting = [self]
         while waiting:
             request = waiting.pop()
-            waiting += [r for runner in (request._rest, *chain(*request._bodies.values())) if runner for r in runner.drop()]
+            waiting += [r for runner in (request._rest, *chain(*request._bodies)) if runner for r in runner.drop()]
             for one in request._requests:
                 one.close()
 
@@ -198,27 +189,37 @@ class Runner:
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run the graph, planned for these values. A loop and no recursion: graphs may be cut into many parts."""
-        runner = self
-        while True:
+        runner: Runner | None = self
+        while runner is not None:
             values = _contiguous(values)
-            request = runner._request(values)
-            values = request._advance(values)
-            if request._rest is None:
-                return values
-            runner = request._rest
+            request = runner._request(values, _kinds(values))
+            values, runner = request._advance(values), request._rest
+        return values
 
-    def run_body(self, node: Node, captured: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
-        """Run the graph as a sub-graph of the node: its outputs, which outlive the next run."""
-        check_work(node)
-        return [v.copy("K") if type(v) is np.ndarray else owned(v) for v in self.run([*arguments, *captured])]
+    def body(self, node: Node, captured: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
+        """A call that runs the graph as a sub-graph of the node, with its arguments: its outputs, which outlive the next run."""
+        captured = _contiguous(captured)
+        kinds = _kinds(captured)  # once for all iterations
+
+        def run(arguments: Sequence[Any]) -> list[Any]:
+            check_work(node)
+            given = _contiguous(arguments)
+            values = [*given, *captured]
+            request = self._request(values, [*_kinds(given), *kinds])
+            results = request._advance(values)
+            if request._rest is not None:
+                results = request._rest.run(results)
+            return [v.copy("K") if type(v) is np.ndarray else owned(v) for v in results]
+
+        return run
 
     def drop(self) -> list[PlanRequest]:
         """Forget the requests, and return them."""
         others, self._others, self._latest = self._others, [], ([], None)
         return [*self._requests.clear(), *others]
 
-    def _request(self, values: Sequence[Any]) -> PlanRequest:
-        kinds = [(v.dtype, v.shape) if type(v) is np.ndarray else type(v) for v in values]
+    def _request(self, values: Sequence[Any], kinds: list[Any]) -> PlanRequest:
+        """For values of these kinds, as `_kinds` gives them."""
         latest, request = self._latest
         if request is None or kinds != latest:
             takes = None if request is None else request.plan.open_inputs
@@ -253,11 +254,27 @@ def _contiguous(values: Sequence[Any]) -> list[Any]:
     ]
 
 
+def _kinds(values: Sequence[Any]) -> list[Any]:
+    return [(v.dtype, v.shape) if type(v) is np.ndarray else type(v) for v in values]
+
+
 def _first_node(step: Step) -> str:
     """The first node of a part, as messages name it."""
     names = [f"node '{printable(one.name)}' ({printable(one.op)})" for one in step.executable.reports]
     return names[0] if names else f"a part on {step.device}"
 
 
-def _value(source: Source, slots: Sequence[Any]) -> Any:
-    return slots[source] if isinstance(source, int) else source
+def _values(sources: Sequence[Source], slots: Sequence[Any]) -> list[Any]:
+    return [slots[source] if type(source) is int else source for source in sources]
+
+
+def _with_bodies(step: HostStep, runners: Sequence[Runner], slots: Sequence[Any]) -> list[Any]:
+    """The outputs of a node that runs sub-graphs."""
+    pairs = zip(runners, step.bodies, strict=True)
+    bodies = [runner.body(step.node, _values(body.captures, slots)) for runner, body in pairs]
+    try:
+        return control(step, _values(step.reads, slots), bodies)
+    except TimeLimitExceeded as error:
+        if f"node {step.node}" not in error.message:  # a node of a sub-graph was running
+            error.message += f"; it is in a sub-graph of node {step.node}"
+        raise

@@ -157,7 +157,7 @@ class OnednnRequest(ExecutableRequest):
             staging[...] = inputs[index]
         for index, memories in bound.borrowed:
             move(memories, inputs[index])
-        new = {index: output.make() for index, output in bound.new.items()}
+        new = {index: output.make() for index, output in bound.new.items()} if bound.new else None
         bound.large.clear()
         bound.with_nan.clear()
         if not bound.in_python:

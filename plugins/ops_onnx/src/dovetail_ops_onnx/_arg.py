@@ -55,7 +55,8 @@ class ArgReduction(Operator, ABC):
             index = last - self.position(np.flip(x, axis), axis) if self.select_last_index else self.position(x, axis)
         else:
             index = planes.reshape((*x.shape[:axis], *x.shape[axis + 1 :]))
-        return np.asarray(np.expand_dims(index, axis) if self.keepdims else index, np.int64)
+        kept = (1,) if self.keepdims else ()
+        return np.asarray(index, np.int64).reshape((*x.shape[:axis], *kept, *x.shape[axis + 1 :]))
 
     def _across(self, x: Array) -> Array | None:
         """The indices [outer, inner] along the middle axis of x, plane by plane; None where an extreme is NaN."""

@@ -48,7 +48,7 @@ def to_integer(x: Any, dtype: np.dtype[Any]) -> Array:
     low, high = (int(bound) for bound in finite_range(dtype))
     given = np.asarray(x)
     # NaN fails every comparison. Most values are in range, where NumPy's conversion takes an eighth of the time.
-    if dtype.kind in "iu" and low - 1 < float(given.min(initial=0)) and float(given.max(initial=0)) < high + 1:
+    if dtype.kind in "iu" and low - 1 < _extreme(np.minimum, given) and _extreme(np.maximum, given) < high + 1:
         return given.astype(dtype)
     whole = np.trunc(given.astype(np.float64))
     # float64(high) may be rounded up to high + 1, which is out of range: hence the strict comparison with high + 1.
@@ -56,6 +56,11 @@ def to_integer(x: Any, dtype: np.dtype[Any]) -> Array:
     bound = np.where(whole < 0, np.array(low).astype(dtype), np.array(high).astype(dtype))
     exact = np.where(inside, whole, 0).astype(np.uint64 if low == 0 else np.int64).astype(dtype)
     return np.asarray(np.where(inside | np.isnan(whole), exact, bound)).astype(dtype, copy=False)
+
+
+def _extreme(ufunc: np.ufunc, x: Array) -> float:
+    """The least or greatest element and 0; NaN if there is one. The methods of arrays take 1.5 us longer."""
+    return float(ufunc.reduce(x, axis=None, initial=0))
 
 
 def _saturated(result: Array, x: Array) -> Array:

@@ -1,6 +1,5 @@
 """Shared by CumSum and CumProd: a running result along an axis."""
 
-from abc import abstractmethod
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +11,9 @@ from dovetail_ops_onnx._types import INDICES, Array
 
 __all__ = ["Cumulative"]
 
+_WIDE = 200
+"""Elements of a plane across the axis from which on planes, 0.6 us each, are faster than elements, 3 ns each."""
+
 
 class Cumulative(Operator):
     """Base of running results: of all elements up to each one, without itself when `exclusive`, from the end when `reverse`."""
@@ -19,15 +21,11 @@ class Cumulative(Operator):
     inputs = ("x: T", "axis: T2")
     outputs = ("y: T",)
     types = {"T": FLOATS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}, "T2": INDICES}
-    neutral: ClassVar[int]
-    """The result of no elements."""
+    ufunc: ClassVar[np.ufunc]
+    """Joins two elements."""
 
     exclusive: bool = False
     reverse: bool = False
-
-    @abstractmethod
-    def accumulate(self, rows: Array) -> Array:
-        """The running result along axis 0, in the type of the rows; integers wrap."""
 
     def infer(self, x: TensorType, axis: TensorType) -> TensorType:
         """The type of x."""
@@ -37,13 +35,20 @@ class Cumulative(Operator):
         return x.with_shape(x.shape)
 
     def reference(self, x: Array, axis: Array) -> Array:
-        """The running results."""
+        """The running results, in the type of x; integers wrap."""
         along = check_axis(int(axis.reshape(())), x.ndim)
         return computed(lambda v: self._along(v, along), x)
 
     def _along(self, x: Array, axis: int) -> Array:
-        rows = np.moveaxis(np.flip(x, axis) if self.reverse else x, axis, 0)
+        results = np.empty(x.shape, x.dtype)
+        src, dst = (np.moveaxis(np.flip(a, axis) if self.reverse else a, axis, 0) for a in (x, results))
         if self.exclusive:
-            rows = np.concatenate((np.full_like(rows[:1], self.neutral), rows[:-1]))
-        results = np.moveaxis(self.accumulate(rows), 0, axis)
-        return np.flip(results, axis) if self.reverse else results
+            dst[:1] = self.ufunc.identity
+            src, dst = src[:-1], dst[1:]
+        if len(src) * _WIDE > x.size:
+            self.ufunc.accumulate(src, 0, x.dtype, dst)
+        elif len(src):
+            dst[0] = src[0]
+            for before, added, after in zip(dst, src[1:], dst[1:], strict=False):
+                self.ufunc(before, added, after)
+        return results

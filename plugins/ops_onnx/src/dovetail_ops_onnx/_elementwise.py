@@ -1,6 +1,7 @@
 """Shared by elementwise operators: computing without warnings in a type that is wide enough, broadcasting, post-ops."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,12 @@ __all__ = [
 
 def wide(x: Array) -> Array:
     """`x` in the type to compute in: float32 for floating-point types that are narrower, else `x` itself."""
-    if x.dtype == np.float16:
+    dtype = x.dtype
+    if dtype.itemsize >= 4:  # first, because it takes a tenth of the time of the questions below
+        return x
+    if dtype == np.float16:
         return widened(x)
-    return x.astype(np.float32) if DType.of(x.dtype).is_float and x.dtype.itemsize < 4 else x
+    return x.astype(np.float32) if DType.of(dtype).is_float else x
 
 
 def computed(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | None = None) -> Array:
@@ -39,8 +43,9 @@ def computed(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | No
     NumPy's floating-point warnings are off: infinities and NaN are results like others.
     """
     with np.errstate(all="ignore"):
-        result = function(*(wide(a) for a in arrays))
-        return converted(np.asarray(result), np.dtype(arrays[0].dtype if dtype is None else dtype))
+        result = np.asarray(function(*[wide(a) for a in arrays]))
+        wanted = arrays[0].dtype if dtype is None else np.dtype(dtype)
+        return result if result.dtype == wanted else converted(result, wanted)
 
 
 def converted(x: Array, dtype: np.dtype[Any]) -> Array:
@@ -84,6 +89,7 @@ def scalar(given: TensorType, name: str) -> None:
         raise ShapeError(f"input {name!r} is {given}; accepted: a scalar")
 
 
+@lru_cache
 def finite_range(dtype: np.dtype[Any]) -> tuple[float, float]:
     """The lowest and highest finite values of a numeric NumPy or ml_dtypes type."""
     if dtype.kind in "iu":

@@ -13,6 +13,8 @@ from dovetail_ops_onnx._elementwise import converted
 def rounded(y: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """`y` as an array of `dtype`. Floats become integers by truncation: NaN is 0, what is out of range the nearest bound."""
     given = np.asarray(y)
+    if given.dtype == dtype:
+        return given
     with np.errstate(over="ignore", invalid="ignore"):
         if is_float(given) and not DType.of(dtype).is_float:
             return to_integer(given, dtype)
@@ -37,4 +39,4 @@ def highest(dtype: np.dtype[Any]) -> Any:
 
 def is_float(x: NDArray[Any]) -> bool:
     """True for every floating-point type, bfloat16 included."""
-    return DType.of(x.dtype).is_float
+    return x.dtype.kind == "f" or DType.of(x.dtype).is_float

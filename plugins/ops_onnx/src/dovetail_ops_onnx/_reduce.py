@@ -65,5 +65,5 @@ class Reduction(Operator, ABC):
 
 def _reduced_shape(dims: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
     if keepdims:
-        return tuple(1 if a in axes else d for a, d in enumerate(dims))
-    return tuple(d for a, d in enumerate(dims) if a not in axes)
+        return tuple([1 if a in axes else d for a, d in enumerate(dims)])
+    return tuple([d for a, d in enumerate(dims) if a not in axes])

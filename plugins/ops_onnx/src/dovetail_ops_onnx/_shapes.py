@@ -52,7 +52,7 @@ def check_axis(axis: int, rank: int, name: str = "axis") -> int:
 def check_axes(axes: Iterable[int], rank: int, name: str = "axes") -> tuple[int, ...]:
     """`axes` counted from the front, in the order given. Raises `ShapeError` for one out of range or named twice."""
     given = [int(axis) for axis in axes]
-    found = tuple(check_axis(axis, rank, name) for axis in given)
+    found = tuple([check_axis(axis, rank, name) for axis in given])
     if len(set(found)) < len(found):
         raise ShapeError(f"{name} {given} name an axis twice; accepted: distinct axes")
     return found
@@ -67,7 +67,9 @@ def check_dims(dims: Sequence[int], name: str) -> tuple[int, ...]:
 
 def check_indices(indices: Array, bound: int, axis: int) -> None:
     """Raise `OperatorError` for an index outside -bound to bound - 1."""
-    if not indices.size or (indices.min() >= -bound and indices.max() < bound):
+    if not indices.size:
+        return
+    if np.minimum.reduce(indices, axis=None) >= -bound and np.maximum.reduce(indices, axis=None) < bound:
         return
     at = tuple(int(i) for i in np.argwhere((indices < -bound) | (indices >= bound))[0])
     raise OperatorError(

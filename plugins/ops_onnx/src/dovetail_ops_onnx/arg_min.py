@@ -14,4 +14,4 @@ class ArgMin(ArgReduction):
     extreme = np.minimum
 
     def position(self, x: Array, axis: int) -> Any:
-        return np.argmin(x, axis=axis)
+        return x.argmin(axis)

@@ -3,15 +3,10 @@
 import numpy as np
 
 from dovetail_ops_onnx._cumulative import Cumulative
-from dovetail_ops_onnx._types import Array
 
 
 class CumSum(Cumulative):
     """The sums of all elements up to each one along an axis: without itself when `exclusive`, from the end when `reverse`."""
 
     since = 11
-    neutral = 0
-
-    def accumulate(self, rows: Array) -> Array:
-        """Running sums."""
-        return np.cumsum(rows, 0, dtype=rows.dtype)
+    ufunc = np.add

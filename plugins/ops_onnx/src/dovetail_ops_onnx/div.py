@@ -29,7 +29,7 @@ class Div(Arithmetic):
 
 
 def _truncated(a: Array, b: Array) -> Any:
-    if a.min(initial=0) >= 0 and b.min(initial=1) > 0:
+    if np.minimum.reduce(a, None, initial=0) >= 0 and np.minimum.reduce(b, None, initial=1) > 0:
         return np.floor_divide(a, b)
     divisor = np.where(b == 0, b.dtype.type(1), b)
     floored = np.floor_divide(a, divisor)

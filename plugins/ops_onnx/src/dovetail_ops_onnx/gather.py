@@ -30,9 +30,13 @@ class Gather(Movement):
     def reference(self, data: Array, indices: Array) -> Array:
         """data.take(indices, axis). Raises `OperatorError` for an index out of range."""
         axis = check_axis(self.axis, data.ndim)
-        check_indices(indices, data.shape[axis], axis)
         if data.dtype != object:
-            return np.asarray(data.take(indices, axis))
+            try:
+                return np.asarray(data.take(indices, axis))
+            except IndexError:  # NumPy accepts the same indices
+                check_indices(indices, data.shape[axis], axis)
+                raise
+        check_indices(indices, data.shape[axis], axis)
         found = np.moveaxis(indexed(np.moveaxis(data, axis, 0), (indices.reshape(-1),)), 0, axis)
         return found.reshape(*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
 

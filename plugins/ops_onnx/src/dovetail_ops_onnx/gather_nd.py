@@ -40,6 +40,12 @@ class GatherND(Movement):
         """The slices. Raises `OperatorError` for an index out of range."""
         shape = self.infer(TensorType.of(data), TensorType.of(indices)).dims
         batch, depth = self.batch_dims, indices.shape[-1]
+        if not batch and depth == 1 and data.dtype != object:  # as behind NonZero of a vector
+            try:
+                return data.take(indices[..., 0], axis=0)
+            except IndexError:
+                check_indices(indices[..., 0], data.shape[0], 0)
+                raise
         for place in range(depth):
             check_indices(indices[..., place], data.shape[batch + place], batch + place)
         batches, leading = math.prod(data.shape[:batch]), data.shape[batch : batch + depth]

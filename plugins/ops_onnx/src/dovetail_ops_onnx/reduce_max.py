@@ -19,4 +19,4 @@ class ReduceMax(Reduction):
     types = {"T": REDUCIBLE | {DType.INT8, DType.UINT8, DType.BOOL}}
 
     def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
-        return np.max(x, axis=axes, keepdims=True, initial=lowest(x.dtype))
+        return np.maximum.reduce(x, axis=axes, keepdims=True, initial=lowest(x.dtype))

@@ -19,7 +19,7 @@ class ReduceMean(Reduction):
     magnitude = "sum"
 
     def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
-        total = np.sum(x, axis=axes, keepdims=True, dtype=x.dtype)
+        total = np.add.reduce(x, axis=axes, keepdims=True, dtype=x.dtype)
         count = math.prod(x.shape[a] for a in axes)
         if is_float(x):
             return total / np.asarray(count, x.dtype)

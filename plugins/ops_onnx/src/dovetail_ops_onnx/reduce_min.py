@@ -19,4 +19,4 @@ class ReduceMin(Reduction):
     types = {"T": REDUCIBLE | {DType.INT8, DType.UINT8, DType.BOOL}}
 
     def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
-        return np.min(x, axis=axes, keepdims=True, initial=highest(x.dtype))
+        return np.minimum.reduce(x, axis=axes, keepdims=True, initial=highest(x.dtype))

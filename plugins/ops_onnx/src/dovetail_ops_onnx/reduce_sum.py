@@ -12,4 +12,4 @@ class ReduceSum(Reduction):
     """reduced = the sum of data over `axes`; see `Reduction`."""
 
     def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
-        return np.sum(x, axis=axes, keepdims=True, dtype=x.dtype)
+        return np.add.reduce(x, axis=axes, keepdims=True, dtype=x.dtype)

@@ -16,8 +16,8 @@ class Softmax(AlongAxis):
     def compute(self, X: Array, axis: int) -> Array:
         x = wide(X)
         with np.errstate(all="ignore"):
-            e = np.exp(x - np.max(x, axis=axis, keepdims=True, initial=-np.inf))
-            return rounded(e / np.sum(e, axis=axis, keepdims=True), X.dtype)
+            e = np.exp(x - np.maximum.reduce(x, axis=axis, keepdims=True, initial=-np.inf))
+            return rounded(e / np.add.reduce(e, axis=axis, keepdims=True), X.dtype)
 
 
 class Softmax_1(Flattened):

@@ -18,6 +18,8 @@ _LEAST_GROUPS = 64
 """Groups of a row at least: extremes of many groups at once are vector instructions."""
 _FEW = 800
 """Elements that are sorted as a whole in the time that it takes to choose among them."""
+_SHORT = 4096
+"""Elements of a single row up to which `partition` finds the bound in less time than groups, 10 us for 25."""
 
 
 class TopK(Operator):
@@ -56,6 +58,8 @@ class TopK(Operator):
             found: Array = rows.argmax(axis=1) if self.largest else rows.argmin(axis=1)
             if self.largest or rows.dtype.kind != "f" or not np.isnan(rows[np.arange(len(rows)), found]).any():
                 return found[:, None]  # NumPy takes NaN for the smallest, too
+        if len(rows) == 1 and 4 * count < rows.size <= _SHORT:
+            return self._of_row(rows[0], count)
         size = rows.shape[1] // max(_GROUPS * count, min(_LEAST_GROUPS, rows.shape[1] // 4))
         if size < 2 or rows.size < _FEW:
             return self._order(rows)[:, :count]
@@ -75,6 +79,16 @@ class TopK(Operator):
         places, values = np.zeros(taken.shape, np.intp), np.full(taken.shape, self._least(rows.dtype), rows.dtype)
         places[taken], values[taken] = chosen - row * rows.shape[1], rows.reshape(-1)[chosen]
         return np.take_along_axis(places, self._order(values)[:, :count], 1)
+
+    def _of_row(self, row: Array, count: int) -> Array:
+        """As `_first` of a single row."""
+        # NaN sorts behind all numbers, and everything is chosen where the bound is NaN.
+        with np.errstate(invalid="ignore"):
+            if self.largest:
+                chosen = np.flatnonzero(~(row < np.partition(row, -count)[-count]))
+            else:
+                chosen = np.flatnonzero(~(row > np.partition(row, count - 1)[count - 1]))
+        return chosen[self._order(row[None, chosen])[:, :count]]
 
     def _least(self, dtype: np.dtype[Any]) -> Any:
         """An element that comes before no other."""
