@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import cast
 
 from dovetail.dataclass import dataclass
@@ -138,8 +139,8 @@ class OnednnExecutable(Executable):
 
     `threads` is how many the device may use, `shared_by` how many this plan does. `shared` has the constants of the executables
     of the same compilation, `arenas` the memory of its requests. `earlier` is the graph in other sizes: nodes with its placements
-    are as they were there. `seen` are its nodes as the device compared them with those before. `blocks` are the bytes of the
-    memory in which each output lies.
+    are as they were there. `plans` are those by which kernels accepted nodes, in plain types. `seen` are its nodes as the device
+    compared them with those before. `blocks` are the bytes of the memory in which each output lies.
     """
 
     _placed: Mapping[str, Placement]
@@ -154,6 +155,7 @@ class OnednnExecutable(Executable):
         shared: SharedConstants,
         arenas: Arenas,
         earlier: "OnednnExecutable | None" = None,
+        plans: Mapping[str, NodePlan] = MappingProxyType({}),
     ) -> None:
         self.arenas = arenas
         self.seen: Mapping[str, Seen] = {}
@@ -192,7 +194,7 @@ class OnednnExecutable(Executable):
                 if name in kept:
                     planned = self.planned[name] = kept[name][0]
                 elif isinstance(placement.kernel, PrimitiveKernel):
-                    planned = self.planned[name] = _planned(placement, storage, helper)
+                    planned = self.planned[name] = _planned(placement, storage, helper, plans.get(name))
                     known = [one.constants for one in before.get(name, ())]
                     found[name] = found_constants(placement.node, planned.stages, known, self.constants, shared)
                 labelled.append(placement if name in kept else _relabelled(placement, planned))
@@ -297,11 +299,11 @@ def _taken(placement: Placement) -> Sequence[str]:
     return placement.in_place
 
 
-def _planned(placement: Placement, storage: Mapping[str, str], helper: Helper[Task]) -> Planned:
-    """The plan of a node. The helper makes its primitives."""
+def _planned(placement: Placement, storage: Mapping[str, str], helper: Helper[Task], found: NodePlan | None) -> Planned:
+    """The plan of a node; `found` is the one by which the kernel accepted it. The helper makes its primitives."""
     sharing = _sharing(placement, storage)
     with naming_out_of_memory(placement.node.node), phase(placement.node.name, "prepare", kernel=placement.label):
-        plan = _plan(placement, any(sharing))
+        plan = _plan(placement, any(sharing), found)
     # Without copies of operands in whose memory the result is written.
     stages = tuple([s for s in plan.stages if s.unless_shared is None or not sharing[s.unless_shared]])
     if any(stage.desc.primitive is None for stage in stages):
@@ -324,12 +326,11 @@ def _make(task: Task) -> None:
             library().primitive(stage.desc)
 
 
-def _plan(placement: Placement, shared: bool) -> NodePlan:
+def _plan(placement: Placement, shared: bool, found: NodePlan | None) -> NodePlan:
     node, kernel = placement.node, cast(PrimitiveKernel, placement.kernel)
     library().plan_threads(placement.threads)
     try:
-        # In layouts that it took, a kernel need not be asked which it would choose.
-        return kernel.final(node, shared) if placement.earlier is None else kernel.plan(node, False, shared)
+        return kernel.final(node, shared, found)
     except Refused as answer:
         raise CompileError(f"ONEDNN, node {node.node}: {answer.refusal}") from None
     except Unimplemented as error:
@@ -355,7 +356,7 @@ def _relabelled(placement: Placement, planned: Planned | None) -> Placement:
     if (plan.is_reference and not earlier.is_reference) or ("gemm" in plan.name and "gemm" not in earlier.implementation):
         raise CompileError(f"ONEDNN has only {plan.name} for node {placement.node.node} in these sizes")
     assert isinstance(placement.kernel, PrimitiveKernel)
-    return replace(placement, label=placement.kernel.accepted(plan.name, placement.node).kernel)
+    return replace(placement, label=placement.kernel.label(plan.name, placement.node))
 
 
 def _giving_back(places: Mapping[str, Placement], planned: Mapping[str, Planned], graph: Graph) -> Iterator[str]:
