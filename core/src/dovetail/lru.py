@@ -20,7 +20,7 @@ class LruCache(Generic[K, V]):
 
     def __init__(self, size: int, drop: Callable[[V], object] | None = None) -> None:
         self.size = size
-        self._drop = drop
+        self._dropped = drop
         self._values: OrderedDict[K, V] = OrderedDict()
         self._lock = Lock()
 
@@ -38,9 +38,14 @@ class LruCache(Generic[K, V]):
             self._values[key] = value
             self._values.move_to_end(key)
             dropped = [self._values.popitem(last=False)[1] for _ in range(len(self._values) - self.size)]
-        if self._drop is not None:
+        if self._dropped is not None:
             for one in dropped:
-                self._drop(one)
+                self._dropped(one)
+
+    def drop(self, key: K) -> None:
+        """Forget the value of a key, if there is one."""
+        with self._lock:
+            self._values.pop(key, None)
 
     @property
     def latest(self) -> V | None:

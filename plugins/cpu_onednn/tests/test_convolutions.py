@@ -11,7 +11,6 @@ from dovetail.graph import GraphBuilder
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg, Instead
 from dovetail_cpu_onednn.device import place
 from dovetail_cpu_onednn.kernel import relaid
-from dovetail_cpu_onednn.kernels._conv import is_slow
 from dovetail_cpu_onednn.kernels.conv import KERNELS
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.add import Add
@@ -48,8 +47,8 @@ def test_one_channel_or_element(bench, op, shape, weights):
     node = TypedNode.of(graph.nodes[0], graph)
     chosen = KERNELS[0].plan(node, True, False)
     for config in KERNELS[0].configurations(node):
-        found = KERNELS[0].final(relaid(node, config), False)
-        assert is_slow(found) <= is_slow(chosen), (config, found.name, chosen.name)
+        found = KERNELS[0].final(relaid(node, config), False, chosen)
+        assert found.is_slow <= chosen.is_slow, (config, found.name, chosen.name)
         assert "ref" not in found.name, config
     g = GraphBuilder()
     g.node(op, g.input("x", "float32", shape), g.constant(w), outputs=["y"])

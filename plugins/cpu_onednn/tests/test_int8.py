@@ -11,7 +11,6 @@ import pytest
 from dovetail import Core
 from dovetail.device import DType, KernelTable, Node, TensorType, TypedNode
 from dovetail.graph import GraphBuilder
-from dovetail_cpu_onednn.kernels._conv import is_slow
 from dovetail_cpu_onednn.kernels._quantized import QuantizedKernel
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx import find
@@ -249,7 +248,7 @@ def test_one_channel_or_element_in_plain_data(monkeypatch, shape, weights, attri
     (got,), _ = net.run(net.quantized(y, 0.5, np.uint8(128)))
     real = op("Conv", **attributes).reference(x.real, w.real, b.real)
     agrees(got, stored(real, 0.5, np.uint8(128)))
-    assert IN_FLOAT32 or (plans and not any(is_slow(plan) for plan in plans))
+    assert IN_FLOAT32 or (plans and not any(plan.is_slow for plan in plans))
 
 
 def test_float32_result():

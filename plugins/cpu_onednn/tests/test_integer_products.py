@@ -6,7 +6,6 @@ import pytest
 from dovetail import Core
 from dovetail.device import DType
 from dovetail.graph import GraphBuilder
-from dovetail_cpu_onednn.kernels._conv import is_slow
 from dovetail_cpu_onednn.kernels.conv_integer import IntegerConvolution
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx import find
@@ -144,7 +143,7 @@ def test_integer_convolutions_of_one_channel_or_element(monkeypatch, shape, maps
     compiled = Core().compile_model(g.model([y]), "ONEDNN")
     (got,) = compiled({"x": x, "z": np.uint8(9)}).values()
     np.testing.assert_array_equal(got, op("Conv").reference(x.astype(np.float64) - 9, w.astype(np.float64)))
-    assert IN_FLOAT32 or (plans and not any(is_slow(plan) for plan in plans))
+    assert IN_FLOAT32 or (plans and not any(plan.is_slow for plan in plans))
 
 
 def test_further_rows_take_over_products_with_scales():

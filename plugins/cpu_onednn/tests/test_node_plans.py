@@ -12,10 +12,12 @@ from dovetail.device import TypedNode
 from dovetail.graph import Graph, GraphBuilder
 from dovetail_cpu_onednn import node_plans
 from dovetail_cpu_onednn.binding import Onednn, Unimplemented
+from dovetail_cpu_onednn.elementwise import ElementwiseKernel
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.gemm import Gemm
+from dovetail_ops_onnx.leaky_relu import LeakyRelu
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.relu import Relu
 
@@ -77,8 +79,8 @@ def test_products_of_like_matrices_are_described_once(bench, monkeypatch):
     for w in weights:
         expected = expected @ w @ w.T
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-    # Free layouts, and those of the types: each for MatMul and for Gemm.
-    assert asked.count("matmul") == 4
+    # The plan by which the device accepted them runs them: one for MatMul, one for Gemm.
+    assert asked.count("matmul") == 2
 
 
 @pytest.mark.parametrize("change", [{"strides": (2, 2)}, {"group": 4}, {"dilations": (2, 2)}, {"auto_pad": "SAME_UPPER"}])
@@ -171,3 +173,17 @@ def test_kernels_that_onednn_never_frees_are_bounded(monkeypatch):
         names += [node.kernel for node in compiled.report().nodes]
     assert sum("brgconv" in name for name in names) <= 2
     assert all("ref" not in name for name in names)
+
+
+def test_the_plan_by_which_a_node_was_accepted_runs_it(bench, monkeypatch):
+    asked, plan = [], ElementwiseKernel.plan
+    monkeypatch.setattr(ElementwiseKernel, "plan", lambda self, node, *how: (asked.append(node.name), plan(self, node, *how))[1])
+    x = np.random.default_rng(5).standard_normal((3, 7)).astype(np.float32)
+    g, slopes = GraphBuilder(), (0.25, 0.5)
+    source = g.input("x", "float32", x.shape)
+    graph = bench.typed(g.graph([g.node(LeakyRelu(alpha=slope), source) for slope in slopes]))
+    for node in graph.nodes:
+        bench.device.supports(TypedNode.of(node, graph))
+    for slope, found in zip(slopes, bench.executable(graph).create_request().run([x]), strict=True):
+        np.testing.assert_array_equal(found, np.where(x < 0, x * np.float32(slope), x))
+    assert sorted(asked) == sorted(node.name for node in graph.nodes)

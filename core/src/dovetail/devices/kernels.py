@@ -40,11 +40,11 @@ K = TypeVar("K", bound=Kernel)
 
 @dataclass(frozen=True, slots=True)
 class Choice(Generic[K]):
-    """The kernel that was chosen, why those before it in the list were not, and what it calls itself on this node."""
+    """The kernel that was chosen, why those before it in the list were not, and its answer."""
 
     kernel: K
     refusals: tuple[tuple[str, Refusal], ...] = ()
-    label: str = ""
+    answer: Accepted = Accepted()
 
 
 def choose(kernels: Sequence[K], node: TypedNode) -> Choice[K] | Refusal:
@@ -56,7 +56,7 @@ def choose(kernels: Sequence[K], node: TypedNode) -> Choice[K] | Refusal:
     for kernel in kernels:
         answer = kernel.supports(node)
         if isinstance(answer, Accepted):
-            return Choice(kernel, tuple(refusals), answer.kernel)
+            return Choice(kernel, tuple(refusals), answer)
         refusals.append((kernel.name, answer))
     telling = [refusal for _, refusal in refusals if refusal.reason is not Reason.OPERATOR]
     if telling:

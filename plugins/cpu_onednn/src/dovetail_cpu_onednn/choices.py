@@ -36,3 +36,7 @@ class Choices:
         choice = choose()
         self._latest.put(node.name, (question, [weakref.ref(value) for value in values], choice))
         return choice
+
+    def drop(self, name: str) -> None:
+        """Forget the choice for the node of this name."""
+        self._latest.drop(name)

@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, MutableMapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from operator import is_
 from typing import Any
 
@@ -33,7 +34,7 @@ from dovetail_cpu_onednn.choices import Choices
 from dovetail_cpu_onednn.elementwise import ElementwiseKernel
 from dovetail_cpu_onednn.executable import Decided, OnednnExecutable, Placement, Seen
 from dovetail_cpu_onednn.hosting import HostedKernel, hosted_kernels
-from dovetail_cpu_onednn.kernel import OnednnKernel, PrimitiveKernel
+from dovetail_cpu_onednn.kernel import AcceptedPlan, NodePlan, OnednnKernel, PrimitiveKernel
 from dovetail_cpu_onednn.library import default_threads, library, load
 from dovetail_cpu_onednn.memory import naming_out_of_memory
 from dovetail_cpu_onednn.options import Options
@@ -128,7 +129,7 @@ class OnednnDevice(Device):
         """Everything with static shapes and a reference, unless a post-op does not fit."""
         with naming_out_of_memory(node.node):
             choice = self._choose(node)
-        return choice if isinstance(choice, Refusal) else Accepted(choice.label, choice.kernel.from_operator)
+        return choice if isinstance(choice, Refusal) else Accepted(choice.answer.kernel, choice.kernel.from_operator)
 
     def accepts(self, node: TypedNode) -> Accepted | Refusal:
         """As `supports`. oneDNN is not asked about a node that its reference would run in any case."""
@@ -164,8 +165,10 @@ class OnednnDevice(Device):
                 unchanged = {one.node.name for one in seen if known.get(one.node.name) is one}
                 executable = self._again((earlier[0], before), graph, nodes, threads_of, unchanged, groups, threads)
             if executable is None:
-                placements = tuple([place(node, *one, self._chosen) for node, one in zip(nodes, threads_of, strict=True)])
-                executable = OnednnExecutable(graph, placements, threads, self._constants, self._arenas)
+                plans: dict[str, NodePlan] = {}
+                choose = partial(self._taken, plans)
+                placements = tuple([place(node, *one, choose) for node, one in zip(nodes, threads_of, strict=True)])
+                executable = OnednnExecutable(graph, placements, threads, self._constants, self._arenas, plans=plans)
         executable.seen = {one.node.name: one for one in seen}
         if before is not None:
             executable.kinds = {name: kind for name, kind in before.kinds.items() if name in groups}
@@ -209,6 +212,14 @@ class OnednnDevice(Device):
     def _chosen(self, node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
         library().plan_threads(threads)  # what follows a choice asks oneDNN too
         return self._choices.get(node, threads, lambda: _choose(node, threads))
+
+    def _taken(self, plans: dict[str, NodePlan], node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
+        """The choice for compilation, which asks last: its plan goes to `plans` and is not kept."""
+        choice = self._chosen(node, threads)
+        if isinstance(choice, Choice) and isinstance(choice.answer, AcceptedPlan):
+            plans[node.name] = choice.answer.plan
+            self._choices.drop(node.name)
+        return choice
 
 
 def _require(path: str) -> None:
@@ -290,7 +301,7 @@ def place(node: TypedNode, threads: int, nanoseconds: float = 0.0, choose: Choos
     if isinstance(choice, Refusal):
         raise CompileError(f"ONEDNN refuses node {node.node}: {choice}")
     refusals = (*choice.refusals, *_reservations(choice.kernel, plain))
-    return Placement(node, choice.kernel, choice.label, refusals, threads, nanoseconds=nanoseconds)
+    return Placement(node, choice.kernel, choice.answer.kernel, refusals, threads, nanoseconds=nanoseconds)
 
 
 def place_again(node: TypedNode, threads: int, nanoseconds: float, earlier: Decided) -> Placement:

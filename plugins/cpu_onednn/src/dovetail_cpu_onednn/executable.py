@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import cast
 
 from dovetail.dataclass import dataclass
@@ -144,8 +145,8 @@ class OnednnExecutable(Executable):
 
     `threads` is how many the device may use, `shared_by` how many this plan does. `shared` has the constants of the executables
     of the same compilation, `arenas` the memory of its requests. `earlier` is the graph in other sizes: nodes with its placements
-    are as they were there. `seen` are its nodes as the device compared them with those before. `blocks` are the bytes of the
-    memory in which each output lies.
+    are as they were there. `plans` are those by which kernels accepted nodes, in plain types. `seen` are its nodes as the device
+    compared them with those before. `blocks` are the bytes of the memory in which each output lies.
     """
 
     _placed: Mapping[str, Placement]
@@ -160,6 +161,7 @@ class OnednnExecutable(Executable):
         shared: SharedConstants,
         arenas: Arenas,
         earlier: "OnednnExecutable | None" = None,
+        plans: Mapping[str, NodePlan] = MappingProxyType({}),
     ) -> None:
         self.arenas = arenas
         self.seen: Mapping[str, Seen] = {}
@@ -200,7 +202,7 @@ class OnednnExecutable(Executable):
                 if name in kept:
                     planned = self.planned[name] = kept[name][0]
                 elif isinstance(placement.kernel, PrimitiveKernel):
-                    planned = self.planned[name] = _planned(placement, storage, helper, alike)
+                    planned = self.planned[name] = _planned(placement, storage, helper, alike, plans.get(name))
                     known = [one.constants for one in before.get(name, ())]
                     found[name] = found_constants(placement.node, planned.stages, known, self.constants, shared)
                 elif isinstance(placement.kernel, PythonKernel):
@@ -317,15 +319,22 @@ def _taken(placement: Placement) -> Sequence[str]:
 
 
 def _planned(
-    placement: Placement, storage: Mapping[str, str], helper: Helper[Task], alike: MutableMapping[object, Planned]
+    placement: Placement,
+    storage: Mapping[str, str],
+    helper: Helper[Task],
+    alike: MutableMapping[object, Planned],
+    found: NodePlan | None,
 ) -> Planned:
-    """The plan of a node. The helper makes its primitives. `alike` are the plans of the groups of nodes."""
+    """The plan of a node. The helper makes its primitives.
+
+    `alike` are the plans of the groups of nodes, `found` is the plan by which the kernel accepted this one.
+    """
     sharing = _sharing(placement, storage)
     key = None if placement.group is None or not is_cached(placement.kernel) else (placement.group, sharing)
     if key is not None and (known := alike.get(key)) is not None:
         return known
     with naming_out_of_memory(placement.node.node), phase(placement.node.name, "prepare", kernel=placement.label):
-        plan = _plan(placement, any(sharing))
+        plan = _plan(placement, any(sharing), found)
     # Without copies of operands in whose memory the result is written.
     stages = tuple([s for s in plan.stages if s.unless_shared is None or not sharing[s.unless_shared]])
     if any(stage.desc.primitive is None for stage in stages):
@@ -351,12 +360,11 @@ def _make(task: Task) -> None:
             library().primitive(stage.desc)
 
 
-def _plan(placement: Placement, shared: bool) -> NodePlan:
+def _plan(placement: Placement, shared: bool, found: NodePlan | None) -> NodePlan:
     node, kernel = placement.node, cast(PrimitiveKernel, placement.kernel)
     library().plan_threads(placement.threads)
     try:
-        # In layouts that it took, a kernel need not be asked which it would choose.
-        return kernel.final(node, shared) if placement.earlier is None else kernel.plan(node, False, shared)
+        return kernel.final(node, shared, found)
     except Refused as answer:
         raise CompileError(f"ONEDNN, node {node.node}: {answer.refusal}") from None
     except Unimplemented as error:
@@ -382,7 +390,7 @@ def _relabelled(placement: Placement, planned: Planned | None) -> Placement:
     if (plan.is_reference and not earlier.is_reference) or ("gemm" in plan.name and "gemm" not in earlier.implementation):
         raise CompileError(f"ONEDNN has only {plan.name} for node {placement.node.node} in these sizes")
     assert isinstance(placement.kernel, PrimitiveKernel)
-    return replace(placement, label=placement.kernel.accepted(plan.name, placement.node).kernel)
+    return replace(placement, label=placement.kernel.label(plan.name, placement.node))
 
 
 def _giving_back(places: Mapping[str, Placement], planned: Mapping[str, Planned], graph: Graph) -> Iterator[str]:

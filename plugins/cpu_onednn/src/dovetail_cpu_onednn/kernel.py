@@ -27,7 +27,7 @@ from dovetail.device import (
     TypedNode,
 )
 from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Stream, Unimplemented
-from dovetail_cpu_onednn.descriptors import in_rank, token_of, tokens
+from dovetail_cpu_onednn.descriptors import describe, in_rank, token_of, tokens
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import has_clip, stays_finite
@@ -35,6 +35,7 @@ from dovetail_cpu_onednn.nan.scan import holds_no_nan_or
 
 __all__ = [
     "LOW",
+    "AcceptedPlan",
     "AnyLayoutKernel",
     "Argument",
     "NodePlan",
@@ -116,6 +117,27 @@ class NodePlan:
         # A deconvolution names the convolution that it is, too: conv:any+ref:any.
         return any(name.rpartition("+")[2].startswith(("ref", "simple_nchw")) for name in self.name.split(" + "))
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether oneDNN computes it by its reference, or by copying windows into a matrix."""
+        return "ref" in self.name or "gemm:" in self.name
+
+    def is_in(self, node: TypedNode) -> bool:
+        """Whether the layouts of the node's types are those that the primitives chose, plain where they had no choice.
+
+        False where what they chose is slow: kernels look for a faster way in the layouts of the types.
+        """
+        chosen = {(a.place, a.index): a.desc for stage in self.stages for a in stage.arguments if a.flexible}
+        if chosen and self.is_slow:
+            return False
+        for place, types in (("input", node.inputs), ("output", node.outputs), ("operand", node.operands)):
+            for index, tensor in enumerate(types):
+                desc = chosen.get((place, index)) if chosen else None
+                plain = tensor is None or tensor.layout == PLAIN
+                if not (plain if desc is None else tensor is not None and library().equal(desc, describe(tensor))):
+                    return False
+        return True
+
     def config(self, node: TypedNode) -> LayerConfig:
         """The layouts that the primitives take. Raises `Refused` for layouts without a token."""
         found: dict[tuple[str, int], Layout] = {}
@@ -130,6 +152,13 @@ class NodePlan:
             return tuple([layout if t is None else in_rank(layout, t.rank) for layout, t in zip(layouts, types, strict=True)])
 
         return LayerConfig(side("input", node.inputs), side("output", node.outputs), side("operand", node.operands))
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedPlan(Accepted):
+    """A kernel runs a node of plain types by `plan`, whose layouts are for the primitives to choose."""
+
+    plan: NodePlan = NodePlan(())
 
 
 class OnednnKernel(Kernel):
@@ -215,38 +244,39 @@ class PrimitiveKernel(OnednnKernel):
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         found = self._attempt(node, self._checked)
-        return found if isinstance(found, Refusal) else self.accepted(found.name, node)
+        return found if isinstance(found, Refusal) else AcceptedPlan(self.label(found.name, node), False, found)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         found = self._attempt(node, lambda n: self.plan(n, True, False).config(n))
         return (LayerConfig.uniform(node, PLAIN) if isinstance(found, Refusal) else found,)
 
-    def final(self, node: TypedNode, shared: bool) -> NodePlan:
-        """How the node runs in the layouts of its types. Raises as `plan` does."""
-        return self.plan(node, False, shared)
+    def final(self, node: TypedNode, shared: bool, found: NodePlan | None = None) -> NodePlan:
+        """How the node runs in the layouts of its types; `found` is that by which `supports` accepted it. Raises as `plan`."""
+        return found if found is not None and not shared and found.is_in(node) else self.plan(node, False, shared)
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
         if self.overwrites and node.inputs[0] == node.outputs[0]:
             return node.node.inputs[:1]
         if not any(_is_sum(p) and operand == node.outputs[0] for p, operand in _operands(node)):
             return ()
-        plain = self._attempt(node, lambda n: self.final(n, False))
         found = self._attempt(node, lambda n: self.plan(n, False, True))
         if isinstance(found, Refusal) or found.shared is None:
             return ()
-        if not isinstance(plain, Refusal) and plain.name != found.name and ("ref" in found.name or "gemm" in found.name):
-            return ()
+        if "ref" in found.name or "gemm" in found.name:
+            apart = self._attempt(node, lambda n: self.plan(n, False, False))
+            if not isinstance(apart, Refusal) and apart.name != found.name:
+                return ()
         return (node.node.operands[found.shared],)
 
     def takes_again(self, node: TypedNode) -> bool:
         return not isinstance(self._attempt(node, self._require), Refusal)
 
-    def accepted(self, name: str, node: TypedNode) -> Accepted:
+    def label(self, name: str, node: TypedNode) -> str:
         """The name of an implementation in reports: not all names of oneDNN include the data type."""
         dtypes = {t.dtype for t in (*node.inputs, *node.outputs) if t is not None}
         if DType.BFLOAT16 in dtypes and "bf16" not in name:
-            return Accepted(f"{name} bf16")
-        return Accepted(f"{name} int8" if dtypes & {DType.INT8, DType.UINT8} and "int8" not in name else name)
+            return f"{name} bf16"
+        return f"{name} int8" if dtypes & {DType.INT8, DType.UINT8} and "int8" not in name else name
 
     def _checked(self, node: TypedNode) -> NodePlan:
         """The plan, if it is worth it: not by a slow implementation, nor by a slower one because of the post-ops."""
@@ -329,7 +359,7 @@ class AnyLayoutKernel(PrimitiveKernel):
         if isinstance(found, Accepted):
             return found
         way = next((plan for _, plan in self._ways(node)), None)
-        return found if way is None else self.accepted(way.name, node)
+        return found if way is None else Accepted(self.label(way.name, node))
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         found: list[LayerConfig] = []

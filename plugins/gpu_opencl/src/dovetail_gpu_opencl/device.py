@@ -359,7 +359,7 @@ class OpenCLDevice(Device):
             refusals.append((name, refusal))
         if not choice.kernel.any_sizes(node) and choice.kernel.check(node) is not None:
             return None
-        return Choice(choice.kernel, tuple(refusals), choice.label)
+        return Choice(choice.kernel, tuple(refusals), choice.answer)
 
     def _chosen(self, node: TypedNode) -> Choice[CLKernel]:
         choice = self._choose(node)

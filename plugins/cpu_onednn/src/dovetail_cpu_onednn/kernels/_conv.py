@@ -43,23 +43,6 @@ _TAKEN: set[Layout] = set()
 """Layouts that a convolution of this process took."""
 
 
-def _is_in(plan: NodePlan, node: TypedNode) -> bool:
-    """Whether the layouts that the primitives chose are those of the node's types."""
-    chosen = {(a.place, a.index): a.desc for stage in plan.stages for a in stage.arguments if a.flexible}
-    for place, types in (("input", node.inputs), ("output", node.outputs), ("operand", node.operands)):
-        for index, tensor in enumerate(types):
-            desc = chosen.get((place, index))
-            plain = tensor is None or tensor.layout == PLAIN
-            if not (plain if desc is None else tensor is not None and library().equal(desc, describe(tensor))):
-                return False
-    return as_images(node) is node
-
-
-def is_slow(plan: NodePlan) -> bool:
-    """Whether oneDNN computes it by its reference, or by copying windows into a matrix."""
-    return "ref" in plan.name or "gemm:" in plan.name
-
-
 _DEPTHWISE = Instead("brdgmm_dw:", "jit_dw:")
 """oneDNN's first choice, and its second, which is faster for 22 of 23 sizes, up to 1.5 times (Zen 4, with AVX-512 and AVX2)."""
 
@@ -87,14 +70,14 @@ def preferred(op: Conv, x: TensorType, result: TensorType) -> Instead:
 def in_faster_layout(node: TypedNode, free: bool, make: Callable[[TypedNode, bool], NodePlan]) -> NodePlan:
     """The plan that `make` gives for the node; where that is slow, the one for the same bytes as channels last, if it is not."""
     found = make(node, free)
-    if free or not is_slow(found) or (other := _channels_last(node)) == node:
+    if free or not found.is_slow or (other := _channels_last(node)) == node:
         return found
     try:
         again = make(other, False)
     except (Refused, Unimplemented):
         return found
     # Windows copied into a matrix beat the reference. 8 x 500 numbers to 100 channels, windows of 11, 8 apart: 180 -> 0.4 ms.
-    return again if not is_slow(again) or ("ref" in found.name and "ref" not in again.name) else found
+    return again if not again.is_slow or ("ref" in found.name and "ref" not in again.name) else found
 
 
 def _channels_last(node: TypedNode) -> TypedNode:
@@ -190,14 +173,6 @@ class ConvKernel(PrimitiveKernel):
             return self._plan(node, src, dst, free, shared)
 
         return in_faster_layout(as_images(node), free, make)
-
-    def final(self, node: TypedNode, shared: bool) -> NodePlan:
-        if not shared:
-            # In the layouts that the primitive chose itself it need not be asked for again.
-            first = self._attempt(relaid(node, LayerConfig.uniform(node, PLAIN)), lambda n: self.plan(n, True, False))
-            if isinstance(first, NodePlan) and not is_slow(first) and _is_in(first, node):
-                return first
-        return super().final(node, shared)
 
     def _checked(self, node: TypedNode) -> NodePlan:
         found = super()._checked(node)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.device import Accepted, DType, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import DType, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg, MemoryDesc, PrimitiveDesc, Stream
 from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
@@ -92,12 +92,11 @@ class RecurrentKernel(PrimitiveKernel):
         lengths, states = array(node.node.inputs[LENGTHS]), [array(name) if name else None for name in (last, initial)]
         return partial(by_lengths, op, calls, x, lengths, array(y), *states)
 
-    def supports(self, node: TypedNode) -> Accepted | Refusal:
-        answer = super().supports(node)
-        # The implementation of gru is called ref, but multiplies matrices as fast as the others.
-        return Accepted(f"{self.name}:{answer.kernel}") if isinstance(answer, Accepted) else answer
+    def label(self, name: str, node: TypedNode) -> str:
+        return f"{self.name}:{super().label(name, node)}"
 
     def _checked(self, node: TypedNode) -> NodePlan:
+        # The implementation of gru is called ref, but multiplies matrices as fast as the others.
         self._require(node)
         return self.plan(node, True, False)
 

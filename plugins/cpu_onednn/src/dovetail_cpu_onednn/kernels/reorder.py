@@ -39,7 +39,7 @@ class ReorderKernel(PrimitiveKernel):
         if dtype not in DATA_TYPES:
             return Refusal(Reason.DTYPE, f"{dtype}; accepted: {', '.join(sorted(d.value for d in DATA_TYPES))}")
         found = super().supports(node)
-        return found if isinstance(found, Accepted) else self.accepted(self.name, node)
+        return found if isinstance(found, Accepted) else Accepted(self.label(self.name, node))
 
     def takes_again(self, node: TypedNode) -> bool:
         return given(node, 0).dtype in DATA_TYPES
