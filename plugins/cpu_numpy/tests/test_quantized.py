@@ -173,11 +173,12 @@ def exact_conv(x, w, attributes):
     return y
 
 
+@pytest.mark.parametrize("constants", [(1, 2), (1,)], ids=["known zero point", "computed zero point"])
 @pytest.mark.parametrize("channels", [4, 130])
-def test_conv_integer(bench, channels):
+def test_conv_integer(bench, channels, constants):
     rng = np.random.default_rng(channels)
     x, w = extremes(rng, np.int8, (1, channels, 5, 4)), np.full((3, channels, 3, 3), 255, np.uint8)
-    found = ran(bench, ConvInteger(pads=(1, 1, 1, 1)), [x, w, np.array(-2, np.int8)], "exact floats", (1, 2))
+    found = ran(bench, ConvInteger(pads=(1, 1, 1, 1)), [x, w, np.array(-2, np.int8)], "exact floats", constants)
     wanted = exact_conv(x.astype(np.int64) + 2, w.astype(np.int64), {"pads": (1, 1, 1, 1), "strides": (1, 1), "group": 1})
     np.testing.assert_array_equal(found, wanted)
 

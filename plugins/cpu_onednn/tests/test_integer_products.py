@@ -21,13 +21,14 @@ def op(name, **attributes):
 @pytest.mark.parametrize("shape", [(1, 33), (2, 5, 33)])
 @pytest.mark.parametrize("weights", [np.int8, np.uint8])
 @pytest.mark.parametrize("scales", [1, 21])
-def test_dynamic_quantization(shape, weights, scales):
+@pytest.mark.parametrize("own", [0, 11])
+def test_dynamic_quantization(shape, weights, scales, own):
     """DynamicQuantizeLinear, MatMulInteger, Cast, scales, bias, Relu: two primitives, against integers and float64."""
     rng = np.random.default_rng(15)
     x = rng.uniform(-3, 5, shape).astype(np.float32)
     limits = np.iinfo(weights)
     w = rng.integers(limits.min, limits.max, (33, 21), weights, endpoint=True)
-    zero, bias = weights(128 if weights is np.uint8 else 0), rng.standard_normal(21).astype(np.float32)
+    zero, bias = weights((128 if weights is np.uint8 else 0) + own), rng.standard_normal(21).astype(np.float32)
     scale = rng.uniform(0.005, 0.02, scales).astype(np.float32)
     g = GraphBuilder()
     stored_x, x_scale, x_zero = g.node(op("DynamicQuantizeLinear"), g.input("x", "float32", shape), outputs=["q", "s", "z"])
@@ -111,6 +112,21 @@ def test_the_sums_of_an_integer_product():
     for zero in (-128, 0, 127):
         (got,) = compiled({"a": a, "z": np.int8(zero)}).values()
         np.testing.assert_array_equal(got, (a.astype(np.int64) - zero) @ b.astype(np.int64))
+    assert IN_FLOAT32 or "vnni" in compiled.report().nodes[0].kernel
+
+
+@pytest.mark.parametrize("own", [np.uint8(117), np.full((4,), 117, np.uint8), np.uint8(0), np.int8(-3)], ids=repr)
+@pytest.mark.parametrize("rows", [1, 7])
+def test_a_matrix_with_a_zero_point(own, rows):
+    rng, limits = np.random.default_rng(19), np.iinfo(own.dtype)
+    a, b = rng.integers(0, 256, (rows, 250), np.uint8), rng.integers(limits.min, limits.max, (250, 4), own.dtype, endpoint=True)
+    a[0], b[:, 1] = 255, limits.max
+    g = GraphBuilder()
+    y = g.node(op("MatMulInteger"), g.input("a", "uint8", a.shape), g.constant(b), g.input("z", "uint8", ()), g.constant(own))
+    compiled = Core().compile_model(g.model([y]), "ONEDNN")
+    for zero in (0, 255):
+        (got,) = compiled({"a": a, "z": np.uint8(zero)}).values()
+        np.testing.assert_array_equal(got, (a.astype(np.int64) - zero) @ (b.astype(np.int64) - own.astype(np.int64)))
     assert IN_FLOAT32 or "vnni" in compiled.report().nodes[0].kernel
 
 

@@ -1,6 +1,7 @@
 """Convolutions of 8-bit integers by a kernel for floats: in float32 where that holds all sums exactly, else in float64."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from dovetail.device import DType, Node, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
 from dovetail_cpu_numpy.kernels import conv
 from dovetail_cpu_numpy.kernels._quantized import EXACT, Reach
-from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, copy, into
+from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy
 from dovetail_cpu_numpy.memory import carved, packed
 from dovetail_ops_onnx.conv_integer import ConvInteger
 from dovetail_ops_onnx.q_linear_conv import QLinearConv
@@ -20,26 +21,25 @@ __all__ = ["IntegerConvKernel", "Prepared", "given"]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The convolution of floats with its kernel and that one's state, the weights without their zero points, x's zero point."""
+    """The convolution of floats with its kernel and that one's state, and the weights without their zero points."""
 
     node: TypedNode
     kernel: NumpyKernel
     wei: Array
     state: Any
-    zero: float
 
 
 class IntegerConvKernel(NumpyKernel):
-    """Base: weights and zero points, whose indices are `weights` and `zeros`, are constants."""
+    """Base: weights and their zero points are constants; x's zero point need not be. `weights` and `zeros` are their indices."""
 
     name = "exact floats"
     weights: ClassVar[int]
     zeros: ClassVar[tuple[int, int]]
 
     def refuse(self, node: TypedNode) -> Refusal | None:
-        known = [given(node.inputs, index) for index in (self.weights, *self.zeros)]
+        known = [given(node.inputs, index) for index in (self.weights, self.zeros[1])]
         if any(t is not None and t.value is None for t in known):
-            return Refusal(Reason.DYNAMIC, "weights or zero points that are not constant")
+            return Refusal(Reason.DYNAMIC, "weights or their zero points that are not constant")
         if not node.given(self.weights).size:
             return Refusal(Reason.SHAPE, "no weights")
         choice = _supported(self._floats(node, DType.FLOAT32))
@@ -52,28 +52,32 @@ class IntegerConvKernel(NumpyKernel):
 
     def prepare(self, node: TypedNode) -> Prepared:
         """The convolution of floats, and what its kernel prepares."""
-        zero, zeros = (None if (t := given(node.inputs, index)) is None else t.value for index in self.zeros)
+        point, own = (given(node.inputs, index) for index in self.zeros)
+        zeros = None if own is None else own.value
         weights = node.given(self.weights).value
         assert weights is not None
         wei = weights.astype(np.float32)
         if zeros is not None:
             wei -= zeros.astype(np.float32).reshape(-1, *(1,) * (wei.ndim - 1))
-        fits = Reach.of(node.given(0).dtype, zero).sums(wei.reshape(len(wei), -1).T) <= EXACT
+        fits = Reach.of_point(node.given(0).dtype, point).sums(wei.reshape(len(wei), -1).T) <= EXACT
         wei = wei.astype(np.float32 if fits else np.float64, copy=False)
         floats = self._floats(node, DType.of(wei.dtype), wei)
         kernel = _required(floats)
-        return Prepared(floats, kernel, wei, kernel.prepare(floats), 0.0 if zero is None else float(zero.reshape(())))
+        return Prepared(floats, kernel, wei, kernel.prepare(floats))
 
     def sums(self, call: Call) -> tuple[Array, Iterator[Launch]]:
         """The array of the exact sums, and the launches that compute it."""
         made: Prepared = call.state
-        x, total, *scratch = carved(call.scratch[0], _buffers(made.node))
-        return total, self._sums(call, made, x, total, tuple(scratch))
+        x, total, shift, *scratch = carved(call.scratch[0], _buffers(made.node))
+        return total, self._sums(call, made, (x, total, shift), tuple(scratch))
 
-    def _sums(self, call: Call, made: Prepared, x: Array, total: Array, scratch: tuple[Array, ...]) -> Iterator[Launch]:
+    def _sums(self, call: Call, made: Prepared, buffers: Sequence[Array], scratch: tuple[Array, ...]) -> Iterator[Launch]:
+        x, total, shift = buffers
         yield copy(x, call.input(0))
-        if made.zero:
-            yield into(np.subtract, x, constant(made.zero, x), out=x)
+        zero = given(call.inputs, self.zeros[0])
+        if zero is not None:
+            yield copy(shift, zero.reshape(()))
+            yield partial(np.subtract, x, shift, x)
         yield from made.kernel.bind(Call(made.node, (x, made.wei), (total,), (), scratch, (), made.state))
 
     def _floats(self, node: TypedNode, dtype: DType, wei: Array | None = None) -> TypedNode:
@@ -91,9 +95,9 @@ def given(values: Sequence[Any], index: int) -> Any:
 
 
 def _buffers(floats: TypedNode) -> Sequence[Spec]:
-    """The input and the result of the convolution of floats, and the scratch of its kernel."""
+    """The input and the result of the convolution of floats, the zero point, and the scratch of its kernel."""
     dtype = floats.outputs[0].dtype.numpy
-    return ((floats.given(0).dims, dtype), (floats.outputs[0].dims, dtype), *_required(floats).scratch(floats))
+    return ((floats.given(0).dims, dtype), (floats.outputs[0].dims, dtype), ((), dtype), *_required(floats).scratch(floats))
 
 
 def _supported(floats: TypedNode) -> NumpyKernel | None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dovetail.dataclass import dataclass
-from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.kernels._quantized import EIGHT_BITS, EXACT, Reach
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy
@@ -62,7 +62,7 @@ class ProductKernel(NumpyKernel):
         if zero_b is not None and zero_b.value is not None:
             matrix -= zero_b.value.astype(np.float32)
         matrix = matrix.reshape(b.dims[-2:])
-        return _Weights(matrix, _pieces(matrix, _reach(a.dtype, zero_a)))
+        return _Weights(matrix, _pieces(matrix, Reach.of_point(a.dtype, zero_a)))
 
     def products(self, call: Call) -> Iterator[tuple[Sequence[Launch], Array]]:
         """Launches that compute the sums of each piece, and the array in which they are: the same for all."""
@@ -79,12 +79,6 @@ class ProductKernel(NumpyKernel):
 
 def _given(node: TypedNode, index: int) -> TensorType | None:
     return node.inputs[index] if index < len(node.inputs) else None
-
-
-def _reach(dtype: DType, zero: TensorType | None) -> Reach:
-    """That of the zero point; of an unknown one any will do at an end of the range: no other has larger sums."""
-    unknown = zero is not None and zero.value is None
-    return Reach(0, 255) if unknown else Reach.of(dtype, None if zero is None else zero.value)
 
 
 def _pieces(weights: Array, reach: Reach) -> Sequence[slice]:

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from dovetail.dataclass import dataclass
-from dovetail.device import DType
+from dovetail.device import DType, TensorType
 from dovetail_cpu_numpy.blocks import blocks
 from dovetail_cpu_numpy.launch import Array, Launch, constant, copy, into, limit
 
@@ -55,6 +55,12 @@ class Reach:
         """For the numbers of a type and the known zero point, by default 0."""
         bounds, point = np.iinfo(dtype.numpy), 0 if zero is None else int(zero.reshape(()))
         return Reach(int(bounds.min) - point, int(bounds.max) - point)
+
+    @staticmethod
+    def of_point(dtype: DType, zero: TensorType | None) -> "Reach":
+        """The same for a zero point that may be unknown: any will do at an end of the range, as no other has larger sums."""
+        unknown = zero is not None and zero.value is None
+        return Reach(0, 255) if unknown else Reach.of(dtype, None if zero is None else zero.value)
 
     def sums(self, weights: Array) -> float:
         """The largest absolute value that a sum of products can have on the way; weights [terms, sums]."""

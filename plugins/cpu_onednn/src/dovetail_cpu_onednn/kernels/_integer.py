@@ -12,15 +12,20 @@ from dovetail_cpu_onednn.kernel import Argument, Refused, Stage, given
 from dovetail_cpu_onednn.kernels._quantized import SHIFT
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["require_constant_weights", "zero_point"]
+__all__ = ["require_constant_weights", "weights_zero_point", "zero_point"]
 
 
-def require_constant_weights(node: TypedNode) -> None:
-    """Raise `Refused` unless input 1 is constant, and its zero point, input 3, is that of int8 weights once shifted."""
+def require_constant_weights(node: TypedNode, any_zero: bool = False) -> None:
+    """Raise `Refused` unless input 1 is constant, and its zero point, input 3, is that of int8 weights once shifted.
+
+    With `any_zero` it may be any one number.
+    """
     tensor, zero = given(node, 1), node.inputs[3] if len(node.inputs) > 3 else None
     if tensor.value is None or (zero is not None and zero.value is None):
         raise Refused(Reason.DYNAMIC, "weights or their zero point are not constant")
     zeros = np.zeros(1, np.int32) if zero is None or zero.value is None else zero.value
+    if any_zero and zeros.size and (zeros == zeros.flat[0]).all():
+        return
     if (zeros != (SHIFT if tensor.dtype is DType.UINT8 else 0)).any():
         raise Refused(Reason.ATTRIBUTE, "weights with a zero point")
 
@@ -37,6 +42,20 @@ def zero_point(node: TypedNode) -> tuple[tuple[Stage, ...], tuple[Argument, ...]
     one, wide = plain((1,), number_of(tensor.dtype)), plain((1,), S32)
     moves = (Argument(Arg.SRC, "input", 2, one), Argument(Arg.DST, "scratch", 0, wide))
     return (Stage(library().describe_reorder(one, wide), moves, is_number=True),), (Argument(arg, "scratch", 0, wide),)
+
+
+def weights_zero_point(node: TypedNode) -> tuple[Argument, ...]:
+    """The argument of the one zero point of constant weights, input 3, once these are int8."""
+    is_shifted = given(node, 1).dtype is DType.UINT8
+    return (Argument(Arg.ZERO_POINTS | Arg.WEIGHTS, "input", 3, plain((1,), S32), repack=_shifted if is_shifted else _first),)
+
+
+def _first(zeros: NDArray[Any]) -> NDArray[Any]:
+    return zeros.reshape(-1)[:1].astype(np.int32)
+
+
+def _shifted(zeros: NDArray[Any]) -> NDArray[Any]:
+    return _first(zeros) - np.int32(SHIFT)
 
 
 def _widened(zero: NDArray[Any]) -> NDArray[Any]:

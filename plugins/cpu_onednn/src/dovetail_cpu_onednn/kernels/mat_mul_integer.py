@@ -1,10 +1,12 @@
 """MatMulInteger, its sums in int32 or converted to float32: oneDNN's matmul of 8-bit numbers."""
 
+from typing import ClassVar
+
 from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import F32, TAG_ANY, Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, given
-from dovetail_cpu_onednn.kernels._integer import require_constant_weights, zero_point
+from dovetail_cpu_onednn.kernels._integer import require_constant_weights, weights_zero_point, zero_point
 from dovetail_cpu_onednn.kernels._matmul import collapse
 from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8, weights_argument
 from dovetail_cpu_onednn.library import library
@@ -23,11 +25,13 @@ class IntegerMatMul(PrimitiveKernel):
 
     name = "matmul"
     dtypes = INT8 | {DType.INT32, DType.FLOAT32}
+    has_zero: ClassVar[bool] = False
+    """Whether the weights have a zero point."""
 
     def _require(self, node: TypedNode) -> None:
         super()._require(node)
         # Here, because a plan must not depend on the content of constants.
-        require_constant_weights(node)
+        require_constant_weights(node, self.has_zero)
 
     @cached_plan
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
@@ -44,13 +48,16 @@ class IntegerMatMul(PrimitiveKernel):
         src, dst = plain(rows, number_of(given(node, 0).dtype)), plain(dims, number_of(result.dtype))
         wei = plain(wei_dims, number_of(DType.INT8))
         masks, scales = _scales(node)
-        attr = lib.attr(chain.appended, [("zero_points", int(Arg.SRC), 0), *masks] if zero else masks)
+        own = weights_zero_point(node) if self.has_zero else ()
+        zeros = [("zero_points", int(arg), 0) for arg, used in ((Arg.SRC, zero), (Arg.WEIGHTS, own)) if used]
+        attr = lib.attr(chain.appended, [*zeros, *masks])
         pd = lib.describe("matmul", src, lib.tagged(wei_dims, TAG_ANY, wei.dtype), None, dst, attr=attr)
         arguments = [
             Argument(Arg.SRC, "input", 0, src),
             weights_argument(node, wei, lib.arg_md(pd, Arg.WEIGHTS, wei_dims)),
             Argument(Arg.DST, "output", 0, dst),
             *zero,
+            *own,
             *scales,
         ]
         stages = chain.stages(pd, arguments, dst)
@@ -67,4 +74,14 @@ def _scales(node: TypedNode) -> tuple[list[tuple[str, int, int]], list[Argument]
     return masks, arguments
 
 
-KERNELS = (IntegerMatMul(),)
+class ShiftedIntegerMatMul(IntegerMatMul):
+    """The same with one zero point of the matrix, as dynamic quantization to uint8 gives it.
+
+    A kernel of its own: oneDNN adds up the rows for it, which a matrix without one should not pay for.
+    """
+
+    name = "matmul with zero point"
+    has_zero = True
+
+
+KERNELS = (IntegerMatMul(), ShiftedIntegerMatMul())

@@ -111,6 +111,7 @@ _IN_ACTIVATIONS = (
 )
 _WEIGHTS = (("Softmax", "MatMul"), ("Softmax", "IsNaN"))
 _STORED = (*product(["Cast"], ["Mul", "Sub"]), *product(["DequantizeLinear"], ["Gather", "MatMul", "Transpose"]))
+_SUMS = ("ConvInteger", "MatMulInteger")
 _REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 PASSES = (
@@ -126,6 +127,7 @@ PASSES = (
     GraphPass("hold_caches", "type", _HOLD_CACHES, needs_shapes=False),
     GraphPass("merge_equal_nodes", "type", _MERGE_EQUAL_NODES, needs_shapes=False),
     GraphPass("widen_halves", "quantize", _WIDEN_HALVES, any_sizes=True),
+    _pass("split_integer_weights.split_integer_weights", "quantize", *_SUMS, takes="context", any_sizes=True),
     _pass("fuse_integer_product.fuse_integer_products", "quantize", "MatMulInteger", any_sizes=True),
     _pass("expand_quantized.expand_quantized", "quantize", "QLinearConv", "QLinearMatMul", any_sizes=True),
     _pass("move_quantized.move_quantized", "quantize", "DequantizeLinear", any_sizes=True),
