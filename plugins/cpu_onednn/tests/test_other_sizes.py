@@ -221,7 +221,7 @@ def test_a_kernel_that_refused_before_takes_the_sizes(model: dovetail.Model, mon
 
 @pytest.mark.parametrize("why", ["kernel", "reference"])
 def test_kernels_that_do_not_take_the_sizes(model: dovetail.Model, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
-    """One that refuses a node is chosen anew in the same layouts; one that would run it by oneDNN's reference is planned again."""
+    """One that refuses a node is chosen anew in its layouts; one that would run it by oneDNN's reference is planned again."""
     compiled = dovetail.Core(config=False).compile_model(model, "ONEDNN")
     assert agrees(compiled, model, SIZES[0])
     with monkeypatch.context() as patch:
