@@ -25,9 +25,12 @@ from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.clip import Clip
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
+from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.sigmoid import Sigmoid
+from dovetail_ops_onnx.transpose import Transpose
+from dovetail_ops_onnx.where import Where
 
 RNG = np.random.default_rng(0)
 SIZES = ((2, 8, 12, 9), (5, 8, 6, 22), (4, 8, 17, 11))
@@ -268,7 +271,7 @@ def test_a_kernel_that_refused_before_takes_the_sizes(model: dovetail.Model, mon
 
 @pytest.mark.parametrize("why", ["kernel", "reference"])
 def test_kernels_that_do_not_take_the_sizes(model: dovetail.Model, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
-    """One that refuses a node, and one that would run it by oneDNN's reference, which it did not before."""
+    """One that refuses a node is chosen anew in its layouts; one that would run it by oneDNN's reference is planned again."""
     compiled = dovetail.Core(config=False).compile_model(model, "ONEDNN")
     assert agrees(compiled, model, SIZES[0])
     with monkeypatch.context() as patch:
@@ -278,8 +281,26 @@ def test_kernels_that_do_not_take_the_sizes(model: dovetail.Model, monkeypatch: 
             patch.setattr(NodePlan, "is_reference", property(lambda self: True))
             patch.setattr(NodePlan, "name", property(lambda self: "ref:any"))
         assert agrees(compiled, model, SIZES[1])
-        assert "type_and_fold" in {one.name for one in compiled.report().passes}
+        assert ("type_and_fold" in {one.name for one in compiled.report().passes}) is (why == "reference")
     assert agrees(compiled, model, SIZES[2])
+
+
+def test_another_kernel_for_the_sizes_beside_views_and_reorders_of_passes() -> None:
+    """Their layouts are those that a pass gave them, which no configuration lists. Where has another kernel for many elements."""
+    g = dovetail.GraphBuilder()
+    x, mask = g.input("x", "float32", ["N", "T", 32]), g.input("mask", "bool", ["N", "T", "T"])
+    conv = g.node(Conv(pads=(1, 1)), g.node(Transpose(perm=(0, 2, 1)), x), g.constant(numbers(32, 32, 3)))
+    rows = g.node(Relu(), g.node(Transpose(perm=(0, 2, 1)), conv))
+    products = g.node(MatMul(), rows, g.node(Transpose(perm=(0, 2, 1)), x))
+    model = g.model([g.node(Where(), mask, products, g.constant(np.float32(-1)))])
+    compiled, kernels = dovetail.Core(config=False).compile_model(model, "ONEDNN"), []
+    for size in (20, 31, 70, 83):
+        feeds = {"x": numbers(2, size, 32), "mask": RNG.integers(0, 2, (2, size, size)).astype(bool)}
+        (found,), (wanted,) = compiled(feeds).values(), evaluate(model, feeds)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)
+        kernels += [node.kernel for node in compiled.report().nodes if node.op == "Where"]
+        assert (compiled.report().passes[-1].name == "take_over") is (size != 20)
+    assert kernels == ["masked_copy", "masked_copy", "bit_select", "bit_select"]
 
 
 def test_a_reference_is_not_kept_where_a_kernel_takes_the_sizes(monkeypatch: pytest.MonkeyPatch) -> None:

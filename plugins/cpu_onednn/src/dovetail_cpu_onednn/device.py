@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -197,11 +198,21 @@ class OnednnDevice(Device):
                 placements.append(_placed(node, *one, decided, known.get(node.name), groups.get(node.name), alike))
             return OnednnExecutable(graph, tuple(placements), threads, self._constants, self._arenas, executable)
         except CompileError:
-            for node in nodes:
-                configs = (c for c in self.configurations(_plain(node)) if c.fits(node))
-                if not any(c.holds is None or c.holds() for c in configs):
+            for node, one in zip(nodes, counts, strict=True):
+                if not self._takes(node, *one, decided):
                     raise
         return None
+
+    def _takes(self, node: TypedNode, threads: int, nanoseconds: float, decided: Mapping[str, Decided]) -> bool:
+        """Whether the kernel of other sizes takes the node in the layouts of its types, or one that is chosen anew.
+
+        The first is asked because configurations do not list the layouts of reorders and of views that passes made.
+        """
+        with suppress(CompileError):
+            _placed(node, threads, nanoseconds, decided, None)
+            return True
+        configs = (c for c in self.configurations(_plain(node)) if c.fits(node))
+        return any(c.holds is None or c.holds() for c in configs)
 
     def _choose(self, node: TypedNode) -> Choice[OnednnKernel] | Refusal:
         if not node.is_static:
