@@ -7,6 +7,7 @@ import pytest
 
 import dovetail
 from dovetail.graph import GraphBuilder
+from dovetail_cpu_onednn import constants
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.library import library
@@ -14,7 +15,9 @@ from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.conv_integer import ConvInteger
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
+from dovetail_ops_onnx.gemm import Gemm
 from dovetail_ops_onnx.gru import GRU
+from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.lstm import LSTM
 from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
@@ -150,3 +153,21 @@ def test_an_array_at_the_address_of_one_that_was_freed():
     known.add(one)
     assert known.find(np.frombuffer(memory, np.float32), desc, desc) is None
     assert known.find(one.source, desc, desc) is one
+
+
+def test_layers_that_share_weights_read_one_copy(monkeypatch):
+    """Each layer reads the weights by an Identity of its own, as PyTorch exports a layer that is called several times."""
+    moves, move = [], constants.moved
+    monkeypatch.setattr(constants, "moved", lambda array, *layouts: (moves.append(array.shape), move(array, *layouts))[1])
+    weights, bias, x = some(160, 160) / 12, some(160), some(3, 160)
+    g = GraphBuilder()
+    y, w, b = g.input("x", "float32", x.shape), g.constant(weights), g.constant(bias)
+    for _ in range(3):
+        y = g.node(Gemm(), y, g.node(Identity(), w), g.node(Identity(), b))
+    with dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN") as compiled:
+        (found,) = compiled({"x": x}).values()
+    expected = x.astype(np.float64)
+    for _ in range(3):
+        expected = expected @ weights + bias
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    assert moves.count(weights.shape) <= 1

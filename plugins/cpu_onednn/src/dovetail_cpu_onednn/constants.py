@@ -1,6 +1,6 @@
 """The constants that primitives read: found among those of other sizes and executables, or brought into their layouts."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,11 +42,16 @@ class LaidOut(Mapping[str, Array]):
 
 
 class ConstantMemory:
-    """Memory for the constants of these arguments: one block, since systems give large blocks in large pages, which is faster."""
+    """Memory for the constants of these arguments: one block, since systems give large blocks in large pages, which is faster.
 
-    def __init__(self, arguments: Iterable[Argument]) -> None:
-        self._free = aligned(sum([_whole(library().nbytes(wanted_layout(argument))) for argument in arguments]))
+    `made` are the constants in it by `_question`: layers may share weights, which are brought into a layout once.
+    """
+
+    def __init__(self, arguments: Iterable[tuple[TypedNode, Argument]]) -> None:
+        wanted = {_question(node, argument): wanted_layout(argument) for node, argument in arguments}
+        self._free = aligned(sum([_whole(library().nbytes(layout)) for layout in wanted.values()]))
         self._copy = aligned(0)
+        self.made: dict[Hashable, Constant] = {}
 
     def take(self, size: int) -> Array:
         """An aligned piece of so many bytes."""
@@ -113,6 +118,14 @@ def _constant(node: TypedNode, argument: Argument) -> tuple[str, Array | None]:
     return "", argument.value
 
 
+def _question(node: TypedNode, argument: Argument) -> Hashable:
+    """A key that is equal for arguments that read the same constant in the same layout."""
+    if argument.content is not None:
+        return id(node), id(argument)
+    source = value_of(_constant(node, argument)[1])  # a view for each reader, where the model has Identity in between
+    return source.ctypes.data, source.strides, argument.desc, argument.wanted, argument.repack
+
+
 def wanted_layout(argument: Argument) -> MemoryDesc:
     """The layout in which the primitive takes a constant."""
     return argument.wanted or argument.desc
@@ -127,11 +140,14 @@ def is_moved(a: Argument) -> bool:
 
 def brought(node: TypedNode, argument: Argument, memory: ConstantMemory, shared: SharedConstants) -> Constant:
     """A constant in the layout that the primitive takes."""
+    question = _question(node, argument)
+    if (known := memory.made.get(question)) is not None:
+        return known
     layout, content = wanted_layout(argument), argument.content
     source = value_of(_constant(node, argument)[1]) if content is None else content()
     packed = source if argument.repack is None else argument.repack(source)
     copy = moved(memory.contiguous(packed), argument.desc, layout, memory.take(library().nbytes(layout)))
-    constant = Constant.of(source, argument.desc, layout, argument.repack, copy)
+    constant = memory.made[question] = Constant.of(source, argument.desc, layout, argument.repack, copy)
     if content is None:
         shared.add(constant)
     return constant

@@ -250,9 +250,9 @@ class OnednnExecutable(Executable):
 
     def _prepare(self, found: Mapping[str, list[Found]], shared: SharedConstants) -> dict[str, tuple[Prepared, ...]]:
         """The stages of nodes, with the constants that were found for them and those that are missing."""
-        missing = [argument for stages in found.values() for _, arguments in stages for argument in arguments]
+        missing = [(self._placed[n].node, a) for n, stages in found.items() for _, arguments in stages for a in arguments]
         memory, prepared = ConstantMemory(missing), {}
-        brings = any(argument.place in ("input", "operand") and argument.content is None for argument in missing)
+        brings = any(argument.place in ("input", "operand") and argument.content is None for _, argument in missing)
         for name in _giving_back(self._placed, self.planned, self.graph) if brings else found:
             if name in found:
                 stages = zip(self.planned[name].stages, found[name], strict=True)
