@@ -16,7 +16,7 @@ _SMALL = 64
 
 
 def kinds_of(nodes: Iterable[TypedNode]) -> Kinds:
-    """The kinds of nodes. None of those with a clip, about which the content of weights decides too."""
+    """The kinds of nodes. Nodes with a clip are left out: the content of their weights decides too."""
     numbers: dict[Hashable, int] = {}
     found: dict[str, int] = {}
     for node in nodes:
@@ -31,7 +31,7 @@ def kinds_of(nodes: Iterable[TypedNode]) -> Kinds:
 
 
 def _constant(tensor: TensorType | None) -> Hashable:
-    """What counts of a constant; None of what is none."""
+    """The part of a constant that decides about nodes; None for variables."""
     if tensor is None or tensor.value is None:
         return None
     value = tensor.value
