@@ -2,12 +2,14 @@
 
     python benchmarks/gpu_networks.py
     python benchmarks/gpu_networks.py --only swin --only convnextv2 --repeats 50
+    python benchmarks/gpu_networks.py --batch 8
 
-They are those of the package transformers, with seeded random weights, batch 1, exported here to ONNX. Each runs as a CUDA graph
+They are those of the packages transformers and torchvision, with seeded random weights and statistics of BatchNormalization from
+random images, exported here to ONNX. Each runs as a CUDA graph
 of PyTorch, without TF32, and on OPENCL, from and to NumPy arrays; milliseconds are medians. `error` is the largest difference to
 PyTorch in float32, over its largest result: rounding alone gives much of it where random weights let a network's results vanish.
-PyTorch has no figure where it cannot record the network or compute it in float16. Needs `pip install transformers` besides
-PyTorch for CUDA.
+PyTorch has no figure where it cannot record the network or compute it in float16. Needs `pip install transformers torchvision`
+besides PyTorch for CUDA.
 """
 
 from __future__ import annotations
@@ -44,6 +46,25 @@ def _model(kind: str, config: str, **sizes: Any) -> Any:
     return getattr(transformers, kind)(getattr(transformers, config)(**sizes))
 
 
+def _vision(kind: str, **options: Any) -> Any:
+    """A network of torchvision that takes and gives what those of transformers do."""
+    import torch
+    import torchvision
+    from transformers.modeling_outputs import ImageClassifierOutput
+
+    class Vision(torch.nn.Module):
+        """The logits of images."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = getattr(torchvision.models, kind)(**options)
+
+        def forward(self, pixel_values: Any, return_dict: bool) -> Any:
+            return ImageClassifierOutput(logits=self.network(pixel_values))
+
+    return Vision()
+
+
 NETWORKS: dict[str, tuple[Callable[[], Any], Arrays]] = {
     "regnety": (
         lambda: _model(
@@ -72,17 +93,49 @@ NETWORKS: dict[str, tuple[Callable[[], Any], Arrays]] = {
     "wav2vec2": (lambda: _model("Wav2Vec2ForCTC", "Wav2Vec2Config", num_hidden_layers=6), _audio("input_values", 48_000)),
     "ast": (lambda: _model("ASTForAudioClassification", "ASTConfig", num_hidden_layers=6), _audio("input_values", 1024, 128)),
     "t5_encoder": (lambda: _model("T5EncoderModel", "T5Config", num_layers=6), _tokens()),
+    "bert_large": (
+        lambda: _model(
+            "BertModel",
+            "BertConfig",
+            hidden_size=1024,
+            num_hidden_layers=12,
+            num_attention_heads=16,
+            intermediate_size=4096,
+        ),
+        _tokens(),
+    ),
+    "maxvit": (lambda: _vision("maxvit_t"), _images()),
+    "swin_torchvision": (lambda: _vision("swin_t"), _images()),
+    "shufflenet": (lambda: _vision("shufflenet_v2_x1_0"), _images()),
+    "mobilenetv3": (lambda: _vision("mobilenet_v3_large"), _images()),
+    "googlenet": (lambda: _vision("googlenet", aux_logits=False, init_weights=False), _images()),
     "clip_vision": (lambda: _model("CLIPVisionModelWithProjection", "CLIPVisionConfig"), _images()),
 }
 
 
-def made(name: str) -> tuple[Any, Arrays]:
+def settled(network: Any, feed: Arrays) -> Any:
+    """The network with the statistics of random images, where it has BatchNormalization: with others results vanish."""
+    import torch
+
+    norms = [one for one in network.modules() if isinstance(one, torch.nn.modules.batchnorm._BatchNorm)]
+    for norm in norms:
+        norm.momentum = None  # a mean over all runs
+    if norms:
+        network.train()
+        with torch.no_grad():
+            for _ in range(3):
+                network(**{name: torch.randn(4, *array.shape[1:]) for name, array in feed.items()}, return_dict=True)
+    return network.eval()
+
+
+def made(name: str, batch: int = 1) -> tuple[Any, Arrays]:
     """The network, which takes the inputs in order and gives one result, and the inputs."""
     import torch
 
     build, feed = NETWORKS[name]
     torch.manual_seed(0)
-    network = build().eval()
+    network = settled(build(), feed)
+    feed = {key: np.repeat(array, batch, 0) for key, array in feed.items()}
 
     class One(torch.nn.Module):
         """One result, of inputs in order."""
@@ -138,13 +191,13 @@ def milliseconds(run: Callable[[], Any], repeats: int) -> float:
     return median(spent)
 
 
-def compare(name: str, device: str, repeats: int, folder: Path) -> Row:
+def compare(name: str, device: str, repeats: int, batch: int, folder: Path) -> Row:
     """The figures of one network."""
     import torch
 
     import dovetail
 
-    network, feed = made(name)
+    network, feed = made(name, batch)
     path = folder / f"{name}.onnx"
     given = tuple(torch.from_numpy(array) for array in feed.values())
     with torch.no_grad():
@@ -169,13 +222,15 @@ def main() -> int:
     options = parser(__doc__)
     options.add_argument("-d", "--device", default="OPENCL.0")
     options.add_argument("--only", action="append", choices=[*NETWORKS], help="these networks; repeatable")
+    options.add_argument("--batch", type=int, default=1)
     options.add_argument("--repeats", type=int, default=30)
     arguments = options.parse_args()
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     with TemporaryDirectory() as folder:
-        rows = [compare(name, arguments.device, arguments.repeats, Path(folder)) for name in arguments.only or NETWORKS]
+        names = arguments.only or NETWORKS
+        rows = [compare(name, arguments.device, arguments.repeats, arguments.batch, Path(folder)) for name in names]
     means = {p: geometric_mean([row[f"x {p}"] for row in rows if row[f"x {p}"] == row[f"x {p}"]]) for p in PRECISIONS}
     emit(arguments.json, rows, {f"geometric mean, {p}": mean for p, mean in means.items()})
     return 0
