@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from functools import wraps
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -162,3 +163,21 @@ def test_all_problems_are_reported_at_once() -> None:
     function = eval("lambda: None")
     message = problem(plugin(dovetail_typo=function, dovetail_read_model=function), "devices")
     assert message.count(";") == 3
+
+
+def test_a_wrapped_hook_is_checked_by_the_arguments_of_what_it_wraps() -> None:
+    @hookimpl
+    def dovetail_add_commands(program: Any) -> None: ...
+
+    @wraps(dovetail_add_commands)
+    def wrapper(cli: Any) -> None: ...
+
+    assert "no argument 'program'" in problem(plugin(dovetail_add_commands=wrapper))
+
+
+def test_a_method_is_checked_without_self() -> None:
+    class Plugin:
+        @hookimpl
+        def dovetail_add_commands(self, cli: Any) -> None: ...
+
+    check_plugin(Plugin(), ("hooks",))

@@ -37,6 +37,19 @@ def test_a_record_has_what_the_metadata_says(site: Any) -> None:
     assert not record.editable
 
 
+def test_metadata_is_read_once(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.metadata("acme", POINTS)
+    opened: list[str] = []
+
+    def opening(path: Any, *args: Any, **named: Any) -> Any:
+        opened.append(os.path.basename(path))
+        return open(path, *args, **named)
+
+    monkeypatch.setattr(discovery, "open", opening, raising=False)
+    only()
+    assert opened.count("METADATA") == opened.count("entry_points.txt") == 1
+
+
 def test_records_are_sorted_and_only_groups_of_dovetail_count(site: Any) -> None:
     site.metadata("zebra", {"ops": {"z.dom": "zebra"}})
     site.metadata("acme", {"ops": {"b.dom": "b", "a.dom": "a"}, "frontends": {"ZZZ": "z"}})

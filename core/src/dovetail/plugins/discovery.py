@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Protocol
 
 from dovetail.dataclass import dataclass
@@ -108,6 +109,7 @@ def _copies_in(entry: str, rank: int) -> Iterator[_Copy]:
 
 
 def _folder_reader(folder: str) -> Callable[[str], str]:
+    @cache
     def read(file: str) -> str:
         try:
             with open(f"{folder}/{file}", "rb", buffering=0) as stream:  # half of the time that text takes
