@@ -36,8 +36,8 @@ SAMPLE = 2
 """Cases of each stem that are compiled and run; all of them with DOVETAIL_EXHAUSTIVE=1."""
 FORCED = 4
 """As `SAMPLE`, of each kernel that is forced."""
-FOR_GPUS = frozenset({"attention"})
-"""Kernels for GPUs only: test_attention.py forces them on every device."""
+FOR_GPUS = frozenset({"attention", "dft", "stft"})
+"""Kernels for GPUs only: test_attention.py and test_fourier.py force them on every device."""
 
 
 @pytest.mark.parametrize("stem", STEMS + CHAINS)
