@@ -1,7 +1,6 @@
 """Split integer weights: sums of products with weights that have zero points, as sums with int8 weights that have none."""
 
 import dataclasses
-import operator
 from functools import partial
 from typing import Any
 
@@ -30,6 +29,7 @@ def split_integer_weights(graph: Graph, context: PassContext) -> Graph:
     """
     derived = context.memory.setdefault("split_integer_weights", DerivedConstants())
     nodes: list[Node] = []
+    wide = graph
     for node in graph.nodes:
         is_product = isinstance(node.op, ConvInteger | MatMulInteger)
         parts = _parts(node, graph, derived) if is_product and not context.keeps(node, graph) else ()
@@ -37,17 +37,13 @@ def split_integer_weights(graph: Graph, context: PassContext) -> Graph:
             nodes.append(node)
             continue
         made = _Made.of(node, graph, parts)
-        wider = graph.replace(constants={**graph.constants, **made.constants}, types={**graph.types, **made.types})
+        wider = wide.replace(constants={**wide.constants, **made.constants}, types={**wide.types, **made.types})
         if all(context.keeps(product, wider) for product in made.products):
-            graph = wider
+            wide = wider
             nodes += made.products if len(parts) == 1 else (*made.products, made.sum(node))
         else:
             nodes.append(node)
-    return (
-        graph
-        if len(nodes) == len(graph.nodes) and all(map(operator.is_, nodes, graph.nodes))
-        else graph.replace(nodes=tuple(nodes))
-    )
+    return wide if wide is graph else wide.replace(nodes=tuple(nodes))
 
 
 def _parts(node: Node, graph: Graph, derived: DerivedConstants) -> tuple[Array, ...]:
