@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from dovetail.errors import DeviceError, DovetailError, OutOfMemory
 from dovetail_cpu_onednn.enums import Alg, Arg, Flag
+from dovetail_cpu_onednn.handles import Attr, Handle, Memory, MemoryDesc, Primitive, PrimitiveDesc, Stream
 from dovetail_cpu_onednn.memory import require_free_memory
 from dovetail_cpu_onednn.signals import SignalStack, no_signals
 from dovetail_cpu_onednn.signatures import CREATE, DESTROY, FUNCTIONS, KINDS
@@ -71,29 +72,7 @@ class _Version(ctypes.Structure):
     _fields_ = (("major", c_int), ("minor", c_int), ("patch", c_int), ("hash", c_char_p), ("runtime", c_uint))
 
 
-class _Handle:
-    """An object of the library, destroyed with this one."""
-
-    __slots__ = ("_destroy", "pointer")
-
-    def __init__(self, pointer: c_void_p, destroy: Callable[[c_void_p], object]) -> None:
-        self.pointer = pointer
-        self._destroy = destroy
-
-    def __del__(self) -> None:
-        self._destroy(self.pointer)
-
-
-H = TypeVar("H", bound=_Handle)
-
-
-class MemoryDesc(_Handle):
-    """The dimensions, data type and layout of a memory. `is_open`: the layout is for a primitive to choose."""
-
-    __slots__ = ("dims", "dtype", "is_open")
-    dims: tuple[int, ...]
-    dtype: int
-    is_open: bool
+H = TypeVar("H", bound=Handle)
 
 
 class Instead(NamedTuple):
@@ -110,43 +89,6 @@ class Instead(NamedTuple):
 
 FIRST = Instead()
 MANY = 256
-
-
-class PrimitiveDesc(_Handle):
-    """A primitive that was chosen; `implementation` is oneDNN's name of it.
-
-    `primitive` is set once it was made, `scratchpad` with the descriptor of its scratchpad and the bytes of that.
-    """
-
-    __slots__ = ("implementation", "primitive", "scratchpad")
-    implementation: str
-    primitive: "Primitive | None"
-    scratchpad: "tuple[MemoryDesc | None, int]"
-
-
-class Primitive(_Handle):
-    """Code for one computation. Threads may share it: with a scratchpad of the caller's it has no state."""
-
-    __slots__ = ()
-
-
-class Memory(_Handle):
-    """A descriptor with an address, `offset` bytes behind the beginning of a value."""
-
-    __slots__ = ("offset",)
-    offset: int
-
-
-class Stream(_Handle):
-    """Where primitives are executed, each before the next."""
-
-    __slots__ = ()
-
-
-class Attr(_Handle):
-    """Attributes of a primitive: its post-ops, and a scratchpad that the caller gives."""
-
-    __slots__ = ()
 
 
 _PAUSE = 2
@@ -196,7 +138,7 @@ class Onednn:
         self._kept_choice = lru_cache(CHOICES)(self._choice)
         self._kept_reorder = lru_cache(CHOICES)(self._reorder)
         self._kept_md = lru_cache(DESCRIPTORS)(self._arg_desc)
-        self._engine = self._make(_Handle, "engine", 1, 0)
+        self._engine = self._make(Handle, "engine", 1, 0)
         self._plain = self.attr()
 
     def _declare(self, name: str, kinds: str, result: Any = c_int) -> Any:
@@ -341,9 +283,9 @@ class Onednn:
         for kind, arg, mask in masks:
             self._call(f"primitive_attr_set_{kind}_mask", attr.pointer, arg, mask)
         if post_ops:
-            chain = self._make(_Handle, "post_ops")
+            chain = self._make(Handle, "post_ops")
             for kind, args in post_ops:
-                given = [a.pointer if isinstance(a, _Handle) else a for a in args]
+                given = [a.pointer if isinstance(a, Handle) else a for a in args]
                 self._call(f"post_ops_append_{kind}", chain.pointer, *given)
             self._call("primitive_attr_set_post_ops", attr.pointer, chain.pointer)
         return attr
@@ -520,6 +462,6 @@ def _dims(values: tuple[int, ...]) -> Any:
 
 
 def _c(value: Any) -> Any:
-    if isinstance(value, _Handle):
+    if isinstance(value, Handle):
         return value.pointer
     return _dims(value) if isinstance(value, tuple) else value

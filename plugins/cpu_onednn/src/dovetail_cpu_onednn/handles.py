@@ -1,0 +1,65 @@
+"""Objects of oneDNN: descriptors, primitives, memories."""
+
+from collections.abc import Callable
+from ctypes import c_void_p
+
+__all__ = ["Attr", "Handle", "Memory", "MemoryDesc", "Primitive", "PrimitiveDesc", "Stream"]
+
+
+class Handle:
+    """An object of the library, destroyed with this one."""
+
+    __slots__ = ("_destroy", "pointer")
+
+    def __init__(self, pointer: c_void_p, destroy: Callable[[c_void_p], object]) -> None:
+        self.pointer = pointer
+        self._destroy = destroy
+
+    def __del__(self) -> None:
+        self._destroy(self.pointer)
+
+
+class MemoryDesc(Handle):
+    """The dimensions, data type and layout of a memory. `is_open`: the layout is for a primitive to choose."""
+
+    __slots__ = ("dims", "dtype", "is_open")
+    dims: tuple[int, ...]
+    dtype: int
+    is_open: bool
+
+
+class PrimitiveDesc(Handle):
+    """A primitive that was chosen; `implementation` is oneDNN's name of it.
+
+    `primitive` is set once it was made, `scratchpad` with the descriptor of its scratchpad and the bytes of that.
+    """
+
+    __slots__ = ("implementation", "primitive", "scratchpad")
+    implementation: str
+    primitive: "Primitive | None"
+    scratchpad: "tuple[MemoryDesc | None, int]"
+
+
+class Primitive(Handle):
+    """Code for one computation. Threads may share it: with a scratchpad of the caller's it has no state."""
+
+    __slots__ = ()
+
+
+class Memory(Handle):
+    """A descriptor with an address, `offset` bytes behind the beginning of a value."""
+
+    __slots__ = ("offset",)
+    offset: int
+
+
+class Stream(Handle):
+    """Where primitives are executed, each before the next."""
+
+    __slots__ = ()
+
+
+class Attr(Handle):
+    """Attributes of a primitive: its post-ops, and a scratchpad that the caller gives."""
+
+    __slots__ = ()
