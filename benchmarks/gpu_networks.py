@@ -114,12 +114,17 @@ NETWORKS: dict[str, tuple[Callable[[], Any], Arrays]] = {
 
 
 def settled(network: Any, feed: Arrays) -> Any:
-    """The network with the statistics of random images, where it has BatchNormalization: with others results vanish."""
+    """The network with larger weights and the statistics of random images, where it has BatchNormalization, or results vanish."""
     import torch
 
     norms = [one for one in network.modules() if isinstance(one, torch.nn.modules.batchnorm._BatchNorm)]
     for norm in norms:
+        torch.nn.init.ones_(norm.weight)
+        norm.reset_running_stats()
         norm.momentum = None  # a mean over all runs
+    for one in network.modules() if norms else ():
+        if isinstance(one, torch.nn.Conv2d):
+            torch.nn.init.kaiming_normal_(one.weight)
     if norms:
         network.train()
         with torch.no_grad():

@@ -88,7 +88,8 @@ def merge_parts(graph: Graph, accepts: Callable[[TypedNode], bool], dtype: DType
         if (s := _sizes(node, graph)) is None or (source := _whole(node, graph, s)) is None:
             continue
         assert isinstance(node.op, Attention_23)
-        packed, before = _packed(node.op, s, node.op.factor(s)), ()
+        packed = _packed(node.op, s, node.op.factor(s))
+        before: tuple[Node, ...] = ()
         if not _accepted(node, packed, s, graph, accepts, dtype):
             continue
         if graph.types[source].rank != 3:

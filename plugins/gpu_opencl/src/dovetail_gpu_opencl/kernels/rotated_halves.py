@@ -3,7 +3,7 @@
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._rotated_halves import RANK
-from dovetail_gpu_opencl.launch import Launch, Read, Write, ints
+from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import assemble, storage
 
 __all__ = ["KERNELS"]
@@ -38,7 +38,11 @@ class RotatedHalvesKernel(CLKernel):
         for i, name in enumerate("XCS"):
             defines |= storage(node.given(i).dtype, name)
         steps = [number for i in (1, 2) for number in _steps(node.given(i).dims)]
-        arguments = (*map(Read, node.node.inputs), Write(node.node.outputs[0]), *ints(dst.size, *dims[1:3], *steps))
+        arguments: tuple[Argument, ...] = (
+            *map(Read, node.node.inputs),
+            Write(node.node.outputs[0]),
+            *ints(dst.size, *dims[1:3], *steps),
+        )
         work, local = spread(dst.size, self.caps)
         return (Launch("rotated_halves.cl", assemble("rotated_halves.cl", defines), self.name, arguments, work, local),)
 

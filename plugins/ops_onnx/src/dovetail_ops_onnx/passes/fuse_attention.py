@@ -168,7 +168,8 @@ def _unstacked(graph: Graph, match: Match) -> Replacement | None:
     if scores is None or result.rank != 3:
         return None
     batch, heads, queries, keys = scores.dims
-    last, values, slices, bounds = match.nodes[0].name, dict(match.values), [], {}
+    last, values, slices = match.nodes[0].name, dict(match.values), []
+    bounds: dict[str, NDArray[Any]] = {}
     for name, length in zip("qkv", (queries, keys, keys), strict=True):
         part, tensor = part_of(graph, match.values[name]), graph.types[match.values[name]]
         if part is None or tensor.dims[:3] != (batch, heads, length):
