@@ -110,7 +110,7 @@ class DeformConv(Operator):
         return g.node(Conv(group=self.group), windows, weights, *((B,) if B else ()))
 
     def _grid(self, g: GraphBuilder, at: ConvGeometry, offset: str, groups: int) -> str:
-        """What GridSample reads, [groups, kernel elements, *output, rank]: place p of n is (2 p + 1) / n - 1."""
+        """The places that GridSample reads, [groups, kernel elements, *output, rank]: place p of n is (2 p + 1) / n - 1."""
         given = g.type_of(offset)
         assert given is not None
         real = DType.FLOAT64 if given.dtype is DType.FLOAT64 else DType.FLOAT32
