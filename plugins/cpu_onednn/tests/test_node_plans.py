@@ -17,9 +17,12 @@ from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.gemm import Gemm
+from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.leaky_relu import LeakyRelu
+from dovetail_ops_onnx.lstm import LSTM
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.rnn import RNN
 
 
 def _blocks(rng: np.random.Generator, count: int) -> Graph:
@@ -62,6 +65,30 @@ def test_small_blocks_are_offered_where_large_ones_would_be_filled_up(bench, cha
     offered = {c.outputs[0] for c in configs if c.outputs[0].block and c.inputs[0] == c.outputs[0]}
     assert 1 <= len(offered) <= most
     assert most == 1 or min(layout.block for layout in offered) == 8
+
+
+@pytest.mark.parametrize("op", [GRU(linear_before_reset=True), LSTM(direction="bidirectional"), RNN(direction="reverse")])
+def test_recurrent_layers_that_are_alike_are_described_once(bench, monkeypatch, op):
+    """Each with weights of its own; one more, of which another state of the same type is read."""
+    rng, asked = np.random.default_rng(6), []
+    describe = Onednn.describe
+    monkeypatch.setattr(Onednn, "describe", lambda self, name, *a, **k: (asked.append(name), describe(self, name, *a, **k))[1])
+    rows, states = {"GRU": 3, "LSTM": 4, "RNN": 1}[op.op_type] * 6, ["h", "c"] if op.op_type == "LSTM" else ["h"]
+    arrays = [rng.standard_normal((5, 2, 6)).astype(np.float32)]
+    g = GraphBuilder()
+    g.input("x", "float32", arrays[0].shape)
+    want, outputs = [], []
+    for count, state in [(count, state) for count in range(3) for state in states]:
+        w, r = (rng.standard_normal((op.directions, rows, 6)).astype(np.float32) / 2 for _ in range(2))
+        names = [f"h{count}" if state == "h" else "", f"c{count}" if state == "c" else ""][: len(states)]
+        g.node(op, "x", g.constant(w), g.constant(r), outputs=["", *names])
+        outputs += [name for name in names if name]
+        want.append(op.reference(*(a.astype(np.float64) for a in (arrays[0], w, r)))[1 + states.index(state)])
+    executable = bench.executable(g.graph(outputs))
+    for found, expected in zip(bench.run_twice(executable, arrays), want, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    kind = next(name for name in asked if name.endswith("forward"))
+    assert asked.count(kind) <= 2 * op.directions * len(states), "in the layouts of its choice and in plain ones"
 
 
 def test_products_of_like_matrices_are_described_once(bench, monkeypatch):

@@ -20,7 +20,7 @@ ROOM = 512
 def alike(node: TypedNode) -> tuple[Hashable, ...]:
     """A key that is equal for nodes that one primitive computes in the same way: all but names and the content of constants."""
     types = [None if t is None else (t.dtype, t.shape, t.layout, t.value is None) for t in tensors_of(node)]
-    return (*computed(node), None, len(node.inputs), len(node.operands), *types)
+    return (*computed(node), None, len(node.inputs), len(node.operands), *map(bool, node.node.outputs), *types)
 
 
 def computed(node: TypedNode) -> tuple[Hashable, ...]:

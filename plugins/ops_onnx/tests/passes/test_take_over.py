@@ -32,12 +32,15 @@ from dovetail_ops_onnx.q_linear_conv import QLinearConv
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.range import Range
 from dovetail_ops_onnx.reduce_max import ReduceMax
+from dovetail_ops_onnx.reduce_mean import ReduceMean
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.shape import Shape
 from dovetail_ops_onnx.sigmoid import Sigmoid
 from dovetail_ops_onnx.slice import Slice
 from dovetail_ops_onnx.softmax import Softmax
+from dovetail_ops_onnx.sqrt import Sqrt
+from dovetail_ops_onnx.sub import Sub
 from dovetail_ops_onnx.transpose import Transpose
 
 RNG = np.random.default_rng(0)
@@ -191,6 +194,21 @@ def test_lengths_that_were_equal_to_widths_of_weights(device: str) -> None:
     model = g.model([g.node(Relu(), g.node(Add(), x, g.constant(numbers(5))))])
     compiled = dovetail.Core(config=False).compile_model(model, device)
     assert [run(compiled, model, x=numbers(n, m, 8)) for n, m in ((8, 5), (5, 8), (3, 4))] == [False, True, True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_batch_that_was_equal_to_the_number_of_an_axis(device: str) -> None:
+    """A normalization of the last axis, number 2, which a pass makes of its steps, and a batch of 2."""
+    g = dovetail.GraphBuilder()
+    x, last = g.input("x", "float32", ["N", "L", 8]), g.constant(np.array([2]))
+    centred = g.node(Sub(), x, g.node(ReduceMean(), x, last))
+    variance = g.node(ReduceMean(), g.node(Mul(), centred, centred), last)
+    root = g.node(Sqrt(), g.node(Add(), variance, g.constant(np.float32(1e-5))))
+    scaled = g.node(Mul(), g.node(Div(), centred, root), g.constant(numbers(8)))
+    model = g.model([g.node(Add(), scaled, g.constant(numbers(8)))])
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    assert [run(compiled, model, x=numbers(n, m, 8)) for n, m in ((2, 5), (4, 7), (3, 2))] == [False, True, True]
+    assert [node.op for node in compiled.report().nodes] == ["LayerNormalization"]
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -18,6 +18,7 @@ from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
 from dovetail_cpu_onednn.kernels._lengths import by_lengths
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.lstm import LSTM
 from dovetail_ops_onnx.rnn import RNN
@@ -113,7 +114,13 @@ class RecurrentKernel(PrimitiveKernel):
         _check(node, op, self._optional(node, LENGTHS))
         if any(t is not None and t.value is None for t in (*node.inputs[1:4], *node.inputs[5 + self.states :])):
             raise Refused(Reason.ATTRIBUTE, "weights that are not constant")
-        stages, scratch = [], 0
+        return self._plan(node, free, shared)
+
+    @cached_plan
+    def _plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
+        """The plan, whatever constants contain: layers mostly come in stacks."""
+        op, stages, scratch = node.op, [], 0
+        assert isinstance(op, Recurrent)
         for d in range(op.directions):
             stage, needed = self._stage(node, op, d)
             stages.append(stage)

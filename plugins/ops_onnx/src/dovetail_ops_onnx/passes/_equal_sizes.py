@@ -42,7 +42,8 @@ def pairs_of(before: Sequence[int], now: Sequence[int]) -> Pairs:
 @dataclass(frozen=True, slots=True)
 class Group:
     """The values of the nodes that one node of a part stands for, and its own. `fixed` are the sizes of constants that passes
-    made, `numbers` the whole numbers among attributes that passes set. `by_axis`: only sizes of one axis are compared.
+    made, `numbers` the whole numbers among attributes that passes set, but for axes. `by_axis`: only sizes of one axis are
+    compared.
     """
 
     values: tuple[str, ...]
@@ -150,5 +151,7 @@ def _numbers(node: Node) -> Iterable[int]:
     if _is_one_of(_GROUPED, node):
         return  # the number of groups is that of weights
     for name in node.op.attributes:
+        if name.endswith(("axis", "axes", "perm")):  # ranks are the same for all sizes
+            continue
         value = getattr(node.op, name)
         yield from (one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, int))
