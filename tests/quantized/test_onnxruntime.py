@@ -311,3 +311,35 @@ def test_real_outputs_are_those_of_the_stored_numbers(end: str, device: str) -> 
     assert len(np.unique(found["y"])) > 7
     if device != "NUMPY" and end in ("Conv", "Relu", "residual", "MatMul"):
         assert "DequantizeLinear" not in {node.op for node in compiled.report().nodes}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("zero", [np.uint16(0), np.uint16(31_000), np.int16(0)])
+def test_sixteen_bits(zero: np.ndarray, device: str) -> None:
+    """Values that are stored in 16 bits and read as real numbers are rounded where they are computed."""
+    rng = np.random.default_rng(11)
+    constants = {"w": rng.standard_normal((16, 9)).astype(np.float32), "s": np.float32(2**-12 * 1.3), "z": zero}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("QuantizeLinear", ["p", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("Transpose", ["d"], ["t"], perm=[1, 0]),
+        helper.make_node("QuantizeLinear", ["t", "s", "z"], ["r"]),
+        helper.make_node("DequantizeLinear", ["r", "s", "z"], ["e"]),
+        helper.make_node("Neg", ["e"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 16])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [9, "n"])
+    initializers = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "graph", [x], [y], initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    compiled = dovetail.Core().compile_model(dovetail.Core().read_model(model, "onnx"), device)
+    for rows in (0, 33, 2):
+        feeds = {"x": rng.integers(-8, 9, (rows, 16)).astype(np.float32)}
+        (want,), (got,) = session.run(None, feeds), compiled(feeds).values()
+        assert np.abs(got - want).max(initial=0) <= 1.01 * constants["s"]
+        assert (got == want).sum() >= 0.9 * want.size
+    assert not {"QuantizeLinear", "DequantizeLinear"} & {node.op for node in compiled.report().nodes}
+    feeds["x"] = np.full((5, 16), np.nan, np.float32)
+    assert np.isnan(compiled(feeds)["y"]).all()

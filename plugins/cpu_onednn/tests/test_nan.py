@@ -17,7 +17,9 @@ from dovetail_cpu_onednn.nan import bounds, fused_steps, scan
 from dovetail_ops_onnx.abs import Abs
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.batch_normalization import BatchNormalization
+from dovetail_ops_onnx.clip import Clip_6
 from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.div import Div
 from dovetail_ops_onnx.elu import Elu
 from dovetail_ops_onnx.exp import Exp
 from dovetail_ops_onnx.global_max_pool import GlobalMaxPool
@@ -25,13 +27,16 @@ from dovetail_ops_onnx.greater import Greater
 from dovetail_ops_onnx.hard_sigmoid import HardSigmoid
 from dovetail_ops_onnx.hard_swish import HardSwish
 from dovetail_ops_onnx.leaky_relu import LeakyRelu
+from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.neg import Neg
 from dovetail_ops_onnx.p_relu import PRelu
 from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.round import Round
 from dovetail_ops_onnx.sigmoid import Sigmoid
 from dovetail_ops_onnx.tanh import Tanh
+from dovetail_ops_onnx.transpose import Transpose
 
 BLOCKS = "nChw16c" if library()._has_isa(0x27) else "nChw8c"
 """The layout of this CPU's convolutions: a block has as many channels as a vector has floats. 0x27 is oneDNN's avx512_core."""
@@ -227,6 +232,29 @@ def test_which_data_clips_look_at(bench):
     (first,) = clip_checks.pop("first")
     assert executable.graph.types[first].dims == (1, 3, 6, 7)
     assert clip_checks == {"depthwise": [], "middle": [], "wide": []}
+
+
+def test_rounded_quotients_keep_nan():
+    """A division by a known number other than 0 bounds what a clip behind it receives, as does the rounding."""
+    rng = np.random.default_rng(4)
+    scale, weights = np.float32(0.013), rng.standard_normal((5, 7)).astype(np.float32)
+    g = GraphBuilder()
+    x = g.input("x", "float32", (3, 5))
+
+    def rounded(value):
+        whole = g.node(Round(), g.node(Div(), value, g.constant(scale)))
+        return g.node(Mul(), g.node(Clip_6(min=-100.0, max=90.0), whole), g.constant(scale))
+
+    y = rounded(g.node(Transpose(), rounded(g.node(MatMul(), x, g.constant(weights)))))
+    with dovetail.Core().compile_model(g.model([y]), "ONEDNN", {"FALLBACK": False}) as compiled:
+        for value in (1.0, *SPECIAL, 3e38, 1.0):
+            data = rng.standard_normal((3, 5)).astype(np.float32)
+            data[1, 2] = value
+            with np.errstate(all="ignore"):
+                want = (np.clip(np.rint(data @ weights / scale), -100, 90) * scale).T
+            np.testing.assert_allclose(compiled([data])[y], want, rtol=1e-6, atol=1.01 * scale)
+        chains = [node.post_ops for node in compiled.report().nodes if node.post_ops]
+    assert chains == [("div", "round", "clip", "mul"), ("round", "clip", "mul")]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -1,10 +1,11 @@
-"""Div and BitShift of integers, number by number: with and without what their fast paths leave out."""
+"""Div, BitShift and MatMulInteger of integers, number by number: with and without what their fast paths leave out."""
 
 import numpy as np
 import pytest
 
 from dovetail_ops_onnx.bit_shift import BitShift
 from dovetail_ops_onnx.div import Div
+from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
 
 TYPES = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
 
@@ -46,3 +47,13 @@ def test_bit_shift(dtype: type, direction: str, places: str) -> None:
     assert found.dtype == dtype
     assert found.tolist() == want
     assert BitShift(direction=direction).reference(x[:0], y[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("k", [1, 257, 258, 259, 40_000])
+def test_the_largest_sums_of_bytes(k: int) -> None:
+    """Of every sign, up to which float32 has all whole numbers and beyond, where int32 wraps in the end."""
+    a, b = np.full((2, k), 255, np.uint8), np.full((k, 2), 255, np.uint8)
+    a[1], b[:, 1], b[0, 1] = 254, 0, 1
+    for zero in (0, 255):
+        want = (a.astype(np.int64) @ (b.astype(np.int64) - zero)).astype(np.int32)
+        np.testing.assert_array_equal(MatMulInteger().reference(a, b, None, np.uint8(zero)), want)

@@ -39,10 +39,10 @@ class KernelSource:
     language: ClassVar[str] = ""
 
 
-Magnitude = Literal["", "sum", "product", "sum_of_products"]
-"""A bound of the absolute values of results. `sum`: the sum of those of all inputs. `product`: their product. `sum_of_products`:
-that of input 0 times that of input 1, added up over the elements of input 1, plus those of the other inputs (times `alpha` and
-`beta`, if the operator has them)."""
+Magnitude = Literal["", "sum", "product", "quotient", "sum_of_products"]
+"""A bound of the absolute values of results. `sum`: the sum of those of all inputs. `product`: their product. `quotient`:
+that of input 0 divided by input 1. `sum_of_products`: that of input 0 times that of input 1, added up over the elements of input
+1, plus those of the other inputs (times `alpha` and `beta`, if the operator has them)."""
 
 
 class AbstractOperator:

@@ -18,6 +18,7 @@ class Div(Arithmetic):
 
     since = 7
     propagates_nan = True
+    magnitude = "quotient"
 
     def reference(self, a: Array, b: Array) -> Array:
         """a / b, or trunc(a / b) for integers."""

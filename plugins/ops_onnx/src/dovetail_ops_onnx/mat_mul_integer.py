@@ -33,7 +33,8 @@ class MatMulInteger(Operator):
 
     def reference(self, A: Array, B: Array, a_zero_point: Array | None = None, b_zero_point: Array | None = None) -> Array:
         own = None if a_zero_point is None else per_row(a_zero_point)
-        return wrapped(np.matmul(shifted(A, own), shifted(B, b_zero_point)))
+        terms = A.shape[-1]
+        return wrapped(np.matmul(shifted(A, own, terms), shifted(B, b_zero_point, terms)))
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         return _PRODUCT.flops(inputs, outputs)

@@ -87,11 +87,16 @@ def _bounds_of(node: TypedNode, bound: Bound) -> tuple[float, float]:
     """Two bounds of absolute values: of everything computed up to the last clip, and of the result."""
     value = _head(node, bound)
     peak, seen = 0.0, value
-    operands = iter(node.node.operands)
+    operands = zip(node.node.operands, node.operands, strict=True)
     for post_op in node.post_ops:
         if _is_clip(post_op):
             peak = max(peak, seen)
-        value = _step(value, post_op, 0.0 if isinstance(post_op, Eltwise) else bound(next(operands)))
+        if isinstance(post_op, Eltwise):
+            value = _times(abs(post_op.scale), _eltwise(value, post_op))
+        else:
+            name, operand = next(operands)
+            is_div = isinstance(post_op, Binary) and post_op.algorithm == "div"
+            value = _times(value, _reciprocal(operand)) if is_div else _step(value, post_op, bound(name))
         seen = max(seen, value)
     return peak, value
 
@@ -107,21 +112,27 @@ def _head(node: TypedNode, bound: Bound) -> float:
         return sum(sizes)
     if op.magnitude == "product":
         return _times(*sizes)
+    if op.magnitude == "quotient":
+        return _times(sizes[0], _reciprocal(node.inputs[1]))
     if op.magnitude == "sum_of_products" and node.inputs[1] is not None:
         scale = max(1.0, abs(getattr(op, "alpha", 1.0)), abs(getattr(op, "beta", 1.0)))
         return _times(scale, _times(node.inputs[1].size, sizes[0], sizes[1]) + sum(sizes[2:]))
     return math.inf
 
 
-def _step(value: float, post_op: PostOp, operand: float) -> float:
+def _reciprocal(tensor: TensorType | None) -> float:
+    """1 / |x| of one known number; infinity for others, which may hold 0."""
+    number = 0.0 if tensor is None or tensor.value is None or tensor.size != 1 else abs(float(tensor.value.item()))
+    return 1 / number if number else math.inf
+
+
+def _step(value: float, post_op: Sum | Prelu | Binary, operand: float) -> float:
     if isinstance(post_op, Sum):
         return value + _times(abs(post_op.scale), operand)
     if isinstance(post_op, Prelu):
         return _times(value, max(1.0, operand))
-    if isinstance(post_op, Binary):
-        found = {"add": value + operand, "sub": value + operand, "rsub": value + operand, "mul": _times(value, operand)}
-        return found.get(post_op.algorithm, math.inf)
-    return _times(abs(post_op.scale), _eltwise(value, post_op))
+    found = {"add": value + operand, "sub": value + operand, "rsub": value + operand, "mul": _times(value, operand)}
+    return found.get(post_op.algorithm, math.inf)
 
 
 def _eltwise(value: float, post_op: Eltwise) -> float:
@@ -129,6 +140,8 @@ def _eltwise(value: float, post_op: Eltwise) -> float:
         return _times(value, max(1.0, abs(post_op.alpha))) if post_op.algorithm == "relu" else value
     if post_op.algorithm in _WITHIN_ONE:
         return 1.0 if value < math.inf else value
+    if post_op.algorithm == "round":
+        return value + 0.5
     if post_op.algorithm == "linear":
         return _times(abs(post_op.alpha), value) + abs(post_op.beta)
     return max(abs(post_op.alpha), abs(post_op.beta)) if _is_clip(post_op) else math.inf

@@ -17,7 +17,7 @@ from dovetail_cpu_onednn.nan.scan import holds_no_nan_or
 __all__ = ["has_no_nan", "may_make_nan", "nan_checks"]
 
 _PROPAGATING = frozenset(
-    {"abs", "clip", "elu", "gelu_erf", "gelu_tanh", "hardswish", "linear", "logistic", "relu", "swish", "tanh"}
+    {"abs", "clip", "elu", "gelu_erf", "gelu_tanh", "hardswish", "linear", "logistic", "relu", "round", "swish", "tanh"}
 )
 """The eltwise post-ops that propagate NaN; clip is one of them because its nodes check for NaN themselves (see `bounds`)."""
 

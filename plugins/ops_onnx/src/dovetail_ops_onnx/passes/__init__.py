@@ -135,6 +135,7 @@ PASSES = (
     _pass("fuse_quantized.fuse_quantized", "quantize", "DequantizeLinear", any_sizes=True),
     _pass("tabulate_bytes.tabulate_chains", "quantize", "QuantizeLinear", any_sizes=True),
     _pass("fuse_quantized.release_quantized", "quantize", "DequantizeLinear", takes="", any_sizes=True),
+    _pass("round_quantized.round_quantized", "simplify", "QuantizeLinear", any_sizes=True),
     _pass("split_rows.split_rows", "simplify", "MatMulBlocks", any_sizes=True),
     _pass("fold_pad.fold_pad", "simplify", takes="", any_sizes=True, pairs=product(["Pad"], _PADDED)),
     _pass("fold_crop.fold_crop", "simplify", takes="", any_sizes=True, pairs=product(["Conv", "ConvTranspose"], ["Slice"])),

@@ -13,30 +13,18 @@ from dovetail.passes import drop_dead_nodes
 from dovetail_ops_onnx.byte_table import ByteTable
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.conv import Conv
-from dovetail_ops_onnx.depth_to_space import DepthToSpace
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
-from dovetail_ops_onnx.expand import Expand
-from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.gemm import Gemm
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.max_pool import MaxPool
-from dovetail_ops_onnx.passes._scalings import STORED, scaling_of, takes
+from dovetail_ops_onnx.passes._scalings import STORED, is_move, scaling_of, takes
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.quantized import Scaling
-from dovetail_ops_onnx.resize import Resize, Resize_10
-from dovetail_ops_onnx.slice import Slice
-from dovetail_ops_onnx.space_to_depth import SpaceToDepth
-from dovetail_ops_onnx.split import Split
-from dovetail_ops_onnx.tile import Tile
 from dovetail_ops_onnx.transpose import Transpose
-from dovetail_ops_onnx.upsample import Upsample
 
 __all__ = ["move_quantized"]
 
 Keeps = Callable[[Node, Graph], bool]
-
-_MOVES = (DepthToSpace, Expand, Gather, MaxPool, Slice, SpaceToDepth, Split, Tile, Transpose)
-"""Besides views and sampling of the nearest element: each element of a result is one of input 0, or the largest of several."""
 
 
 def move_quantized(graph: Graph, keeps: Keeps) -> Graph:
@@ -77,7 +65,7 @@ class _Moving:
                 node = dataclasses.replace(node, inputs=tuple(self._same.get(name, name) for name in node.inputs))
             if isinstance(node.op, QuantizeLinear) and self._undoes(node):
                 continue
-            if self.wanted.isdisjoint(node.writes) or not _is_move(node.op) or not self._move(node):
+            if self.wanted.isdisjoint(node.writes) or not is_move(node.op) or not self._move(node):
                 self._nodes.append(node)
             if isinstance(node.op, DequantizeLinear):
                 self._note(node)
@@ -93,12 +81,12 @@ class _Moving:
         """The values that something quantized reads, directly or moved, of those that are dequantized or will be quantized."""
         real: set[str] = set()
         for node in self._graph.nodes:
-            moved = node.inputs if isinstance(node.op, Concat) else node.inputs[:1] if _is_move(node.op) else ()
+            moved = node.inputs if isinstance(node.op, Concat) else node.inputs[:1] if is_move(node.op) else ()
             if isinstance(node.op, DequantizeLinear) or any(name in real for name in moved):
                 real.update(node.writes)
         wanted: set[str] = set()
         for node in reversed(self._graph.nodes):
-            if isinstance(node.op, QuantizeLinear) or (_is_move(node.op) and not wanted.isdisjoint(node.writes)):
+            if isinstance(node.op, QuantizeLinear) or (is_move(node.op) and not wanted.isdisjoint(node.writes)):
                 wanted.update(node.inputs if isinstance(node.op, Concat) else node.inputs[:1])
             elif isinstance(node.op, Conv | Gemm | MatMul) and real.issuperset(node.inputs[:2]):
                 wanted.update(node.inputs[:2])
@@ -115,7 +103,7 @@ class _Moving:
         for reader in self._graph.consumers.get(value, ()):
             if isinstance(reader.op, QuantizeLinear):
                 found.append(reader)
-            elif not _is_move(reader.op) or isinstance(reader.op, MaxPool) or value not in reader.inputs:
+            elif not is_move(reader.op) or isinstance(reader.op, MaxPool) or value not in reader.inputs:
                 return None  # a maximum passes NaN on, which stored numbers lack
             else:
                 found += [self._target(name) for name in reader.writes]
@@ -252,12 +240,6 @@ class _Moving:
         self._types[stored] = self._types[name].with_dtype(scaling.dtype)
         real = Node(f"{stored}@real", DequantizeLinear(axis=scaling.axis), (stored, *target.inputs[1:]), (name,), (), origins)
         return _Stored(stored, real, scaling)
-
-
-def _is_move(op: AbstractOperator) -> bool:
-    if isinstance(op, Resize | Resize_10 | Upsample):
-        return op.sampling.mode == "nearest" and op.sampling.coordinate != "tf_crop_and_resize"
-    return op.is_view or isinstance(op, (*_MOVES, Concat))
 
 
 def _moved_axis(op: AbstractOperator, axis: int, before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
