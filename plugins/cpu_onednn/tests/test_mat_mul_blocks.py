@@ -46,7 +46,7 @@ def _check(compiled, a, weights):
 
 @pytest.mark.parametrize(("size", "blocks"), [(2, 9), (32, 7), (80, 3), (600, 2)])
 @pytest.mark.parametrize(("bits", "middle"), [(4, None), (4, 7.3), (8, None), (8, 128), (8, 60.5)])
-@pytest.mark.parametrize("n", [1, 256, 700])
+@pytest.mark.parametrize("n", [3, 256, 700])
 def test_products(rng, size, blocks, bits, middle, n):
     matrix, weights = _matrix(rng, bits, size, blocks, n, middle)
     k = blocks * size - 1
@@ -64,9 +64,9 @@ def test_one_block_of_few_rows(rng, middle):
     _check(compiled, rng.standard_normal((2, 300)).astype(np.float32), weights)
 
 
-@pytest.mark.parametrize("dims", [(8, 64), (0, 64)])
-def test_few_rows_of_several_blocks_are_left_to_the_host_kernel(rng, dims):
-    matrix, weights = _matrix(rng, 4, 32, 2, 300, 8)
+@pytest.mark.parametrize(("dims", "n"), [((8, 64), 300), ((0, 64), 300), ((9, 64), 1)])
+def test_few_rows_of_several_blocks_and_single_columns_are_left_to_the_host_kernel(rng, dims, n):
+    matrix, weights = _matrix(rng, 4, 32, 2, n, 8)
     compiled = _compiled(matrix, dims)
     assert _kernels(compiled) == ["unpacked"]
     _check(compiled, rng.standard_normal(dims).astype(np.float32), weights)
