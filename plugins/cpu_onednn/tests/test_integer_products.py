@@ -130,6 +130,15 @@ def test_a_matrix_with_a_zero_point(own, rows):
     assert IN_FLOAT32 or "vnni" in compiled.report().nodes[0].kernel
 
 
+def test_a_matrix_of_uint8_without_a_zero_point():
+    rng = np.random.default_rng(20)
+    a, b = (rng.integers(0, 256, dims, np.uint8) for dims in ((7, 250), (250, 4)))
+    g = GraphBuilder()
+    y = g.node(op("MatMulInteger"), g.input("a", "uint8", a.shape), g.constant(b))
+    (got,) = Core().compile_model(g.model([y]), "ONEDNN")({"a": a}).values()
+    np.testing.assert_array_equal(got, a.astype(np.int64) @ b.astype(np.int64))
+
+
 @pytest.mark.parametrize("group", [1, 2, 32])
 def test_the_sums_of_an_integer_convolution(group):
     rng = np.random.default_rng(17)

@@ -18,13 +18,13 @@ __all__ = ["require_constant_weights", "weights_zero_point", "zero_point"]
 def require_constant_weights(node: TypedNode, any_zero: bool = False) -> None:
     """Raise `Refused` unless input 1 is constant, and its zero point, input 3, is that of int8 weights once shifted.
 
-    With `any_zero` it may be any one number.
+    With `any_zero` it may be any one number that the node gives.
     """
     tensor, zero = given(node, 1), node.inputs[3] if len(node.inputs) > 3 else None
     if tensor.value is None or (zero is not None and zero.value is None):
         raise Refused(Reason.DYNAMIC, "weights or their zero point are not constant")
     zeros = np.zeros(1, np.int32) if zero is None or zero.value is None else zero.value
-    if any_zero and zeros.size and (zeros == zeros.flat[0]).all():
+    if any_zero and zero is not None and zeros.size and (zeros == zeros.flat[0]).all():
         return
     if (zeros != (SHIFT if tensor.dtype is DType.UINT8 else 0)).any():
         raise Refused(Reason.ATTRIBUTE, "weights with a zero point")
