@@ -202,6 +202,28 @@ def test_scores_in_parts_by_the_product_of_the_whole(monkeypatch, is_packed):
     assert kernel()[-len(whole) :] == whole
 
 
+@pytest.mark.parametrize(
+    ("constant", "causal"), [("q", False), ("q", True), ("k", False), ("k", True), ("v", False), ("v", True), ("mask", False)]
+)
+def test_parts_of_constants(monkeypatch, constant, causal):
+    """Each part of the scores reads its own part of a constant mask or factor."""
+    monkeypatch.setattr(kernels, "WHOLE", 0)
+    monkeypatch.setattr(kernels, "PART", 4 * 16 * 96)
+    monkeypatch.setattr(NODE_PLANS, "_answers", LruCache(8))
+    rng = np.random.default_rng(12)
+    given = {name: some(rng, 2, 3, 96, 8) for name in "qkv"}
+    hidden = np.triu(np.full((96, 96), -np.inf), 1) if causal else 0
+    if not causal:
+        given["mask"] = some(rng, 2, 3, 96, 96)
+    g = GraphBuilder()
+    names = [g.constant(x) if name == constant else g.input(name, "float32", x.shape) for name, x in given.items()]
+    compiled = dovetail.Core().compile_model(g.model([g.node(Attention(is_causal=causal), *names)]), "ONEDNN")
+    (found,) = compiled({name: x for name, x in given.items() if name != constant}).values()
+    assert "ref" not in compiled.report().nodes[0].kernel
+    q, k, v, mask = (*given.values(), hidden)[:4]
+    np.testing.assert_allclose(found, by_hand(q, k, v, mask), rtol=1e-4, atol=1e-5)
+
+
 def test_threads_share_larger_parts(monkeypatch):
     monkeypatch.setattr(kernels, "WHOLE", 0)
     monkeypatch.setattr(kernels, "PART", 4 * 64 * 512)

@@ -95,7 +95,7 @@ def _found_in(
         wanted, known = wanted_layout(a), before.get(a.arg)
         if a.content is not None:
             missing.append(a)
-        elif source is not None and known is not None and known.source is source and known.is_of(a.desc, wanted, a.repack):
+        elif source is not None and known is not None and _is_again(known, source, a):
             found[a.arg] = known
         elif source is not None and is_moved(a):
             known = shared.find(source, a.desc, wanted, a.repack)
@@ -104,8 +104,12 @@ def _found_in(
             else:
                 found[a.arg] = known
         elif source is not None and name in constants:
-            found[a.arg] = Constant.of(source, a.desc, wanted, None, constants[name])
+            found[a.arg] = Constant.of(source, a.desc, wanted, None, constants[name], a.offset)
     return found, missing
+
+
+def _is_again(known: Constant, source: Array, a: Argument) -> bool:
+    return known.source is source and known.is_of(a.desc, wanted_layout(a), a.repack, a.offset)
 
 
 def _constant(node: TypedNode, argument: Argument) -> tuple[str, Array | None]:

@@ -37,14 +37,14 @@ class Constant:
     memory: Memory
 
     @staticmethod
-    def of(source: Array, src: MemoryDesc, dst: MemoryDesc, repack: Repack, array: Array) -> "Constant":
-        """With a new memory object."""
-        return Constant(source, src, dst, repack, array, library().memory(dst, int(array.ctypes.data)))
+    def of(source: Array, src: MemoryDesc, dst: MemoryDesc, repack: Repack, array: Array, offset: int = 0) -> "Constant":
+        """With a new memory object, `offset` bytes behind the beginning of the array."""
+        return Constant(source, src, dst, repack, array, library().memory(dst, int(array.ctypes.data), offset))
 
-    def is_of(self, src: MemoryDesc, dst: MemoryDesc, repack: Repack) -> bool:
+    def is_of(self, src: MemoryDesc, dst: MemoryDesc, repack: Repack, offset: int = 0) -> bool:
         """Whether another constant from the same source would be the same."""
         equal = library().equal
-        return self.repack == repack and equal(self.src, src) and equal(self.dst, dst)
+        return self.repack == repack and self.memory.offset == offset and equal(self.src, src) and equal(self.dst, dst)
 
 
 class SharedConstants:
