@@ -1,6 +1,5 @@
 """Fuse post-ops: let a node take over the elementwise nodes that follow it, as far as the device's kernels accept them."""
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from dovetail.dataclass import dataclass
@@ -111,12 +110,12 @@ def _merged(node: Node, followers: _Followers) -> Node:
     """The node with the followers in its chain."""
     if not followers:
         return node
-    return dataclasses.replace(
-        node,
-        outputs=followers[-1][0].outputs,
-        post_ops=(*node.post_ops, *(post_op for _, post_ops, _ in followers for post_op in post_ops)),
-        origins=tuple(dict.fromkeys((*node.origins, *(name for follower, _, _ in followers for name in follower.origins)))),
-    )
+    post_ops, origins = [*node.post_ops], [*node.origins]
+    for follower, steps, _ in followers:
+        post_ops += steps
+        origins += follower.origins
+    outputs, represented = followers[-1][0].outputs, tuple(dict.fromkeys(origins))
+    return Node(node.name, node.op, node.inputs, outputs, tuple(post_ops), represented, node.affinity)
 
 
 def _only_value(node: Node) -> str:

@@ -295,7 +295,8 @@ def _viewed(node: TypedNode) -> TypedNode:
 
 def _barriers(node: TypedNode) -> int:
     """How often threads that share the node wait for each other."""
-    return max([kernel.barriers(node) for kernel in _TABLE[node.op]], default=1)
+    kernels = _TABLE[node.op]
+    return max([kernel.barriers(node) for kernel in kernels]) if kernels else 1
 
 
 Choose = Callable[[TypedNode, int], Choice[OnednnKernel] | Refusal]
