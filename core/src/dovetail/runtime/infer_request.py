@@ -19,9 +19,9 @@ from dovetail.locks import Lock
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan
-from dovetail.runtime.inputs import InputReader, Shapes
+from dovetail.runtime.inputs import InputReader, Shapes, apart
 from dovetail.runtime.plan_request import PlanRequest
-from dovetail.runtime.states import Plans, RequestStates
+from dovetail.runtime.states import Plans, states_of
 from dovetail.tracing import Trace
 
 if TYPE_CHECKING:
@@ -182,9 +182,10 @@ class InferRequest:
         self._background: Background | None = None
         self._callback: Callable[[Any], None] | None = None
         self._userdata: Any = None
-        self._states = _states(compiled)
+        self._states = states_of(compiled)
         self._calling, self._closed, self._home = 0, False, os.getpid()
         self._results: Results | None = None
+        self._lent: Sequence[Any] = ()  # the outputs of the last run that shared them
         self._budget: WorkBudget | None = None
 
     def __repr__(self) -> str:
@@ -398,6 +399,8 @@ class InferRequest:
         """`shapes`: of arrays of the host, if known. Where they are those of the last run, it takes fewer steps."""
         budget = self._budget
         assert budget is not None
+        if self._lent:
+            arrays = apart(arrays, self._lent)
         try:
             if shapes is not None and shapes == self._shapes and self._bound is not None and self._is_plain and not on_device:
                 outer, RUNNING.budget = RUNNING.budget, budget  # as `with budget`, without a limit
@@ -415,6 +418,7 @@ class InferRequest:
                 for value in shared:  # in Python 3.11 a comprehension takes 0.1 us more
                     outputs.append(value.copy("K") if type(value) is ndarray else owned(value))
             self._results = Results(self._names, outputs)
+            self._lent = outputs if share_outputs else self._lent
         except MemoryError as error:
             source = printable(self._compiled.model.source)
             raise OutOfMemory(f"{source}: memory ran out: {error or 'the host has none left'}") from error
@@ -485,14 +489,6 @@ class InferRequest:
             finally:
                 self._calling = 0
         return results
-
-
-def _states(compiled: CompiledPlans) -> RequestStates:
-    if compiled.model.growth is None:
-        return RequestStates(compiled.model.graph)
-    from dovetail.runtime.growing import GrowingStates, may_grow  # here, because few models are decoders
-
-    return GrowingStates(compiled) if may_grow(compiled.model) else RequestStates(compiled.model.graph)
 
 
 def _cancelled(compiled: CompiledPlans) -> RunCancelled:
