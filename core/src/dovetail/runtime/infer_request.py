@@ -21,7 +21,7 @@ from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan
 from dovetail.runtime.inputs import InputReader, Shapes, apart
 from dovetail.runtime.plan_request import PlanRequest
-from dovetail.runtime.states import Plans, states_of
+from dovetail.runtime.states import Plans, RequestStates
 from dovetail.tracing import Trace
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class InferRequest:
         self._background: Background | None = None
         self._callback: Callable[[Any], None] | None = None
         self._userdata: Any = None
-        self._states = states_of(compiled)
+        self._states = _states(compiled)
         self._calling, self._closed, self._home = 0, False, os.getpid()
         self._results: Results | None = None
         self._lent: Sequence[Any] = ()  # the outputs of the last run that shared them
@@ -399,8 +399,7 @@ class InferRequest:
         """`shapes`: of arrays of the host, if known. Where they are those of the last run, it takes fewer steps."""
         budget = self._budget
         assert budget is not None
-        if self._lent:
-            arrays = apart(arrays, self._lent)
+        arrays = apart(arrays, self._lent) if self._lent else arrays
         try:
             if shapes is not None and shapes == self._shapes and self._bound is not None and self._is_plain and not on_device:
                 outer, RUNNING.budget = RUNNING.budget, budget  # as `with budget`, without a limit
@@ -462,7 +461,7 @@ class InferRequest:
         if shapes == self._shapes and self._spare:
             self._bound = self._spare.pop()
             return
-        bound = self._plans.bind(shapes, self._bind)
+        bound = self._plans.bind(shapes, lambda plan: PlanRequest(plan, has_states=self._has_states))
         # Forgotten before they are closed: an interrupt must not leave a closed one for the next run.
         stale, self._bound = [] if self._bound is None else [self._bound], None
         if shapes != self._shapes:
@@ -470,9 +469,6 @@ class InferRequest:
         for one in stale:
             one.close()
         self._shapes, self._bound = shapes, bound
-
-    def _bind(self, plan: Plan) -> PlanRequest:
-        return PlanRequest(plan, has_states=self._has_states)
 
     def _run_async(self, arrays: Sequence[NDArray[Any]], run: Background) -> Results:
         try:
@@ -489,6 +485,14 @@ class InferRequest:
             finally:
                 self._calling = 0
         return results
+
+
+def _states(compiled: CompiledPlans) -> RequestStates:
+    if compiled.model.growth is None:
+        return RequestStates(compiled.model.graph)
+    from dovetail.runtime.growing import GrowingStates, may_grow  # here, because few models are decoders
+
+    return GrowingStates(compiled) if may_grow(compiled.model) else RequestStates(compiled.model.graph)
 
 
 def _cancelled(compiled: CompiledPlans) -> RunCancelled:

@@ -12,7 +12,7 @@ from dovetail.graph.graph import Graph
 from dovetail.graph.model import Model
 from dovetail.graph.types import ANONYMOUS, TensorType
 
-__all__ = ["Plans", "RequestStates", "states_of"]
+__all__ = ["Plans", "RequestStates"]
 
 
 class Plans(Protocol):
@@ -102,12 +102,3 @@ class RequestStates:
 def _empty(tensor: TensorType, sizes: Mapping[str, int]) -> NDArray[Any]:
     shape = [d if isinstance(d, int) else sizes.get(d, 0) if d else 0 for d in tensor.shape or ()]
     return np.zeros(shape, tensor.dtype.numpy)
-
-
-def states_of(compiled: Any) -> RequestStates:
-    """Those of a new request of a compiled model."""
-    if compiled.model.growth is None:
-        return RequestStates(compiled.model.graph)
-    from dovetail.runtime.growing import GrowingStates, may_grow  # here, because few models are decoders
-
-    return GrowingStates(compiled) if may_grow(compiled.model) else RequestStates(compiled.model.graph)
