@@ -332,3 +332,17 @@ def test_idle_threads_sleep_soon(own, used, left):
     done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, env=env, check=True)
     assert f"GOMP_SPINCOUNT = '{used}'" in done.stderr
     assert done.stdout.strip() == left
+
+
+def test_shared_outputs_as_inputs_of_the_next_run() -> None:
+    """The primitives would write the result where they read it."""
+    nodes = [helper.make_node("MatMul", ["a", "b"], ["y"]), helper.make_node("Flatten", ["y"], ["z"], axis=0)]
+    made = onnx.load_from_string(model(nodes, {"a": (300, 300), "b": (300, 300)}, {}, (300, 300)))
+    made.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, (1, 90000)))
+    core = dovetail.Core()
+    request = core.compile_model(core.read_model(made.SerializeToString(), "onnx"), "ONEDNN").create_infer_request()
+    a = np.random.default_rng(0).standard_normal((300, 300)).astype(np.float32)
+    for _ in range(2):
+        y = request.infer({"a": a, "b": a}, share_outputs=True)["y"]
+        wanted = a.astype(np.float64) @ y
+        np.testing.assert_allclose(request.infer({"a": a, "b": y})["y"], wanted, atol=1e-5 * np.abs(wanted).max())

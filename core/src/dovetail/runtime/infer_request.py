@@ -19,7 +19,7 @@ from dovetail.locks import Lock
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan
-from dovetail.runtime.inputs import InputReader, Shapes
+from dovetail.runtime.inputs import InputReader, Shapes, apart
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.runtime.states import Plans, RequestStates
 from dovetail.tracing import Trace
@@ -185,6 +185,7 @@ class InferRequest:
         self._states = _states(compiled)
         self._calling, self._closed, self._home = 0, False, os.getpid()
         self._results: Results | None = None
+        self._lent: Sequence[Any] = ()  # the outputs of the last run that shared them
         self._budget: WorkBudget | None = None
 
     def __repr__(self) -> str:
@@ -398,6 +399,7 @@ class InferRequest:
         """`shapes`: of arrays of the host, if known. Where they are those of the last run, it takes fewer steps."""
         budget = self._budget
         assert budget is not None
+        arrays = apart(arrays, self._lent) if self._lent else arrays
         try:
             if shapes is not None and shapes == self._shapes and self._bound is not None and self._is_plain and not on_device:
                 outer, RUNNING.budget = RUNNING.budget, budget  # as `with budget`, without a limit
@@ -415,6 +417,7 @@ class InferRequest:
                 for value in shared:  # in Python 3.11 a comprehension takes 0.1 us more
                     outputs.append(value.copy("K") if type(value) is ndarray else owned(value))
             self._results = Results(self._names, outputs)
+            self._lent = outputs if share_outputs else self._lent
         except MemoryError as error:
             source = printable(self._compiled.model.source)
             raise OutOfMemory(f"{source}: memory ran out: {error or 'the host has none left'}") from error
@@ -458,7 +461,7 @@ class InferRequest:
         if shapes == self._shapes and self._spare:
             self._bound = self._spare.pop()
             return
-        bound = self._plans.bind(shapes, self._bind)
+        bound = self._plans.bind(shapes, lambda plan: PlanRequest(plan, has_states=self._has_states))
         # Forgotten before they are closed: an interrupt must not leave a closed one for the next run.
         stale, self._bound = [] if self._bound is None else [self._bound], None
         if shapes != self._shapes:
@@ -466,9 +469,6 @@ class InferRequest:
         for one in stale:
             one.close()
         self._shapes, self._bound = shapes, bound
-
-    def _bind(self, plan: Plan) -> PlanRequest:
-        return PlanRequest(plan, has_states=self._has_states)
 
     def _run_async(self, arrays: Sequence[NDArray[Any]], run: Background) -> Results:
         try:

@@ -15,7 +15,7 @@ from dovetail.graph.model import Model
 from dovetail.graph.types import ANONYMOUS, CONTAINERS, MapType, OptionalType, SequenceType, TensorType
 from dovetail.names import printable, visible
 
-__all__ = ["InputReader", "Shapes"]
+__all__ = ["InputReader", "Shapes", "apart"]
 
 Shapes = tuple[tuple[int, ...] | None, ...]
 """One shape for each input, in order; None for a sequence or an optional."""
@@ -259,3 +259,9 @@ def _plain(name: str, expected: MapType, values: list[Any]) -> list[Any]:
         raise InputError(f"input {name!r} has the value {wrong!r:.60} ({type(wrong).__name__}); accepted: {expected}")
     # Numbers keep their type, from which readers know the data type.
     return values if expected.dtype is DType.STRING else list(np.array(values, expected.dtype.numpy))
+
+
+def apart(values: Sequence[Any], lent: Sequence[Any]) -> list[Any]:
+    """The values, with copies of arrays whose memory may be that of `lent`: a run may write there before it has read them."""
+    arrays = [one for one in lent if isinstance(one, np.ndarray)]
+    return [v.copy() if isinstance(v, np.ndarray) and any(np.may_share_memory(v, one) for one in arrays) else v for v in values]
