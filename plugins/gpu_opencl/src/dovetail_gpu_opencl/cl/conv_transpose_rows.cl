@@ -55,16 +55,19 @@ __kernel void conv_transpose_rows(__global const T* restrict src, __global const
           __global const T* from = s + y * iw + x;
           __global const T* wk = w + (ky * KW + kx) * step_k;
           for (int c = 0; c < own; ++c, from += plane, wk += step_c) {
-            VACC v;
             if (inside) {
-              v = VLOAD(from);
-            } else {
-              ACC lanes[VEC] __attribute__((aligned(sizeof(VACC))));
-              for (int i = 0; i < VEC; ++i) lanes[i] = x + i >= 0 && x + i < iw ? (ACC)from[i] : (ACC)0;
-              v = *(VACC*)lanes;
-            }
+              const VACC v = VLOAD(from);
 #pragma unroll
-            for (int m = 0; m < MAPS; ++m) acc[m] += v * (ACC)wk[min(m, count - 1) * step_m];
+              for (int m = 0; m < MAPS; ++m) acc[m] += v * (ACC)wk[min(m, count - 1) * step_m];
+              continue;
+            }
+            // Lanes outside the input have no product: a weight may be infinite.
+            for (int m = 0; m < MAPS; ++m) {
+              const ACC weight = wk[min(m, count - 1) * step_m];
+              ACC lanes[VEC] __attribute__((aligned(sizeof(VACC))));
+              for (int i = 0; i < VEC; ++i) lanes[i] = x + i >= 0 && x + i < iw ? (ACC)from[i] * weight : (ACC)0;
+              acc[m] += *(VACC*)lanes;
+            }
           }
         }
       }
