@@ -412,3 +412,21 @@ def test_a_deconvolution_by_a_reference_is_one(name: str, is_slow: bool) -> None
     """oneDNN names the convolution that it runs. A plan that was taken over kept blocks of 16 with it, where 8 are fast."""
     stage = Stage(SimpleNamespace(implementation=name), ())  # type: ignore[arg-type]
     assert NodePlan((stage,)).is_reference == is_slow
+
+
+def test_one_node_that_needs_another_kernel_leaves_the_others(choices: list[str]) -> None:
+    """Where has another kernel from 8,192 elements on; only it is chosen anew, in both directions."""
+    g = dovetail.GraphBuilder()
+    x, mask = g.input("x", "float32", ["N", 32]), g.input("mask", "bool", ["N", "N"])
+    products = g.node(MatMul(), g.node(MatMul(), x, g.constant(numbers(32, 32))), g.node(Transpose(perm=(1, 0)), x))
+    model = g.model([g.node(Where(), mask, products, g.constant(np.float32(-1)), name="where")])
+    compiled, kernels = dovetail.Core(config=False).compile_model(model, "ONEDNN"), []
+    for size in (20, 31, 120, 25):
+        choices.clear()
+        feeds = {"x": numbers(size, 32), "mask": RNG.integers(0, 2, (size, size)).astype(bool)}
+        (found,), (wanted,) = compiled(feeds).values(), evaluate(model, feeds)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)
+        kernels.append({node.name: node.kernel for node in compiled.report().nodes}["where"])
+        if size != 20:
+            assert set(choices) == ({"where"} if size in (120, 25) else set())
+    assert kernels[0] == kernels[1] == kernels[3] != kernels[2]

@@ -195,7 +195,13 @@ class OnednnDevice(Device):
         try:
             placements, alike = [], dict[object, Placement]()
             for node, one in zip(nodes, counts, strict=True):
-                placements.append(_placed(node, *one, decided, known.get(node.name), groups.get(node.name), alike))
+                try:
+                    found = _placed(node, *one, decided, known.get(node.name), groups.get(node.name), alike)
+                except CompileError:  # of these sizes another kernel may take the node, and the others stay as they are
+                    if not self._takes_by_another(node):
+                        raise
+                    found = place(node, *one, self._chosen)
+                placements.append(found)
             return OnednnExecutable(graph, tuple(placements), threads, self._constants, self._arenas, executable)
         except CompileError:
             for node, one in zip(nodes, counts, strict=True):
@@ -211,6 +217,10 @@ class OnednnDevice(Device):
         with suppress(CompileError):
             _placed(node, threads, nanoseconds, decided, None)
             return True
+        return self._takes_by_another(node)
+
+    def _takes_by_another(self, node: TypedNode) -> bool:
+        """Whether a kernel that is chosen anew takes the node in the layouts of its types."""
         configs = (c for c in self.configurations(_plain(node)) if c.fits(node))
         return any(c.holds is None or c.holds() for c in configs)
 
