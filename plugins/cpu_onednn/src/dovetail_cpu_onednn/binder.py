@@ -25,6 +25,9 @@ __all__ = ["Binder", "Output", "move"]
 NEW = 1 << 17
 """Bytes of an output from which on primitives write it into a new array: to tell them its address takes less than a copy."""
 
+LENT = 1 << 18
+"""Bytes of an input from which on binding a kernel in Python to the caller's array, some 5 us, takes less than a copy."""
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -51,6 +54,7 @@ class Binder:
     """The values of one request in its arena, as arrays and as memory objects.
 
     `readers` maps the blocks of inputs and outputs to their memory objects; `arrays` are the blocks that are used as arrays.
+    `lent` are the inputs that kernels in Python read in the caller's memory, which each run puts into `given`.
     `large` are the nodes whose clip was not safe for the numbers of this run, `with_nan` the values in which NaN was found.
     """
 
@@ -71,6 +75,8 @@ class Binder:
         self._moved = {*graph.inputs, *(storage[name] for name in graph.outputs)}
         self.readers: dict[str, list[Memory]] = {}
         self.arrays: set[str] = set()
+        self.lent: set[str] = set()
+        self.given: dict[str, Array] = {}
         self.large: list[str] = []
         self.with_nan: list[str] = []
 
@@ -93,7 +99,25 @@ class Binder:
             for one in prepared:
                 yield self._number(placement.node, one) if one.stage.is_number else self._launch(placement, one)
         elif isinstance(placement.kernel, PythonKernel):
-            yield from placement.kernel.bind(placement.node, self.array)
+            yield from self._in_python(placement.kernel, placement.node)
+
+    def _in_python(self, kernel: PythonKernel, node: TypedNode) -> Iterable[Call]:
+        """The calls of the kernel. One that reads a large input is bound in each run, to the caller's array."""
+        storage, types = self.executable.memory.storage, self._types
+        reads, writes = ({storage[name] for name in names} for names in (node.node.reads, node.node.writes))
+        inputs = {name for name in self.executable.graph.inputs if name not in self._states and types[name].nbytes >= LENT}
+        lent = (reads & inputs) - writes if kernel.binds_quickly else set()
+        if not lent:
+            return kernel.bind(node, self.array)
+        self.lent |= lent
+        self.arrays |= (reads | writes) - lent
+
+        def array(name: str) -> Array:
+            if storage[name] not in lent:
+                return self.array(name)
+            return self.given[storage[name]].view(types[name].dtype.numpy).reshape(types[name].memory_dims)
+
+        return [lambda: in_turn(tuple(kernel.bind(node, array)))()]
 
     def nan_checks(self, names: Sequence[str]) -> Iterator[Launch]:
         """Calls that search values for NaN."""

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from numpy.typing import NDArray
 
@@ -19,6 +19,9 @@ Call = Callable[[], int | None]
 
 class PythonKernel(OnednnKernel):
     """Runs a node by calls of Python, which are bound to the arrays of a request."""
+
+    binds_quickly: ClassVar[bool] = False
+    """Whether `bind` takes some microseconds only, so that each run may call it with large inputs in the caller's memory."""
 
     @abstractmethod
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:

@@ -29,6 +29,7 @@ class ReferenceKernel(PythonKernel):
 
     name = REFERENCE_KERNEL
     from_operator = True
+    binds_quickly = True
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         if node.post_ops:

@@ -91,6 +91,8 @@ class OnednnRequest(ExecutableRequest):
             outputs=outputs,
             new=new,
             borrowed=tuple((i, tuple(borrowed[n])) for i, n in enumerate(graph.inputs) if n in borrowed),
+            lent=tuple((i, n) for i, n in enumerate(graph.inputs) if n in binder.lent),
+            given=binder.given,
             copied=tuple((i, binder.array(n)) for i, n in enumerate(graph.inputs) if n not in borrowed and n not in states),
             large=binder.large,
             with_nan=binder.with_nan,
@@ -160,13 +162,18 @@ class OnednnRequest(ExecutableRequest):
         new = {index: output.make() for index, output in bound.new.items()} if bound.new else None
         bound.large.clear()
         bound.with_nan.clear()
-        if not bound.in_python:
-            call(bound)
-        elif self._state is not None:
-            self._state.run(call, bound)
-        else:
-            with np.errstate(all="ignore"):
+        for index, name in bound.lent:
+            bound.given[name] = inputs[index]
+        try:
+            if not bound.in_python:
                 call(bound)
+            elif self._state is not None:
+                self._state.run(call, bound)
+            else:
+                with np.errstate(all="ignore"):
+                    call(bound)
+        finally:
+            bound.given.clear()
         if bound.end is not None:
             bound.end()
         return [new[i] if i in new else array.copy() for i, array in enumerate(bound.outputs)] if new else bound.outputs
@@ -247,8 +254,9 @@ class _Bound:
     """Everything that a run uses. While a thread holds it, the memory that primitives read and write stays alive.
 
     `is_plain`: calls of primitives are all, besides copying inputs. `borrowed` are inputs that only primitives read, which get
-    the caller's address; `copied` those that have a place of their own. `new` are outputs that only primitives touch, for which
-    each run makes an array; `outputs` has an empty array in their place. `large` and `with_nan` are those of the binder. `kept`
+    the caller's address, `lent` those that kernels in Python find in `given` during a run; `copied` those that have a place of
+    their own. `new` are outputs that only primitives touch, for which each run makes an array; `outputs` has an empty array in
+    their place. `large` and `with_nan` are those of the binder. `kept`
     are it and the launches, whose calls hold bare addresses. `begin` sets the number of threads, `end` that of the device where
     the last calls had another one.
     """
@@ -260,6 +268,8 @@ class _Bound:
     outputs: tuple[Array, ...]
     new: Mapping[int, Output]
     borrowed: tuple[tuple[int, tuple[Memory, ...]], ...]
+    lent: tuple[tuple[int, str], ...]
+    given: dict[str, Array]
     copied: tuple[tuple[int, Array], ...]
     large: list[str]
     with_nan: list[str]

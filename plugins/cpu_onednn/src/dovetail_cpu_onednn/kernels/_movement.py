@@ -17,6 +17,7 @@ class StridedCopy(PythonKernel):
     """Pairs of (destination, source), both views, copied one after the other."""
 
     name = "copy"
+    binds_quickly = True
     data: ClassVar[int | None] = 0
     """How many of the first inputs may have channels last, as the outputs then have; the rest are parameters. None: all."""
 

@@ -23,6 +23,7 @@ class UfuncReduction(PythonKernel):
     """By the method `reduce` of a ufunc, over constant axes. `is_mean`: divided by the number of elements, of floats only."""
 
     name = "ufunc"
+    binds_quickly = True
 
     def __init__(self, ufunc: np.ufunc, is_mean: bool = False) -> None:
         self._ufunc, self._is_mean = ufunc, is_mean

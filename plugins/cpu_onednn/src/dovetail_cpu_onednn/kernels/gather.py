@@ -20,6 +20,7 @@ class Take(PythonKernel):
     """
 
     name = "take"
+    binds_quickly = True
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         if node.post_ops:
