@@ -183,9 +183,9 @@ def _header(metadata: str) -> dict[str, list[str]]:
 
 def _editable_project(direct_url: str) -> str:
     """The project folder from direct_url.json (PEP 610); `""` for an ordinary installation."""
-    if not direct_url:
+    if '"editable"' not in direct_url:
         return ""
-    import json
+    import json  # 1 ms at start-up, which installations from a folder or a repository need not pay
 
     try:
         origin = json.loads(direct_url)
