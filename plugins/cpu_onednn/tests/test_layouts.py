@@ -14,6 +14,7 @@ from dovetail_cpu_onednn import reorder
 from dovetail_cpu_onednn.binding import MemoryDesc, Unimplemented
 from dovetail_cpu_onednn.descriptors import describe, padded_type, plain, token_of, tokens
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
+from dovetail_cpu_onednn.kernels.quantize_linear import Quantize
 from dovetail_cpu_onednn.kernels.reorder import ReorderKernel
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.add import Add
@@ -24,6 +25,7 @@ from dovetail_ops_onnx.gemm import Gemm
 from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
 from dovetail_ops_onnx.global_max_pool import GlobalMaxPool
 from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.slice import Slice
 from dovetail_ops_onnx.split import Split
@@ -337,3 +339,15 @@ def test_copies_in_every_configuration(name: str, rank: int, dtype: type) -> Non
 
 def _typed(array: np.ndarray, known: bool) -> TensorType:
     return TensorType(DType.of(array.dtype), array.shape, array if known else None)
+
+
+@pytest.mark.parametrize(("zero", "blocks"), [(7, False), (8, True)])
+def test_layouts_of_quantize_linear(zero, blocks):
+    """An odd zero point takes a quotient, which oneDNN computes in its reference where channels are in blocks."""
+    x, scale, point = (
+        TensorType.of(array, known=True) for array in (np.zeros((1, 16, 8, 6), "f"), np.float32([0.1]), np.int8([zero]))
+    )
+    node = Node("n", QuantizeLinear(), ("x", "scale", "zero"), ("y",))
+    found = Quantize().configurations(TypedNode(node, (x, scale, point), (x.with_dtype(DType.INT8),)))
+    assert {PLAIN, BYXF} <= {config.inputs[0] for config in found}
+    assert any(config.inputs[0].block or config.outputs[0].block for config in found) is blocks

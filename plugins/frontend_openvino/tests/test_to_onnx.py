@@ -11,6 +11,7 @@ import openvino.opset13 as ops
 import pytest
 from click.testing import CliRunner
 
+from dovetail import Core
 from dovetail.cli import program
 
 
@@ -39,3 +40,15 @@ def test_ir_becomes_onnx(network: ov.Model, saved: Callable[..., Path], openvino
     wanted = openvino_core.compile_model(network, "CPU")([x])
     for ours, index in zip(session.run(None, {"image": x}), range(2), strict=True):
         np.testing.assert_allclose(ours, wanted[index], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("limits", "wanted"), [([(), ()], {"Clip"}), ([(1, 3, 1), ()], {"Max", "Min"})])
+def test_single_limits_of_fake_quantize_become_clip(
+    limits: list[tuple[int, ...]], wanted: set[str], saved: Callable[..., Path]
+) -> None:
+    """Devices fuse Clip with what computes its input, and lay out no Max or Min of floats."""
+    x = ops.parameter([2, 3, 5], np.float32, name="x")
+    low, high = (np.full(shape, end, np.float32) for shape, end in zip(limits, (-1, 2), strict=True))
+    model = ov.Model([ops.fake_quantize(x, low, high, np.float32(-1), np.float32(2), 16)], [x], "network")
+    kinds = {node.op.op_type for node in Core().read_model(saved(model)).graph.nodes}
+    assert kinds & {"Clip", "Max", "Min"} == wanted

@@ -13,12 +13,21 @@ def _fake_quantize(call: Call) -> str:
     steps = call.int_attr("levels") - 1
     if steps < 1:
         raise FormatError(f"levels is {steps + 1}", hint="accepted: 2 or more")
-    low, high = call.op("Min", input_low, input_high), call.op("Max", input_low, input_high)
-    clipped = call.op("Min", call.op("Max", x, low), high)
+    clipped = _clipped(call, x)
     scale = call.op("Div", call.like(steps, 0), call.op("Sub", input_high, input_low))
     level = call.op("Round", call.op("Mul", call.op("Sub", clipped, input_low), scale))
     step = call.op("Div", call.op("Sub", output_high, output_low), call.like(steps, 0))
     return call.op("Add", call.op("Mul", level, step), output_low)
+
+
+def _clipped(call: Call, x: str) -> str:
+    """x between the limits. Clip, which devices fuse with what computes x, takes single numbers only."""
+    given, shape = [known for index in (1, 2) if (known := call.known(index)) is not None], call.value(0).shape
+    if shape is not None and len(given) == 2 and all(one.size == 1 and one.ndim <= len(shape) for one in given):
+        ends = sorted(one.item() for one in given)
+        return call.op("Clip", x, *(call.like(end, 0) for end in ends))
+    limits = call.name(1), call.name(2)
+    return call.op("Min", call.op("Max", x, call.op("Min", *limits)), call.op("Max", *limits))
 
 
 def _fake_convert(call: Call) -> str:

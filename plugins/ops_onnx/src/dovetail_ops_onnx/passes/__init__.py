@@ -130,6 +130,7 @@ PASSES = (
     _pass("split_integer_weights.split_integer_weights", "quantize", *_SUMS, takes="context", any_sizes=True),
     _pass("fuse_integer_product.fuse_integer_products", "quantize", "MatMulInteger", any_sizes=True),
     _pass("expand_quantized.expand_quantized", "quantize", "QLinearConv", "QLinearMatMul", any_sizes=True),
+    _pass("quantize_clipped.quantize_clipped", "quantize", any_sizes=True, pairs=[("QuantizeLinear", "Clip")]),
     _pass("move_quantized.move_quantized", "quantize", "DequantizeLinear", any_sizes=True),
     _pass("tabulate_bytes.tabulate_bytes", "quantize", "QuantizeLinear", any_sizes=True),
     _pass("fuse_quantized.fuse_quantized", "quantize", "DequantizeLinear", any_sizes=True),
