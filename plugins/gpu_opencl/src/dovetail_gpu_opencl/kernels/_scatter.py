@@ -27,7 +27,7 @@ _BLOCK, _KEY = 2048, 8
 _COLUMNS, _PAIRS, _MOST_PLACES = 128, 1024, 64
 """Elements of a place, elements and places that a work group joins at most where it reads all indices for some places."""
 _MEETING, _READS = 32, 1 << 28
-"""Updates of a place, in the mean, and indices that all groups read, up to which that pays: blocks that are sorted take 25 us each."""
+"""Updates of a place, in the mean, and indices that all groups read, up to which that pays: sorting takes 25 us a block."""
 
 _JOIN = {
     "add": "((a) + (b))",
