@@ -133,6 +133,8 @@ ATTENTION = [  # batch, query heads, key heads, queries, keys, size, size of val
     (2, 2, 2, 40, 70, 32, 32, "mask"),
     (1, 4, 2, 33, 33, 16, 48, "causal"),
     (1, 1, 1, 5, 100, 64, 64, "leaves out"),
+    (2, 2, 1, 20, 70, 8, 24, "mask"),
+    (1, 2, 2, 19, 33, 36, 60, "causal"),
 ]
 
 

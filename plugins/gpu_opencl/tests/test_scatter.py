@@ -44,6 +44,24 @@ def test_slices_that_meet(count: int, kind_device: Callable[[str], Any], bench: 
     np.testing.assert_allclose(bench.run(kind_device("GPU"), graph, feeds)[0], wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+@pytest.mark.parametrize(("places", "size", "inner"), [(100, 3000, 7), (700, 4500, 1), (40, 900, 150)])
+def test_rows_of_constant_indices(
+    places: int, size: int, inner: int, dtype: Any, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """A work group joins the updates of some places; a quarter of the updates go to one."""
+    data, updates = (_drawn(rng, dtype, dims) for dims in ((places, inner), (size, inner)))
+    rows = np.where(rng.random(size) < 0.25, -3, rng.integers(-places, places, size))
+    wanted = data.astype(np.float64)
+    for row, update in zip(rows, updates, strict=True):
+        wanted[row] += update
+    index = np.repeat(rows[:, None], inner, 1)
+    graph, feeds = bench.single(ScatterElements(axis=0, reduction="add"), [data, index, updates], (1,))
+    (found,) = bench.run(kind_device(kind), graph, feeds)
+    np.testing.assert_allclose(found, wanted.astype(dtype), rtol=1e-3 if dtype == np.float16 else 1e-5, atol=1e-5)
+
+
 def _drawn(rng: np.random.Generator, dtype: Any, dims: tuple[int, ...]) -> Any:
     """Factors near one, so that products stay small."""
     return rng.integers(-3, 4, dims).astype(dtype) if dtype == np.int32 else rng.uniform(0.9, 1.1, dims).astype(dtype)

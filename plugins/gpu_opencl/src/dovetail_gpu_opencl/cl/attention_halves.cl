@@ -5,10 +5,11 @@
 // copied to local memory while the block before is worked on.
 // NDRange: (ceil(QUERIES / ROWS) * 32 * SUB_GROUPS, HEADS, batch), local size (32 * SUB_GROUPS, 1, 1).
 //
-// Layout: see heads.cl; keys begin at element K_0, values at V_0; D and DV are multiples of 16, all steps multiples of 8. Rows of local memory are padded by 16 bytes, so that
-// the eight rows which ldmatrix reads at once are in 32 banks.
+// Layout: see heads.cl; keys begin at element K_0, values at V_0; D, DV and all steps are multiples of PART, 8 or 4. Fragments have 16
+// elements of a head, so zeros follow its last ones (WIDE is D with them, WIDE_V DV). Rows of local memory are padded by 16 bytes, so
+// that the eight rows which ldmatrix reads at once are in 32 banks.
 //
-// Tunables: SUB_GROUPS, KEYS (a multiple of 16). Local memory: 2 * KEYS * (D + DV + 16) * 2 bytes.
+// Tunables: SUB_GROUPS, KEYS (a multiple of 16). Local memory: 2 * KEYS * (WIDE + WIDE_V + 16) * 2 bytes.
 #include "heads.cl"
 #include "halves.cl"
 #ifndef SUB_GROUPS
@@ -26,8 +27,10 @@
 #define SUB_GROUP 32
 #define ITEMS (SUB_GROUP * SUB_GROUPS)
 #define ROWS (16 * SUB_GROUPS)
-#define K_PITCH ((D + 8) * 2)
-#define V_PITCH ((DV + 8) * 2)
+#define WIDE ((D + 15) / 16 * 16)
+#define WIDE_V ((DV + 15) / 16 * 16)
+#define K_PITCH ((WIDE + 8) * 2)
+#define V_PITCH ((WIDE_V + 8) * 2)
 #define STAGE_BYTES (KEYS * (K_PITCH + V_PITCH))
 #define LOG2_E 1.4426950408889634f
 #ifdef BFLOATS
@@ -36,6 +39,14 @@
 #define TWO(low, high) two_halves(low, high)
 #endif
 #include "matrix_instructions.cl"
+#ifndef PART
+#define PART 8
+#endif
+#if PART == 8
+#define COPY_PART COPY
+#else
+#define COPY_PART COPY_HALF
+#endif
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_halves(
     __global const ushort* restrict q, __global const ushort* restrict k, __global const ushort* restrict v MASK_ARG,
@@ -50,15 +61,17 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_halve
   k += K_0 + batch * K_B + head / SHARE * K_H;
   v += V_0 + batch * V_B + head / SHARE * V_H;
   dst += batch * Y_B + head * Y_H;
-  uint query[D / 16][4];
+  uint query[WIDE / 16][4];
 #pragma unroll
-  for (int d = 0; d < D / 16; ++d)
+  for (int d = 0; d < WIDE / 16; ++d)
 #pragma unroll
-    for (int r = 0; r < 4; ++r)
-      query[d][r] = *(__global const uint*)(q + min(low + r % 2 * 8, QUERIES - 1) * Q_S + d * 16 + r / 2 * 8 + pair);
-  float out[DV / 8][4], top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
+    for (int r = 0; r < 4; ++r) {
+      const int at = d * 16 + r / 2 * 8 + pair;
+      query[d][r] = WIDE == D || at < D ? *(__global const uint*)(q + min(low + r % 2 * 8, QUERIES - 1) * Q_S + at) : 0;
+    }
+  float out[WIDE_V / 8][4], top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
 #pragma unroll
-  for (int j = 0; j < DV / 8; ++j)
+  for (int j = 0; j < WIDE_V / 8; ++j)
 #pragma unroll
     for (int r = 0; r < 4; ++r) out[j][r] = 0;
 #ifdef CAUSAL
@@ -72,13 +85,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_halve
   for (int turn = 0; turn <= blocks; ++turn) {
     if (turn < blocks) {
       const int base = turn % 2 * STAGE_BYTES;
-      for (int e = item; e < KEYS * (D / 8); e += ITEMS) {
-        const int row = e / (D / 8), key = turn * KEYS + row;
-        COPY(base + row * K_PITCH + e % (D / 8) * 16, k + min(key, TOTAL - 1) * K_S + e % (D / 8) * 8, key < TOTAL);
+      for (int e = item; e < KEYS * (WIDE / PART); e += ITEMS) {
+        const int row = e / (WIDE / PART), key = turn * KEYS + row, at = e % (WIDE / PART) * PART, there = WIDE == D || at < D;
+        COPY_PART(base + row * K_PITCH + at * 2, k + min(key, TOTAL - 1) * K_S + (there ? at : 0), key < TOTAL && there);
       }
-      for (int e = item; e < KEYS * (DV / 8); e += ITEMS) {
-        const int row = e / (DV / 8), key = turn * KEYS + row;
-        COPY(base + KEYS * K_PITCH + row * V_PITCH + e % (DV / 8) * 16, v + min(key, TOTAL - 1) * V_S + e % (DV / 8) * 8, key < TOTAL);
+      for (int e = item; e < KEYS * (WIDE_V / PART); e += ITEMS) {
+        const int row = e / (WIDE_V / PART), key = turn * KEYS + row, at = e % (WIDE_V / PART) * PART, there = WIDE_V == DV || at < DV;
+        COPY_PART(base + KEYS * K_PITCH + row * V_PITCH + at * 2, v + min(key, TOTAL - 1) * V_S + (there ? at : 0), key < TOTAL && there);
       }
     }
     COMMIT;
@@ -92,7 +105,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_halve
 #pragma unroll
       for (int r = 0; r < 4; ++r) score[j][r] = 0;
 #pragma unroll
-    for (int d = 0; d < D / 16; ++d)
+    for (int d = 0; d < WIDE / 16; ++d)
 #pragma unroll
       for (int j = 0; j < KEYS / 16; ++j) {
         uint keys[4];
@@ -138,7 +151,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_halve
       most[h] = from;
       sum[h] *= faded;
 #pragma unroll
-      for (int j = 0; j < DV / 8; ++j) {
+      for (int j = 0; j < WIDE_V / 8; ++j) {
         out[j][2 * h] *= faded;
         out[j][2 * h + 1] *= faded;
       }
@@ -156,7 +169,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_halve
 #pragma unroll
       for (int r = 0; r < 4; ++r) weights[r] = TWO(score[2 * j + r / 2][r % 2 * 2], score[2 * j + r / 2][r % 2 * 2 + 1]);
 #pragma unroll
-      for (int d = 0; d < DV / 16; ++d) {
+      for (int d = 0; d < WIDE_V / 16; ++d) {
         uint values[4];
         TRANSPOSED(values, base + KEYS * K_PITCH + (j * 16 + lane % 16) * V_PITCH + (d * 2 + lane / 16) * 16);
         MULTIPLY(out[2 * d], weights, values);
@@ -175,7 +188,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_halve
     const float share = sum[h] == 0 ? 0.0f : 1.0f / sum[h];
     if (low + h * 8 >= QUERIES) continue;
 #pragma unroll
-    for (int j = 0; j < DV / 8; ++j)
-      *(__global uint*)(dst + (low + h * 8) * Y_S + j * 8 + pair) = TWO(out[j][2 * h] * share, out[j][2 * h + 1] * share);
+    for (int j = 0; j < WIDE_V / 8; ++j)
+      if (WIDE_V == DV || j * 8 + pair < DV)
+        *(__global uint*)(dst + (low + h * 8) * Y_S + j * 8 + pair) = TWO(out[j][2 * h] * share, out[j][2 * h + 1] * share);
   }
 }

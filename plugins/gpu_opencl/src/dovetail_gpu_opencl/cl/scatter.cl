@@ -4,16 +4,19 @@
 // claim it (the largest number wins, in whatever order they come); scatter_put writes the updates whose claims were kept.
 // With one: scatter_widen copies the data into VALUEs; scatter_reduce joins the updates that may meet, one after the other, in one
 // work item, or with GROUP in one work group, block by block: the updates of a block are sorted by place and number, and the item of a
-// place's first one joins all in their order, so that results are the same; scatter_round makes Ts of VALUEs of another type.
+// place's first one joins all in their order, so that results are the same; scatter_round makes Ts of VALUEs of another type. With
+// PLACES scatter_places does all of these where all updates may meet: a group has PLACES places and COLUMNS elements of each. For a
+// block of updates it marks, for each place, which ones go there, then the item of an element joins them in their order.
 //
-// NDRange: (elements, updates, words of updates, or lines * inner; rounded up to the local size), with GROUP (lines * inner * GROUP).
+// NDRange: (elements, updates, words of updates, or lines * inner; rounded up to the local size), with GROUP (lines * inner * GROUP),
+// with PLACES (ceil(places / PLACES) * GROUP, ceil(inner / COLUMNS)).
 //
 // Layout: places are slices of `inner` elements. With ELEMENTS, update u goes to its own place, but for the coordinate along one axis,
 // which is index[u] below `bound`, of stride `step`: shape has the `rank` sizes of the updates, then the data's strides, that of the
-// axis being 0. Otherwise index[u] has `rank` coordinates: shape has their bounds, then their strides. Negative indices count from the
+// axis being 0. Otherwise index[u * step] and the next ones are `rank` coordinates: shape has their bounds, then their strides. Negative indices count from the
 // end; an update out of range is left out and sets faults[fault] to 1.
 //
-// Tunables: the local size; GROUP; BLOCK, a power of two, updates.
+// Tunables: the local size; GROUP; BLOCK, a power of two, updates; PLACES, COLUMNS.
 #ifndef T
 #define T float
 #define LOAD_T(p, i) ((p)[i])
@@ -39,7 +42,7 @@ static int place(int u, PLACE_ARGS) {
 #else
   int wrong = 0;
   for (int d = 0; d < rank; ++d) {
-    const INDEX i = index[u * rank + d];
+    const INDEX i = index[u * step + d];
     wrong |= i < -shape[d] || i >= shape[d];
     at += (int)(i < 0 ? i + shape[d] : i) * shape[rank + d];
   }
@@ -77,7 +80,52 @@ __kernel void scatter_widen(__global const T* restrict data, __global VALUE* res
   if (o < size) dst[o] = LOAD_T(data, o);
 }
 
-#ifdef GROUP
+#ifdef PLACES
+#define PAIRS ((PLACES * COLUMNS + GROUP - 1) / GROUP)
+#define WORDS (BLOCK / 32)
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void scatter_places(
+    PLACE_ARGS, __global const T* restrict data, __global const T* restrict updates, __global T* restrict dst, const int places,
+    const int size, const int inner) {
+  __local uint marks[PLACES * WORDS] __attribute__((aligned(16)));
+  const int item = get_local_id(0), first = get_group_id(0) * PLACES, left = get_group_id(1) * COLUMNS;
+  VALUE values[PAIRS];
+#pragma unroll
+  for (int j = 0; j < PAIRS; ++j) {
+    const int pair = item + j * GROUP, at = first + pair / COLUMNS, column = left + pair % COLUMNS;
+    values[j] = pair < PLACES * COLUMNS && at < places && column < inner ? LOAD_T(data, at * inner + column) : (VALUE)0;
+  }
+  for (int base = 0; base < size; base += BLOCK) {
+    for (int i = item; i < PLACES * WORDS; i += GROUP) marks[i] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = item; i < BLOCK && base + i < size; i += GROUP) {
+      const int at = PLACE(base + i);
+      if (at >= first && at < first + PLACES) atomic_or(marks + (at - first) * WORDS + i / 32, 1u << i % 32);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+    for (int j = 0; j < PAIRS; ++j) {
+      const int pair = item + j * GROUP, at = first + pair / COLUMNS, column = left + pair % COLUMNS;
+      if (pair >= PLACES * COLUMNS || at >= places || column >= inner) continue;
+      for (int four = 0; four < WORDS; four += 4) {
+        const uint4 found = *(__local const uint4*)(marks + pair / COLUMNS * WORDS + four);
+        if (!(found.x | found.y | found.z | found.w)) continue;
+        for (int w = 0; w < 4; ++w)
+          for (uint bits = w == 0 ? found.x : w == 1 ? found.y : w == 2 ? found.z : found.w; bits; bits &= bits - 1) {
+            const int u = base + (four + w) * 32 + 31 - clz(bits & -bits);
+            const VALUE a = values[j], b = LOAD_T(updates, u * inner + column);
+            values[j] = JOIN(a, b);
+          }
+      }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+#pragma unroll
+  for (int j = 0; j < PAIRS; ++j) {
+    const int pair = item + j * GROUP, at = first + pair / COLUMNS, column = left + pair % COLUMNS;
+    if (pair < PLACES * COLUMNS && at < places && column < inner) STORE_T(dst, at * inner + column, values[j]);
+  }
+}
+#elif defined(GROUP)
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void scatter_reduce(
     PLACE_ARGS, __global const T* restrict updates, __global VALUE* dst, const int lines, const int size, const int apart,
     const int inner) {

@@ -210,9 +210,9 @@ class HalvesAttention(WithoutCaches):
 
     @classmethod
     def refuse_heads(cls, s: Sizes) -> Refusal | None:
-        """Refuses heads that are not whole fragments of 16, and too large ones."""
-        if s.head % 16 or s.v_head % 16 or not 0 < s.head <= cls.most or not 0 < s.v_head <= cls.most or not s.total:
-            return Refusal(Reason.SHAPE, f"heads of {s.head} and {s.v_head}; accepted: multiples of 16 up to {cls.most}")
+        """Refuses heads of which 8 bytes are not a part, and too large ones."""
+        if s.head % 4 or s.v_head % 4 or not 0 < s.head <= cls.most or not 0 < s.v_head <= cls.most or not s.total:
+            return Refusal(Reason.SHAPE, f"heads of {s.head} and {s.v_head}; accepted: multiples of 4 up to {cls.most}")
         return None
 
 
@@ -281,10 +281,9 @@ def halves_launch(
 ) -> tuple[Launch, ...]:
     """The launch of attention_halves.cl."""
     keys = _KEYS if s.head + s.v_head <= 160 else _KEYS // 2
-    bfloats = "T_IS_BFLOAT16" in defines
-    return _launched(
-        "attention_halves", kernel, node, s, mask, {**defines, "KEYS": keys, "BFLOATS": bfloats}, arguments, load("halves.cl")
-    )
+    # Of 16 elements that a fragment has, those of a smaller head are copied by 8 or 4.
+    own = {"KEYS": keys, "BFLOATS": "T_IS_BFLOAT16" in defines, "PART": 4 if s.head % 8 or s.v_head % 8 else 8}
+    return _launched("attention_halves", kernel, node, s, mask, {**defines, **own}, arguments, load("halves.cl"))
 
 
 def _launched(

@@ -18,7 +18,7 @@ class ScatterSlices(Scatter):
         bounds = data.dims[:depth]
         inner, count = math.prod(data.dims[depth:]), math.prod(indices.dims[:-1])
         accepted = f"coordinates in {list(bounds)}"
-        return Plan(False, count, max(1, inner), (*bounds, *strides_of(bounds)), depth, 0, 0, 1, count, 1, accepted)
+        return Plan(False, count, max(1, inner), (*bounds, *strides_of(bounds)), depth, 0, depth, 1, count, 1, accepted)
 
 
 KERNELS = (ScatterSlices(),)
