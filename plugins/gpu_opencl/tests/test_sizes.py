@@ -216,12 +216,13 @@ def test_transposed_rows(
 
 
 def test_infinite_weights_of_transposed_rows(kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
-    """Columns that a weight does not reach stay finite: a part of a vector outside the input is no factor of it."""
+    """Columns that a weight does not reach stay finite: it is not multiplied by the part of a vector outside the input."""
     device, op = kind_device("CPU"), bench.op("ConvTranspose", strides=(1, 2), pads=(0, 1, 0, 1))
     x, w, b = np.abs(floats(rng, 1, 2, 3, 11)) + 1, floats(rng, 2, 5, 1, 4), floats(rng, 5)
     w[0, 1, 0, 0], w[1, 3, 0, 3] = np.inf, np.inf
     expected = op.reference(*(a.astype(np.float64) for a in (x, w, b)))
-    assert np.isfinite(expected).any(axis=-1).all() and np.isinf(expected).any()
+    assert np.isfinite(expected).any(axis=-1).all()
+    assert np.isinf(expected).any()
     for constants in ((1, 2), ()):
         device.forced = "conv_transpose_rows"
         graph, feeds = bench.single(op, [x, w, b], constants)

@@ -170,8 +170,7 @@ class InferRequest:
     def __init__(self, compiled: CompiledPlans) -> None:
         self._compiled = compiled
         self._names = compiled.model.outputs
-        self._overridable = bool(compiled.model.overridable)
-        self._has_states = bool(compiled.model.graph.states)
+        self._overridable, self._has_states = bool(compiled.model.overridable), bool(compiled.model.graph.states)
         self._time_limit = compiled.time_limit
         self._is_plain = not self._has_states and self._time_limit is None
         self._plans, self._reader = compiled, compiled.reader
@@ -416,11 +415,10 @@ class InferRequest:
                 shared, outputs = outputs, []
                 for value in shared:  # in Python 3.11 a comprehension takes 0.1 us more
                     outputs.append(value.copy("K") if type(value) is ndarray else owned(value))
-            self._results = Results(self._names, outputs)
-            self._lent = outputs if share_outputs else self._lent
+            self._results, self._lent = Results(self._names, outputs), outputs if share_outputs else self._lent
         except MemoryError as error:
-            source = printable(self._compiled.model.source)
-            raise OutOfMemory(f"{source}: memory ran out: {error or 'the host has none left'}") from error
+            left = error or "the host has none left"
+            raise OutOfMemory(f"{printable(self._compiled.model.source)}: memory ran out: {left}") from error
         except BaseException:
             if are_calls_left():  # a node that the run has left may still write into states
                 self._states.move()
@@ -436,8 +434,7 @@ class InferRequest:
         lent = () if plain else (n for n, a in zip(self._plans.model.graph.inputs, arrays, strict=True) if type(a) is DeviceArray)
         if not on_device and (plain or self._plans.model.graph.states.keys() >= {*lent}):
             return self._bound.run(arrays)
-        results = self._bound.run_kept(arrays)
-        kept = self._states.continued
+        results, kept = self._bound.run_kept(arrays), self._states.continued
         if not on_device:
             return [np.asarray(v) if isinstance(v, DeviceArray) and i not in kept else v for i, v in enumerate(results)]
         # The results have the buffers now; the next run takes others.
@@ -461,7 +458,7 @@ class InferRequest:
         if shapes == self._shapes and self._spare:
             self._bound = self._spare.pop()
             return
-        bound = self._plans.bind(shapes, lambda plan: PlanRequest(plan, has_states=self._has_states))
+        bound = self._plans.bind(shapes, self._bind)
         # Forgotten before they are closed: an interrupt must not leave a closed one for the next run.
         stale, self._bound = [] if self._bound is None else [self._bound], None
         if shapes != self._shapes:
@@ -469,6 +466,9 @@ class InferRequest:
         for one in stale:
             one.close()
         self._shapes, self._bound = shapes, bound
+
+    def _bind(self, plan: Plan) -> PlanRequest:
+        return PlanRequest(plan, has_states=self._has_states)
 
     def _run_async(self, arrays: Sequence[NDArray[Any]], run: Background) -> Results:
         try:
