@@ -1,5 +1,7 @@
 """Fusion: which consumers a node takes over, in which order, and what stops it."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.fuse_post_ops import Fused, fuse_post_ops
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.leaky_relu import LeakyRelu
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.sub import Sub
@@ -66,6 +69,41 @@ def test_a_residual_goes_to_the_later_convolution() -> None:
     first, second = result.graph.nodes
     assert (first.name, first.post_ops) == ("a", ())
     assert second.post_ops == (Binary("add", a), Eltwise("relu"))
+
+
+def test_the_device_is_asked_once_about_producers_that_are_alike() -> None:
+    """Whether the second operand of a sum takes it over is one question, unless slopes differ."""
+    questions: list[tuple[type, ...]] = []
+
+    def counted(node: TypedNode) -> Accepted | Refusal:
+        questions.append((type(node.op), *map(type, node.post_ops)))
+        return Accepted("toy")
+
+    def asked(slopes: Sequence[float]) -> int:
+        g, x = start()
+        ends = [g.node(Add(), g.node(Tanh(), x), g.node(LeakyRelu(alpha=slope), x)) for slope in slopes]
+        questions.clear()
+        fuse_post_ops(fold_constants(g.graph(ends)), counted)
+        return questions.count((LeakyRelu, Binary))
+
+    # Those after the first are of the nodes as they run.
+    assert asked([0.5, 0.5, 0.5]) == 1 + 3
+    assert asked([0.5, 0.25, 0.125]) == 3 + 3
+
+
+@pytest.mark.parametrize("shape", [[1, 2, 3, 3], [1, 2, 1, 1]])
+def test_an_answer_about_another_operand_is_not_taken(shape: list[int]) -> None:
+    """The device refuses one of two producers that differ in the content of a constant alone."""
+    g, x = start()
+    values = [g.constant(np.full(shape, n), "float32") for n in (1, 2)]
+
+    def picky(node: TypedNode) -> Accepted | Refusal:
+        content = [t.value.flat[0] for t in node.inputs if t is not None and t.value is not None]
+        return Refusal(Reason.POST_OP, "no") if node.post_ops and content == [2] else Accepted("toy")
+
+    ends = [g.node(Add(), g.node(Tanh(), x), g.node(Mul(), x, value)) for value in values]
+    result = fuse_post_ops(fold_constants(g.graph(ends)), picky)
+    assert [(n.op.op_type, len(n.post_ops)) for n in result.graph.nodes] == [("Tanh", 0), ("Mul", 1), ("Mul", 0), ("Tanh", 1)]
 
 
 def test_an_operand_that_was_merged_into_an_earlier_node_exists_before_the_later_one() -> None:

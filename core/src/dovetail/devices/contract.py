@@ -183,6 +183,8 @@ class Device(ABC):
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Whether the device runs this node as it is, its post-ops included. Called while planning; must not allocate.
 
+        Acceptance must not depend on names of nodes and values, except on which of the values are the same one.
+
         The fusion pass asks for all that may follow a node at once. Where that is refused, it finds by bisection where the chain
         has to end.
         """

@@ -1,6 +1,6 @@
 """Fuse post-ops: let a node take over the elementwise nodes that follow it, as far as the device's kernels accept them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from dovetail.dataclass import dataclass
 from dovetail.devices.refusals import Accepted, Reason, Refusal
@@ -8,6 +8,7 @@ from dovetail.devices.typed_node import TypedNode
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.post_ops import MAX_POST_OPS, Eltwise, PostOp
 from dovetail.names import printable
+from dovetail.operators.operator import Operator
 
 __all__ = ["Fused", "fuse_post_ops"]
 
@@ -18,6 +19,9 @@ _Followers = list[tuple[Node, tuple[PostOp, ...], int]]
 
 _Known = dict[tuple[str, str], tuple[PostOp, ...] | None]
 """The results of `_as_post_ops` by node and value."""
+
+_Asked = dict[Hashable, bool]
+"""Whether the device accepts nodes, by what it was asked."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +43,14 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
     position = dict.fromkeys((*graph.inputs, *graph.constants), -1)
     position |= {name: i for i, node in enumerate(graph.nodes) for name in node.writes}
     known: _Known = {}
+    asked: _Asked = {}
     merged: set[str] = set()
     stops: dict[str, tuple[str, Refusal]] = {}
     nodes: list[tuple[int, Node]] = []
     for index, node in enumerate(graph.nodes):
         if node.name in merged:
             continue
-        chain, stop = _chain(node, graph, position, index, known, supports)
+        chain, stop = _chain(node, graph, position, index, known, asked, supports)
         count, refusal = _accepted(node, chain, graph, supports)
         if refusal is not None:
             stop = chain[count][0].name, refusal
@@ -63,7 +68,7 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
 
 
 def _chain(
-    node: Node, graph: Graph, position: Mapping[str, int], index: int, known: _Known, supports: Supports
+    node: Node, graph: Graph, position: Mapping[str, int], index: int, known: _Known, asked: _Asked, supports: Supports
 ) -> tuple[_Followers, tuple[str, Refusal] | None]:
     """The followers that may be merged, and the one that may not although it is a post-op."""
     chain: _Followers = []
@@ -76,7 +81,7 @@ def _chain(
             break
         count += len(post_ops)
         late = _late(post_ops, position, index)
-        if late and not any(_takes_over(follower, operand, graph, supports) for operand in late):
+        if late and not any(_takes_over(follower, operand, graph, asked, supports) for operand in late):
             index, late = position[follower.writes[0]], []
         refusal = _refusal(count, late)
         if refusal is not None:
@@ -142,7 +147,7 @@ def _late(post_ops: Sequence[PostOp], position: Mapping[str, int], index: int) -
     return [p.operand for p in post_ops if not isinstance(p, Eltwise) and position[p.operand] >= index]
 
 
-def _takes_over(follower: Node, operand: str, graph: Graph, supports: Supports) -> bool:
+def _takes_over(follower: Node, operand: str, graph: Graph, asked: _Asked, supports: Supports) -> bool:
     """Whether the node that computes an operand may take over the one that reads it."""
     producer = graph.producers[operand]
     if producer.op.is_view or _only_value(producer) != operand or _only_reader(operand, graph) is not follower:
@@ -150,7 +155,27 @@ def _takes_over(follower: Node, operand: str, graph: Graph, supports: Supports) 
     post_ops = _as_post_ops(follower, operand, graph)
     if post_ops is None:
         return False
-    return not isinstance(supports(TypedNode.of(_merged(producer, [(follower, post_ops, 0)]), graph)), Refusal)
+    node = TypedNode.of(_merged(producer, [(follower, post_ops, 0)]), graph)
+    question = _nameless(node)
+    try:
+        found = asked.get(question)
+    except TypeError:  # an attribute is an array
+        return not isinstance(supports(node), Refusal)
+    if found is None:
+        found = asked[question] = not isinstance(supports(node), Refusal)
+    return found
+
+
+def _nameless(node: TypedNode) -> Hashable:
+    """Equal for nodes of one graph that differ in names alone, if the same inputs and operands have one name in each."""
+    one, op, types = node.node, node.op, (*node.inputs, *node.outputs, *node.operands)
+    kind = (type(op), *[getattr(op, name) for name in op.attributes]) if isinstance(op, Operator) else (op,)
+    names = [*one.inputs, *one.operands]
+    steps = [
+        p if isinstance(p, Eltwise) else (p.kind, *[getattr(p, n) for n in p.__slots__ if n != "operand"]) for p in one.post_ops
+    ]
+    values = [None if t is None or t.value is None else id(t.value) for t in types]
+    return (*kind, one.affinity, *steps, None, *map(bool, one.outputs), *map(names.index, names), *types, *values)
 
 
 def _refusal(count: int, late: Sequence[str]) -> Refusal | None:

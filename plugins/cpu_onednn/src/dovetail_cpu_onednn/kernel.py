@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
@@ -94,6 +94,12 @@ class Stage:
     is_number: bool = False
 
 
+@lru_cache(512)
+def _is_reference(names: str) -> bool:
+    # A deconvolution names the convolution that it is, too: conv:any+ref:any.
+    return any(name.rpartition("+")[2].startswith(("ref", "simple_nchw")) for name in names.split(" + "))
+
+
 @dataclass(frozen=True)
 class NodePlan:
     """The stages that compute a node. `shared` is the operand in whose memory the result must be written, if there is one.
@@ -114,8 +120,7 @@ class NodePlan:
     @property
     def is_reference(self) -> bool:
         """Whether oneDNN runs a part of it by its slow reference, or by pooling that is as slow."""
-        # A deconvolution names the convolution that it is, too: conv:any+ref:any.
-        return any(name.rpartition("+")[2].startswith(("ref", "simple_nchw")) for name in self.name.split(" + "))
+        return _is_reference(self.name)
 
     @property
     def is_slow(self) -> bool:
