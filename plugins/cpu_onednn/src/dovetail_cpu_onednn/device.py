@@ -266,10 +266,8 @@ def _choose(node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
 
 
 def _builds_on_product(choice: Choice[OnednnKernel] | Refusal) -> bool:
-    """Whether primitives multiply by oneDNN's general product: references that are accepted all the same, and copied windows."""
-    if isinstance(choice, Refusal) or not isinstance(choice.answer, AcceptedPlan):
-        return False
-    return any(part.startswith(("ref", "gemm:")) for part in choice.answer.plan.name.replace("+", " ").split())
+    """Whether primitives multiply by oneDNN's general product: references that are accepted all the same, of recurrent layers."""
+    return isinstance(choice, Choice) and isinstance(choice.answer, AcceptedPlan) and choice.answer.plan.is_reference
 
 
 def _kernels_of(op: AbstractOperator) -> Sequence[OnednnKernel]:
