@@ -1,7 +1,7 @@
 """The kernels of oneDNN's general matrix product, compiled while a model is planned.
 
-Recurrent layers without kernels of their own, such as GRU, build on it. oneDNN compiles all of its kernels in the first product of
-a process, whatever that multiplies: 30 to 50 ms in 4 MB of new memory.
+Recurrent layers without kernels of their own, such as GRU, build on it. oneDNN compiles all of its kernels in the first product
+of a process, whatever that multiplies: 30 to 50 ms in 4 MB of new memory.
 """
 
 import os
