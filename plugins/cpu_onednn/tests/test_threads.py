@@ -245,3 +245,41 @@ def test_fork(threads, when, says):
     assert (done.returncode, done.stderr) == (0, "")
     assert says in done.stdout
     assert says == "works" or "INFERENCE_NUM_THREADS=1" in done.stdout
+
+
+PRODUCT = """
+import os, sys, threading
+import numpy as np
+import dovetail
+from dovetail_ops_onnx.gru import GRU
+from dovetail_ops_onnx.relu import Relu
+made = []
+start = threading.Thread.start
+threading.Thread.start = lambda self: (made.append(self.name), start(self))[1]
+g = dovetail.GraphBuilder()
+x = g.input("x", "float32", (5, 3, 7))
+weights = [g.constant(np.ones((1, 33, n), np.float32)) for n in (7, 11)]
+op = GRU(hidden_size=11) if sys.argv[2] == "gru" else Relu()
+g.node(op, x, *(weights if sys.argv[2] == "gru" else ()), outputs=["y"])
+model = g.model(["y"])
+options = {"INFERENCE_NUM_THREADS": int(sys.argv[1])}
+core, data = dovetail.Core(config=False), np.ones((5, 3, 7), np.float32)
+compiled = core.compile_model(model, "ONEDNN", options)
+if hasattr(os, "fork"):  # while the kernels are compiled
+    if (child := os.fork()) == 0:
+        compiled({"x": data})
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+first, again = compiled({"x": data})["y"], core.compile_model(model, "ONEDNN", options)({"x": data})["y"]
+assert (first == again).all()
+print(made.count("dovetail-onednn-product"))
+"""
+
+
+@pytest.mark.parametrize(("threads", "op", "count"), [(2, "gru", 1), (1, "gru", 0), (2, "relu", 0)])
+def test_the_kernels_of_products_are_compiled_once_while_planning(threads, op, count):
+    """A GRU builds on oneDNN's general product. A device of one thread starts no second; a process forked meanwhile runs."""
+    env = {**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)}
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PRODUCT, str(threads), op]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=600, check=False)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", f"{count}\n")

@@ -7,7 +7,7 @@ and `dnnl_common_types.h`; oneDNN keeps them for all of version 3.
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_uint, c_void_p
+from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 from functools import lru_cache, partial
 from struct import pack
 from typing import Any, NamedTuple, TypeVar
@@ -421,6 +421,13 @@ class Onednn:
         launch = self.launch(self.primitive(desc), stream, bound)
         self.check(launch.call(), "primitive_execute")
         self._call("stream_wait", stream.pointer)
+
+    def multiply(self) -> None:
+        """Multiply two matrices of 2 x 2 by the product that others build on; the first one in a process compiles its kernels."""
+        order, size = c_char(b"N"), c_int64(2)
+        a, b, c = [(c_float * 4)() for _ in range(3)]
+        product = self._cdll["dnnl_sgemm"]
+        product(order, order, size, size, size, c_float(1), a, size, b, size, c_float(0), c, size)
 
     # --- calls -----------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from dovetail.device import (
     Device,
     DeviceInfo,
     DeviceUnavailable,
+    DType,
     Graph,
     KernelTable,
     LayerConfig,
@@ -232,7 +233,15 @@ class OnednnDevice(Device):
 
     def _chosen(self, node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
         library().plan_threads(threads)  # what follows a choice asks oneDNN too
-        return self._choices.get(node, threads, lambda: _choose(node, threads))
+        return self._choices.get(node, threads, lambda: self._chosen_anew(node, threads))
+
+    def _chosen_anew(self, node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
+        found = _choose(node, threads)
+        if self._threads > 1 and node.outputs[0].dtype is DType.FLOAT32 and _builds_on_product(found):
+            from dovetail_cpu_onednn import first_product  # here, because most models need none
+
+            first_product.begin()
+        return found
 
     def _taken(self, plans: dict[str, NodePlan], node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
         """The choice for compilation, which asks last: its plan goes to `plans` and is not kept."""
@@ -264,6 +273,11 @@ def _choose(node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
     # Implementations are chosen for the number of threads that the asking thread may use.
     library().plan_threads(threads)
     return choose(_kernels_of(node.op), node)
+
+
+def _builds_on_product(choice: Choice[OnednnKernel] | Refusal) -> bool:
+    """Whether primitives multiply by oneDNN's general product: references that are accepted all the same, of recurrent layers."""
+    return isinstance(choice, Choice) and isinstance(choice.answer, AcceptedPlan) and choice.answer.plan.is_reference
 
 
 def _kernels_of(op: AbstractOperator) -> Sequence[OnednnKernel]:

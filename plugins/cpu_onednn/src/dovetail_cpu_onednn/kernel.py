@@ -27,7 +27,7 @@ from dovetail.device import (
     TypedNode,
 )
 from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Stream, Unimplemented
-from dovetail_cpu_onednn.descriptors import describe, in_rank, token_of, tokens
+from dovetail_cpu_onednn.descriptors import describe, in_rank, number_of, plain, token_of, tokens
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import has_clip, stays_finite
@@ -47,6 +47,7 @@ __all__ = [
     "is_constant",
     "relaid",
     "require_data",
+    "value_argument",
     "when_asked",
 ]
 
@@ -351,6 +352,12 @@ def value_of(array: NDArray[Any] | None) -> NDArray[Any]:
     """The content of a constant."""
     assert array is not None
     return array
+
+
+def value_argument(arg: int, value: NDArray[Any]) -> Argument:
+    """A few numbers that a primitive reads, kept with it."""
+    desc = plain(value.shape, number_of(DType.of(value.dtype)))
+    return Argument(arg, "value", 0, desc, value=value)
 
 
 class AnyLayoutKernel(PrimitiveKernel):

@@ -30,21 +30,7 @@ from dovetail_ops_onnx.where import Where
 if TYPE_CHECKING:
     from dovetail_ops_onnx.attention import Attention_23, Sizes
 
-__all__ = ["Composer", "visible"]
-
-
-def visible(queries: int, keys: int, past: int, causal: bool, window: tuple[int, int]) -> NDArray[np.bool_]:
-    """Which keys [queries, keys] each query sees by its position alone: query i is at i + past."""
-    distance = np.arange(queries)[:, None] + past - np.arange(keys)
-    seen = np.ones((queries, keys), np.bool_)
-    left, right = window
-    if causal:
-        seen &= distance >= 0
-    if left >= 0:
-        seen &= distance <= left
-    if right >= 0:
-        seen &= distance >= -right
-    return seen
+__all__ = ["Composer"]
 
 
 class Composer:
@@ -116,7 +102,7 @@ class Composer:
     def _bias(self, mask: tuple[str, TensorType | None], lengths: str) -> str:
         """Everything that is added to the scores as one value, `""` for nothing."""
         parts = [self._mask_bias(*mask)] if mask[1] is not None else []
-        seen = visible(self.s.queries, self.s.total, self.s.past, self.op.is_causal, self.op.window)
+        seen = self.op.visible(self.s)
         if lengths:
             parts.append(self._length_bias(lengths))
         elif not seen.all():

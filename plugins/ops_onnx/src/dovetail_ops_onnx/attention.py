@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.op import FLOATS, NUMERIC, DType, GraphBuilder, KernelSource, Operator, OperatorError, ShapeError, TensorType
-from dovetail_ops_onnx._attention import Composer, visible
 from dovetail_ops_onnx._attention_used_keys import UsedKeys
 from dovetail_ops_onnx._axes import require_broadcast
 from dovetail_ops_onnx._types import BOOL, Types
@@ -149,8 +148,17 @@ class Attention_23(Operator):
         return batch, count, length, hidden // count
 
     def visible(self, s: Sizes) -> NDArray[np.bool_]:
-        """Which keys [queries, total] each query sees by its position alone, without `nonpad_kv_seqlen`."""
-        return visible(s.queries, s.total, s.past, self.is_causal, self.window)
+        """Which keys [queries, total] each query sees by its position alone: query i is at i + past."""
+        distance = np.arange(s.queries)[:, None] + s.past - np.arange(s.total)
+        seen = np.ones(distance.shape, np.bool_)
+        left, right = self.window
+        if self.is_causal:
+            seen &= distance >= 0
+        if left >= 0:
+            seen &= distance <= left
+        if right >= 0:
+            seen &= distance >= -right
+        return seen
 
     def factor(self, s: Sizes) -> float:
         """The factor of the products of queries and keys."""
@@ -182,6 +190,8 @@ class Attention_23(Operator):
         assert k is not None
         assert v is not None
         sizes = self.sizes(q, k, v, g.type_of(past_key), g.type_of(past_value))
+        from dovetail_ops_onnx._attention import Composer  # here, because devices with a kernel need none of its operators
+
         return Composer(g, self, sizes, q.dtype, v.dtype).build(
             (Q, K, V), q.rank == 3, (mask, t), (past_key, past_value), lengths
         )

@@ -28,6 +28,7 @@ from dovetail_cpu_onednn.kernel import (
     Stage,
     given,
     is_constant,
+    value_argument,
 )
 from dovetail_cpu_onednn.kernels._conv import in_faster_layout, padding, preferred, weights_of
 from dovetail_cpu_onednn.kernels._matmul import collapse
@@ -43,7 +44,7 @@ from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep
 
-__all__ = ["INT8", "SHIFT", "AnyLayoutQuantizedKernel", "QuantizedKernel", "require_int8", "value_argument", "weights_argument"]
+__all__ = ["INT8", "SHIFT", "AnyLayoutQuantizedKernel", "QuantizedKernel", "require_int8", "weights_argument"]
 
 INT8 = frozenset({DType.INT8, DType.UINT8})
 Array = NDArray[Any]
@@ -56,12 +57,6 @@ def require_int8() -> None:
     """Raise `Refused` on CPUs whose sums of 8-bit products are not exact."""
     if not library().has_int8:
         raise Refused(Reason.CAPABILITY, "this CPU has no instructions (VNNI) for exact sums of 8-bit products")
-
-
-def value_argument(arg: int, value: Array) -> Argument:
-    """A few numbers that a primitive reads, kept with it."""
-    desc = plain(value.shape, number_of(DType.of(value.dtype)))
-    return Argument(arg, "value", 0, desc, value=value)
 
 
 def weights_argument(node: TypedNode, desc: MemoryDesc, wanted: MemoryDesc) -> Argument:

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from dovetail.device import PLAIN, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import describe, tokens
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, Refused, Stage, given
-from dovetail_cpu_onednn.kernels._quantized import value_argument
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, Refused, Stage, given, value_argument
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE
 

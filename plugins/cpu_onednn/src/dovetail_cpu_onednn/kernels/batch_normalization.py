@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from dovetail.device import PLAIN, Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, Flag, Stream
 from dovetail_cpu_onednn.descriptors import describe, plain
-from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, NodePlan, Refused, given, is_constant, value_of
-from dovetail_cpu_onednn.kernels._quantized import value_argument
+from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, NodePlan, Refused, given, is_constant, value_argument, value_of
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan.fused_steps import has_no_nan
 from dovetail_cpu_onednn.post_ops import BINARY, attach
