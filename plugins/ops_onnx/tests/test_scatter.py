@@ -43,6 +43,24 @@ def test_scatter_nd(rng: np.random.Generator, reduction: str, dtype: str, depth:
     np.testing.assert_array_equal(ScatterND(reduction=reduction).reference(data, indices, updates), want)
 
 
+@pytest.mark.parametrize("reduction", ["add", "mul", "max", "min"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("rows", [700, 3])
+def test_many_rows(rng: np.random.Generator, reduction: str, dtype: str, rows: int) -> None:
+    """Enough updates for rounds of all rows, and rows with too many updates for them: the bits of one update after the other."""
+    data = rng.uniform(-2, 2, (rows, 33)).astype(dtype)
+    indices = rng.integers(-rows, rows, (1800, 1)) // 2
+    updates = rng.uniform(-2, 2, (1800, 33)).astype(dtype)
+    if dtype != "int32":
+        updates[::50, ::7], updates[::60, 1::7] = np.inf, np.nan
+    join = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction]
+    want = data.copy()
+    with np.errstate(all="ignore"):
+        for row, update in zip(indices[:, 0], updates, strict=True):
+            want[row] = join(want[row], update)
+    np.testing.assert_array_equal(ScatterND(reduction=reduction).reference(data, indices, updates), want)
+
+
 @_every_reduction
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
 @pytest.mark.parametrize("dims", [(3, 4, 5), (2, 4, 3), (3, 1, 5), (1, 2, 1)])

@@ -1,6 +1,6 @@
 """Shared by CumSum and CumProd: a running result along an axis."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,11 @@ __all__ = ["Cumulative"]
 
 _WIDE = 200
 """Elements of a plane across the axis from which on planes, 0.6 us each, are faster than elements, 3 ns each."""
+
+_PAIRS: dict[np.dtype[Any], np.dtype[Any]] = {
+    np.dtype(np.float32): np.dtype(np.complex64),
+    np.dtype(np.float64): np.dtype(np.complex128),
+}
 
 
 class Cumulative(Operator):
@@ -46,9 +51,21 @@ class Cumulative(Operator):
             dst[:1] = self.ufunc.identity
             src, dst = src[:-1], dst[1:]
         if len(src) * _WIDE > x.size:
-            self.ufunc.accumulate(src, 0, x.dtype, dst)
+            self._accumulate(src, dst)
         elif len(src):
             dst[0] = src[0]
             for before, added, after in zip(dst, src[1:], dst[1:], strict=False):
                 self.ufunc(before, added, after)
         return results
+
+    def _accumulate(self, src: Array, dst: Array) -> None:
+        """Along the first axis. Two neighbours are a complex number, whose sum takes as long as that of one."""
+        pair = _PAIRS.get(src.dtype) if self.ufunc is np.add else None
+        even = src.shape[-1] // 2 * 2
+        if pair is None or src.ndim < 2 or any(a.strides[-1] != a.itemsize for a in (src, dst)):
+            even = 0
+        if pair is not None and even:
+            np.add.accumulate(src[..., :even].view(pair), 0, pair, dst[..., :even].view(pair))
+        if even < src.shape[-1]:
+            rest = (..., slice(even, None)) if even else ()
+            self.ufunc.accumulate(src[rest], 0, src.dtype, dst[rest])

@@ -19,6 +19,9 @@ REDUCTIONS = ("none", *_UFUNCS)
 _PART = 1 << 14
 """Elements that are joined at once: their indices stay in the cache."""
 
+_ROUND = 1 << 12
+"""Elements that ufunc.at joins in the time that a round of all rows takes apart from its elements."""
+
 
 class InData(HostKernel):
     """Writes the updates into the data, where that may be overwritten, else into a copy of it. Without a reduction."""
@@ -72,11 +75,29 @@ def _join(ufunc: np.ufunc, dst: Array, rows: Array, updates: Array) -> None:
     if size > 1 and _are_distinct(rows, len(dst)):
         dst[rows] = ufunc(dst[rows], updates)
         return
+    if size > 1 and updates.size >= max(4 * _ROUND, len(dst)):
+        positive = rows % len(dst)
+        counts = np.bincount(positive)
+        if counts.max() * _ROUND <= updates.size:
+            _join_in_rounds(ufunc, dst, positive, updates, counts)
+            return
     flat, columns, step = dst.reshape(-1), np.arange(size), max(1, _PART // max(1, size))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         # ufunc.at is fast for vectors only.
         ufunc.at(flat, (rows[part, None] * size + columns).reshape(-1), updates[part].reshape(-1))
+
+
+def _join_in_rounds(ufunc: np.ufunc, dst: Array, rows: Array, updates: Array, counts: Array) -> None:
+    """The first updates of all rows at once, then the second ones; `counts` has the number of updates of each row."""
+    used = np.flatnonzero(counts)
+    used = used[np.argsort(-counts[used], kind="stable")]  # those with most updates first: a round takes rows from the front
+    left, first = counts[used], (np.cumsum(counts) - counts)[used]
+    order, joined = np.argsort(rows, kind="stable"), dst[used]
+    for turn in range(left[0]):
+        part = joined[: np.searchsorted(-left, -turn)]
+        ufunc(part, updates.take(order[first[: len(part)] + turn], 0), out=part)
+    dst[used] = joined
 
 
 def _are_distinct(rows: Array, count: int) -> bool:

@@ -28,6 +28,8 @@ class IsInf(Operator):
     def reference(self, x: Array) -> Array:
         """isinf(x), restricted to the signs."""
         if self.detect_negative and self.detect_positive:
+            if x.dtype == np.float16:
+                return np.asarray((x.view(np.uint16) & np.uint16(0x7FFF)) == 0x7C00)
             return computed(np.isinf, x, dtype=np.bool_)
         if not self.detect_negative and not self.detect_positive:
             return np.zeros(x.shape, np.bool_)

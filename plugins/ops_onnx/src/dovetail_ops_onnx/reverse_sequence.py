@@ -1,5 +1,7 @@
 """ReverseSequence: https://onnx.ai/onnx/operators/onnx__ReverseSequence.html."""
 
+import math
+
 import numpy as np
 
 from dovetail.op import OperatorError, ShapeError, TensorType
@@ -35,8 +37,8 @@ class ReverseSequence(Movement):
         steps = x.shape[self.time_axis]
         if np.any((lengths < 0) | (lengths > steps)):
             raise OperatorError(f"sequence_lens is {lengths.tolist()}; accepted: 0 to {steps}")
-        result = x.copy()
-        rows = np.moveaxis(result, (self.batch_axis, self.time_axis), (0, 1))
-        for row, length in zip(rows, lengths, strict=True):
-            row[:length] = row[:length][::-1].copy()
-        return result
+        step, batch = np.arange(steps)[:, None], np.arange(len(lengths))
+        step = np.where(step < lengths, lengths - 1 - step, step)
+        places = step * len(lengths) + batch if self.time_axis == 0 else (batch * steps + step).T
+        rows = x.reshape(places.size, math.prod(x.shape[2:]))
+        return rows.take(places.reshape(-1), 0).reshape(x.shape)

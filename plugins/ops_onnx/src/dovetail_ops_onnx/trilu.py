@@ -1,5 +1,7 @@
 """Trilu: https://onnx.ai/onnx/operators/onnx__Trilu.html."""
 
+from typing import Any
+
 import numpy as np
 
 from dovetail.op import ShapeError, TensorType
@@ -29,15 +31,26 @@ class Trilu(Movement):
     def reference(self, x: Array, k: Array | None = None) -> Array:
         """The triangle of x."""
         rows, columns = x.shape[-2:]
-        # A diagonal further out changes nothing more, and stays inside int64.
-        diagonal = 0 if k is None else min(max(int(k.reshape(())), -rows - 1), columns + 1)
-        number = np.min_scalar_type(-rows - columns - 2)  # narrow numbers are compared faster
-        column, first = np.arange(columns, dtype=number), np.arange(diagonal, rows + diagonal, dtype=number)[:, None]
-        kept = column >= first if self.upper else column <= first
+        if not x.size:
+            return x.copy()
+        diagonal = 0 if k is None else int(k.reshape(()))
         if x.dtype.itemsize <= 4:
-            # Bits times one or zero: a vector instruction, where a choice among elements is none.
+            # Bits and all ones or zero: a vector instruction, where a choice among elements is none.
             bits = np.dtype(f"u{x.dtype.itemsize}")
-            return np.asarray(np.multiply(np.ascontiguousarray(x).view(bits), kept.astype(bits)).view(x.dtype))
+            kept = self._kept(rows, columns, diagonal, bits)
+            return np.asarray(np.bitwise_and(np.ascontiguousarray(x).view(bits), kept).view(x.dtype))
+        kept = self._kept(rows, columns, diagonal, np.dtype(np.bool_))
         y = np.full(x.shape, "", object) if x.dtype == object else np.zeros(x.shape, x.dtype)
         np.copyto(y, x, where=kept)
         return y
+
+    def _kept(self, rows: int, columns: int, diagonal: int, dtype: np.dtype[Any]) -> Array:
+        """All ones where elements of [rows, columns] stay, else 0: each row is a part of one vector, a place before the last."""
+        ones = dtype.type(True) if dtype == np.bool_ else np.iinfo(dtype).max
+        line = np.zeros(rows + columns - 1, dtype)  # from column - row = 1 - rows to columns - 1
+        if self.upper:
+            line[min(max(diagonal + rows - 1, 0), line.size) :] = ones
+        else:
+            line[: min(max(diagonal + rows, 0), line.size)] = ones
+        size = dtype.itemsize
+        return np.ndarray((rows, columns), dtype, line, (rows - 1) * size, (-size, size))

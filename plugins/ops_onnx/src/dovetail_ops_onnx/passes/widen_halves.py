@@ -19,6 +19,9 @@ WIDE = DType.FLOAT32
 _BY_BITS = frozenset({"BitCast", "Cast", "CastLike"})
 """Operators whose results depend on the data type of what they read, or that name that of their results."""
 
+_FAST = frozenset({"IsInf", "IsNaN"})
+"""Operators whose references look at the bits of halves, which takes less time than a conversion."""
+
 
 def widen_halves(graph: Graph, context: PassContext) -> Graph:
     """The graph with nodes of halves in float32, where the first device has kernels for that and none for halves.
@@ -73,6 +76,8 @@ class _Widening:
         types, is_product = self._graph.types, node.op.magnitude == "sum_of_products"
         if fed and not is_product:
             return True
+        if node.op.op_type in _FAST:
+            return False
         on_cpu = bool(self._context.devices) and self._context.devices[0].info.kind == "CPU"
         converts = on_cpu and any(types[name].dtype is DType.FLOAT16 for name in (*node.reads, *node.writes))
         return (converts and is_product) or not self._keeps(node, types)
