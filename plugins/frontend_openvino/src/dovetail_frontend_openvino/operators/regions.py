@@ -52,14 +52,15 @@ class PSROIPooling(Operator):
 
     def reference(self, input: Array, coords: Array) -> Array:
         """In float64. Raises `OperatorError` for a region of a picture that there is not."""
-        pictures, edges = coords[:, 0].astype(np.int64), coords[:, 1:].astype(np.float32)
-        if ((pictures < 0) | (pictures >= len(input))).any():
+        if not ((coords[:, 0] >= 0) & (coords[:, 0] < len(input))).all():
             raise OperatorError(f"input 'coords' names pictures outside 0 to {len(input) - 1}")
+        pictures, edges = coords[:, 0].astype(np.int64), coords[:, 1:].astype(np.float32)
         found = np.zeros((len(coords), self.output_dim, self.group_size, self.group_size))
         pool = self._average if self.mode == "average" else self._bilinear
         for picture in np.unique(pictures).tolist():
             own = pictures == picture
-            found[own] = pool(input[picture].astype(np.float64), edges[own])
+            with np.errstate(all="ignore"):
+                found[own] = pool(input[picture].astype(np.float64), edges[own])
         return found.astype(input.dtype)
 
     def _average(self, x: Array, edges: Array) -> Array:
@@ -88,7 +89,8 @@ class PSROIPooling(Operator):
         places = np.arange(self.group_size, dtype=np.float32)
         first = np.floor(low[:, None] + places * extent[:, None])
         last = np.ceil(low[:, None] + (places + 1) * extent[:, None])
-        return np.clip(first, 0, size).astype(np.int64), np.clip(last, 0, size).astype(np.int64)
+        first, last = (np.clip(np.nan_to_num(places), 0, size).astype(np.int64) for places in (first, last))
+        return first, last
 
     def _bilinear(self, x: Array, edges: Array) -> Array:
         scaled = edges * np.float32(self.spatial_scale)
@@ -123,7 +125,7 @@ def _sampled(x: Array, channel: Array, down: Array, across: Array) -> Array:
     """x [channels, H, W] between its elements, 0 outside."""
     height, width = x.shape[1:]
     inside = (down >= 0) & (down <= height - 1) & (across >= 0) & (across <= width - 1)
-    down, across = np.clip(down, 0, height - 1), np.clip(across, 0, width - 1)
+    down, across = np.clip(np.nan_to_num(down), 0, height - 1), np.clip(np.nan_to_num(across), 0, width - 1)
     top, left = np.floor(down).astype(np.int64), np.floor(across).astype(np.int64)
     bottom, right = np.ceil(down).astype(np.int64), np.ceil(across).astype(np.int64)
     upper = x[channel, top, left] + (x[channel, top, right] - x[channel, top, left]) * (across - left)
