@@ -9,7 +9,7 @@ import pytest
 from openvino import opset13
 
 RNG = np.random.default_rng(21)
-BITS = {"u4": 4, "i4": 4, "nf4": 4, "u2": 2, "u8": 8, "i8": 8}
+BITS = {"u4": 4, "i4": 4, "nf4": 4, "u2": 2, "u3": 3, "u6": 6, "u8": 8, "i8": 8}
 
 
 def stored(kind: str, *shape: int) -> Any:
@@ -35,7 +35,10 @@ def product(weight: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", "OPENCL"])
-@pytest.mark.parametrize(("kind", "zero_points"), [("u4", True), ("i4", False), ("nf4", False), ("u2", True), ("u8", True)])
+@pytest.mark.parametrize(
+    ("kind", "zero_points"),
+    [("u4", True), ("i4", False), ("nf4", False), ("u2", True), ("u8", True), ("u3", True), ("u6", False)],
+)
 def test_decompression_is_not_rounded(kind: str, zero_points: bool, device: str, saved: Any, agree: Callable[..., Any]) -> None:
     """Rounding the weights to float16 would change the result by more than 1e-4."""
     x, y = product(weights(kind, zero_points))
@@ -90,3 +93,13 @@ def test_large_matrices_and_tables_stay_packed(
         kinds = [node.op for node in compiled.report().nodes]
     assert any(kind.startswith("dovetail::MatMul") for kind in kinds)
     assert "MatMul" not in kinds
+
+
+@pytest.mark.parametrize(("kind", "count"), [("u3", 8), ("u3", 13), ("u6", 4), ("u6", 5)])
+def test_elements_that_are_split_over_bytes(kind: str, count: int, saved: Any, agree: Callable[..., Any]) -> None:
+    """Three bytes hold 8 elements of 3 bits, or 4 of 6: not a whole number of groups, too."""
+    tensor = ov.Tensor(getattr(ov.Type, kind), ov.Shape([count]))
+    packed = RNG.integers(0, 256, tensor.byte_size).astype(np.uint8)
+    value = opset13.constant(ov.Tensor(packed, ov.Shape([count]), getattr(ov.Type, kind)))
+    x = opset13.parameter([count], np.float32, name="x")
+    agree(saved(ov.Model([opset13.add(x, opset13.convert(value, "f32"))], [x], kind)), [np.zeros(count, np.float32)])

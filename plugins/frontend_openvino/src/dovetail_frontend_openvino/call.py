@@ -208,6 +208,10 @@ class Call:
         """Add a node; returns the names of its outputs."""
         return self.emitter.node(UnboundOperator("", op_type, ONNX_VERSION, attributes), inputs, outputs, self.layer.name)
 
+    def own(self, op_type: str, outputs: int, *inputs: str, **attributes: Any) -> tuple[str, ...]:
+        """Add a node of an operator of this package; returns the names of its outputs."""
+        return self.emitter.node(UnboundOperator("openvino", op_type, 1, attributes), inputs, outputs, self.layer.name)
+
     def const(self, array: Any, dtype: DType | None = None) -> str:
         """A constant; Python integers without a type are int64."""
         given = np.asarray(array, np.int64 if dtype is None and not isinstance(array, np.ndarray) else None)

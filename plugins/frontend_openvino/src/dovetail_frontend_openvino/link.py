@@ -42,8 +42,8 @@ _LONG = 2000
 
 @dataclass
 class Linker:
-    """Links one model. Once it is linked, `domains` are those that it uses besides ONNX's: extensions, and operator sets; and
-    `growth` says how its variables grow.
+    """Links one model. Once it is linked, `domains` are those that it uses besides ONNX's: extensions, operator sets, and
+    this package's own; and `growth` says how its variables grow.
     """
 
     weights: Weights
@@ -133,6 +133,7 @@ class _Linking:
             start = len(self.emitter.nodes)
             ports = frozenset(i for i, port in enumerate(layer.outputs) if (layer.id, port.id) in used)
             outputs = self._translated(layer, inputs, ports)
+            self.linker.domains.update(domain for node in self.emitter.nodes[start:] if (domain := node.op.domain))
             self._define(layer, self._named(layer, start, outputs, exits))
 
     def _input(self, layer: Layer, port: Port) -> Value:
@@ -200,7 +201,6 @@ class _Linking:
         if not _DOMAIN.fullmatch(layer.opset) or not layer.outputs:
             what = f"the operator set is '{printable(layer.opset)}'" if layer.outputs else "the layer has no output port"
             raise FormatError(what, hint="accepted: opset1 and so on, or the name of an extension: letters, digits, . _ -")
-        self.linker.domains.add(layer.opset)
         raw = {name: AttributeText(text) for name, text in layer.attributes.items()}
         op = UnboundOperator(layer.opset, layer.type, 1, raw)
         outputs = self.emitter.node(op, tuple(value.name for value in inputs), len(layer.outputs), layer.name)

@@ -29,6 +29,8 @@ _TYPES = {
     "u8": DType.UINT8,
     "u4": DType.UINT4,
     "u2": DType.UINT2,
+    "u3": DType.UINT8,
+    "u6": DType.UINT8,
     "boolean": DType.BOOL,
     "string": DType.STRING,
     "f8e4m3": DType.FLOAT8_E4M3FN,

@@ -28,6 +28,9 @@ _NF4 = np.array(
 )
 """The values of the 16 codes of nf4 (arXiv:2305.14314, appendix E)."""
 
+_SPLIT = {"u3": 2, "u6": 4}
+"""Types of which a group of elements takes three bytes, and how many of an element's bits are in the first two of them."""
+
 _BITS = {DType.INT4: 4, DType.UINT4: 4, DType.UINT2: 2, DType.FLOAT4_E2M1: 4}
 """Types of which several elements share a byte, the first in its low bits."""
 
@@ -51,6 +54,7 @@ class Weights:
             codes = self.constant({**attributes, "element_type": "u4"})
             self._spend(4 * codes.size)
             return as_constant(_NF4[codes.astype(np.uint8)])
+        kind = attributes["element_type"].strip().lower()
         dtype = element_type(attributes["element_type"], "element_type")
         if dtype is None or dtype is DType.STRING:
             raise FormatError(
@@ -60,7 +64,7 @@ class Weights:
         offset, size = integer(attributes["offset"], "offset"), integer(attributes["size"], "size")
         if math.prod(dims) == 0:
             return as_constant(np.zeros(dims, dtype.numpy))
-        needed = -(-math.prod(dims) * _BITS.get(dtype, 8 * dtype.itemsize) // 8)
+        needed = _nbytes(math.prod(dims), kind, dtype)
         if size != needed:
             raise FormatError(f"size is {size}; {math.prod(dims)} elements of {attributes['element_type']} need {needed}")
         if offset < 0 or offset + size > len(self._bytes):
@@ -68,7 +72,12 @@ class Weights:
                 f"offset {offset} and size {size} reach beyond the weights, which have {len(self._bytes)} bytes",
                 hint="does the .bin belong to this .xml, and is it complete?",
             )
-        return as_constant(self._array(offset, size, dtype)[: math.prod(dims)].reshape(dims))
+        if kind in _SPLIT:
+            self._spend(size * 8 // (_SPLIT[kind] + 1))
+            array = _joined(self._bytes[offset : offset + size], _SPLIT[kind])
+        else:
+            array = self._array(offset, size, dtype)
+        return as_constant(array[: math.prod(dims)].reshape(dims))
 
     def _array(self, offset: int, size: int, dtype: DType) -> NDArray[Any]:
         if dtype not in _BITS and offset % dtype.itemsize == 0:
@@ -102,6 +111,21 @@ class Weights:
             )
         with self._source.open_beside(self._source.data.with_suffix(".bin").name) as file:
             return file.read()
+
+
+def _nbytes(count: int, kind: str, dtype: DType) -> int:
+    if kind in _SPLIT:
+        return 3 * -(-count // (16 // _SPLIT[kind]))
+    return -(-count * _BITS.get(dtype, 8 * dtype.itemsize) // 8)
+
+
+def _joined(content: bytes, low: int) -> NDArray[Any]:
+    """Elements whose `low` low bits are in two bytes and whose others are in the third; the first is in the high bits of each."""
+    groups = np.frombuffer(content, np.uint8).reshape(-1, 3)
+    firsts = (groups[:, :2, None] >> np.arange(8 - low, -1, -low, dtype=np.uint8) & (2**low - 1)).reshape(len(groups), -1)
+    high = low // 2
+    rest = groups[:, 2:] >> np.arange(8 - high, -1, -high, dtype=np.uint8) & (2**high - 1)
+    return np.asarray(firsts | rest << low, np.uint8).reshape(-1)
 
 
 def _dims(text: str) -> tuple[int, ...]:

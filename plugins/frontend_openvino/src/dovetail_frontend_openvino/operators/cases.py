@@ -1,0 +1,65 @@
+"""Cases of the operators: small results that are known without them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dovetail.testing import Case
+from dovetail_frontend_openvino.operators.beams import GatherTree
+from dovetail_frontend_openvino.operators.matrices import Inverse
+from dovetail_frontend_openvino.operators.proposals import Proposal
+from dovetail_frontend_openvino.operators.regions import PSROIPooling
+
+__all__ = ["gather_tree", "inverse", "proposal", "psroi_pooling"]
+
+
+def gather_tree(rng: np.random.Generator) -> Iterator[Case]:
+    """The example of TensorFlow's documentation, and a second sequence of one step; no sequences."""
+    steps = np.array([[[1, 2, 3], [7, 8, 9]], [[4, 5, 6], [0, 0, 0]], [[7, 8, 9], [0, 0, 0]]], np.int32)
+    parents = np.array([[[0, 0, 0], [0, 0, 0]], [[0, 1, 1], [5, 5, 5]], [[2, 1, 2], [5, 5, 5]]], np.int32)
+    want = np.array([[[2, 2, 2], [7, 8, 9]], [[6, 5, 6], [10, 10, 10]], [[7, 8, 9], [10, 10, 10]]], np.int32)
+    for dtype in (np.int32, np.int64, np.float32):
+        given = tuple(a.astype(dtype) for a in (steps, parents, np.array([3, 1]), np.array(10)))
+        yield Case(np.dtype(dtype).name, GatherTree(), given, (want.astype(dtype),))
+    ended = np.array([[[2, 2, 2]], [[6, 5, 6]], [[6, 8, 6]]], np.int32)
+    yield Case("ended", GatherTree(), (steps[:, :1], parents[:, :1], np.array([3], np.int32), np.array(6, np.int32)), (ended,))
+    yield Case("none", GatherTree(), (steps[:, :0], parents[:, :0], np.zeros(0, np.int32), np.array(6, np.int32)), (want[:, :0],))
+
+
+def inverse(rng: np.random.Generator) -> Iterator[Case]:
+    """Triangles, none, and of the transposes in float16."""
+    x = np.array([[[2, 0], [0, 4]], [[1, 3], [0, 1]]], np.float32)
+    yield Case("two", Inverse(), (x,), (np.array([[[0.5, 0], [0, 0.25]], [[1, -3], [0, 1]]], np.float32),))
+    yield Case("none", Inverse(), (x[:0],), (x[:0],))
+    turned = np.array([[[0.5, 0], [0, 0.25]], [[1, 0], [-3, 1]]], np.float16)
+    yield Case("adjoint", Inverse(adjoint=True), (x.astype(np.float16),), (turned,))
+
+
+def psroi_pooling(rng: np.random.Generator) -> Iterator[Case]:
+    """A ramp, of which a mean or a point is its place."""
+    ramp = np.broadcast_to(np.arange(8, dtype=np.float32), (2, 4, 6, 8)).copy()
+    rois = np.array([[1, 0, 0, 3, 5], [0, 2, 0, 7, 3], [0, 20, 20, 30, 30]], np.float32)
+    want = np.array([[0.5, 2.5], [3, 6], [0, 0]], np.float32)[:, None, None].repeat(2, 2)
+    yield Case("average", PSROIPooling(output_dim=1, group_size=2, spatial_scale=1.0), (ramp, rois), (want,))
+    parts = np.array([[0, 0, 0, 1, 1], [1, 0.5, 0, 1.5, 1]], np.float32)
+    op = PSROIPooling(output_dim=2, group_size=2, spatial_scale=1.0, mode="bilinear", spatial_bins_x=2, spatial_bins_y=1)
+    # Bins of half a region: points at 0 and 3.5, 3.5 and 7; then 3.5 and 7, 7 and 10.5, which is outside and 0.
+    want = np.array([[1.75, 5.25], [5.25, 3.5]], np.float32)[:, None, None].repeat(2, 1).repeat(2, 2)
+    yield Case("bilinear", op, (ramp, parts), (want,))
+    yield Case("none", op, (ramp, parts[:0]), (want[:0],))
+
+
+def proposal(rng: np.random.Generator) -> Iterator[Case]:
+    """Two cells of one anchor of 4 pixels, apart; then one in the place of the other."""
+    op = Proposal(
+        base_size=4, pre_nms_topn=9, post_nms_topn=3, nms_thresh=0.5, feat_stride=8, min_size=1, ratio=(1.0,), scale=(1.0,)
+    )
+    scores = np.array([0, 0, 0.25, 0.75], np.float32).reshape(1, 2, 1, 2)
+    deltas = np.zeros((1, 4, 1, 2), np.float32)
+    shape = np.array([16, 16, 1], np.float32)
+    want = np.array([[0, 8, 0, 12, 4], [0, 0, 0, 4, 4], [-1, 0, 0, 0, 0]], np.float32)
+    yield Case("apart", op, (scores, deltas, shape), (want, np.array([0.75, 0.25, 0], np.float32)))
+    deltas = deltas.copy()
+    deltas[0, 0, 0, 0] = 2.0
+    one = np.array([[0, 8, 0, 12, 4], [-1, 0, 0, 0, 0], [0, 0, 0, 0, 0]], np.float32)
+    yield Case("one", op, (scores, deltas, shape), (one, np.array([0.75, 0, 0], np.float32)))
