@@ -1,13 +1,13 @@
-"""Products of one row and a matrix of 4 or 8 bits, by int8 primitives, against float64."""
+"""Products of few rows and a matrix of 4 or 8 bits, by int8 primitives, against float64."""
 
 import numpy as np
 import pytest
 
 from dovetail import Core
 from dovetail.op import GraphBuilder
-from dovetail_cpu_onednn.kernels import mat_mul_digits
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix
+from dovetail_ops_onnx.mat_mul_digits import MatMulDigits
 
 pytestmark = pytest.mark.skipif(not library().has_int8, reason="no exact sums of 8-bit products")
 
@@ -27,9 +27,9 @@ def _matrix(rng, bits, size, blocks, n, middle):
     return BlockMatrix(8, size, numbers, scales, offsets), weights
 
 
-def _compiled(matrices, k, activation_bits=0):
+def _compiled(matrices, k, activation_bits=0, rows=1):
     g = GraphBuilder()
-    a = g.input("a", "float32", (1, k))
+    a = g.input("a", "float32", (rows, k))
     return Core().compile_model(g.model([m.times(g, a, activation_bits) for m in matrices]), "ONEDNN")
 
 
@@ -39,16 +39,15 @@ def _kernels(compiled):
 
 @pytest.mark.parametrize("size", [16, 32, 64, 80, 128])
 @pytest.mark.parametrize(("bits", "middle"), [(4, 8), (4, 2.7), (8, 128), (8, 60)])
-@pytest.mark.parametrize("part", [1 << 20, 1])
-def test_products(monkeypatch, rng, size, bits, middle, part):
-    monkeypatch.setattr(mat_mul_digits, "_PART", part)  # 1: in parts of 1024 columns
-    blocks, n = 7, 2500 if part > 1 else 2501  # plans are kept for sizes
+@pytest.mark.parametrize(("rows", "n"), [(1, 2501), (1, 900), (2, 2501), (2, 900)])
+def test_products(rng, size, bits, middle, rows, n):
+    blocks = 7
     k = blocks * size - 5
     matrix, weights = _matrix(rng, bits, size, blocks, n, middle)
-    compiled = _compiled([matrix], k)
+    compiled = _compiled([matrix], k, rows=rows)
     for _ in range(2):
-        a = (rng.standard_normal((1, k)) * np.exp(3 * rng.standard_normal(k))).astype(np.float32)
-        a[0, size : 2 * size] = 0
+        a = (rng.standard_normal((rows, k)) * np.exp(3 * rng.standard_normal(k))).astype(np.float32)
+        a[-1, size : 2 * size] = 0
         (got,) = compiled({"a": a}).values()
         largest = np.abs(a).astype(np.float64) @ (np.abs(weights[:k]) + weights.max() / 15)
         assert (np.abs(got - a.astype(np.float64) @ weights[:k]) <= 1e-6 * largest).all()
@@ -57,15 +56,20 @@ def test_products(monkeypatch, rng, size, bits, middle, part):
 
 @pytest.mark.parametrize("size", [32, 128])
 @pytest.mark.parametrize("middle", [8, 3])
-def test_one_digit_is_a_row_rounded_to_int8(rng, size, middle):
-    matrix, weights = _matrix(rng, 4, size, 4, 1100, middle)
-    a = rng.standard_normal((1, 4 * size)).astype(np.float32)
-    a[0, size : 2 * size] = 0
-    rows = a.reshape(4, size).astype(np.float64)
-    step = np.abs(rows).max(1, keepdims=True) / 127
+@pytest.mark.parametrize("many", [1, 2, 37])
+@pytest.mark.parametrize("missing", [0, 5])
+def test_one_digit_is_a_row_rounded_to_int8(rng, size, middle, many, missing):
+    matrix, weights = _matrix(rng, 4, size, 5, 1100, middle)
+    a = rng.standard_normal((many, 5 * size)).astype(np.float32)
+    a[-1, size : 2 * size] = 0
+    a[:, 5 * size - missing :] = 0
+    rows = a.reshape(many, 5, size).astype(np.float64)
+    step = np.abs(rows).max(2, keepdims=True) / 127
     rounded = np.rint(rows / np.maximum(step, 1e-30)) * step
-    (got,) = _compiled([matrix], 4 * size, 8)({"a": a}).values()
-    np.testing.assert_allclose(got, rounded.reshape(1, -1) @ weights, rtol=1e-4, atol=1e-4)
+    compiled = _compiled([matrix], 5 * size - missing, 8, many)
+    (got,) = compiled({"a": a[:, : 5 * size - missing]}).values()
+    np.testing.assert_allclose(got, rounded.reshape(many, -1) @ weights, rtol=1e-4, atol=1e-3)
+    assert _kernels(compiled) == ["dovetail::RowDigits", "dovetail::MatMulDigits"]
 
 
 @pytest.mark.parametrize("activation_bits", [0, 8])
@@ -81,15 +85,17 @@ def test_products_that_differ_in_their_constants(rng, activation_bits):
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 @pytest.mark.parametrize("activation_bits", [0, 8])
-def test_rows_that_are_not_finite_give_no_numbers(rng, wrong, activation_bits):
+@pytest.mark.parametrize("rows", [1, 3])
+def test_rows_that_are_not_finite_give_no_numbers(rng, wrong, activation_bits, rows):
     matrix, _ = _matrix(rng, 4, 32, 2, 2100, 8)
-    compiled = _compiled([matrix], 64, activation_bits)
-    a = rng.standard_normal((1, 64)).astype(np.float32)
+    compiled = _compiled([matrix], 64, activation_bits, rows)
+    a = rng.standard_normal((rows, 64)).astype(np.float32)
     (before,) = compiled({"a": a}).values()
     changed = a.copy()
     changed[0, 40] = wrong
     (found,) = compiled({"a": changed}).values()
-    assert np.isnan(found).all()
+    assert np.isnan(found[0]).all()
+    np.testing.assert_array_equal(found[1:], before[1:])
     (after,) = compiled({"a": a}).values()
     np.testing.assert_array_equal(after, before)
 
@@ -103,12 +109,35 @@ def test_rows_of_small_and_large_numbers(rng, scale):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=np.abs(want).max() * 1e-4)
 
 
-def test_several_rows_are_multiplied_as_before(rng):
-    matrix, weights = _matrix(rng, 4, 32, 2, 2100, 8)
+@pytest.mark.parametrize("middle", [8, 3])
+def test_many_exact_rows_are_multiplied_in_float32(rng, middle):
+    matrix, weights = _matrix(rng, 4, 32, 2, 2100, middle)
     g = GraphBuilder()
     compiled = Core().compile_model(g.model([matrix.times(g, g.input("a", "float32", ("n", 64)))]), "ONEDNN")
-    for rows in (1, 3, 1, 5, 2, 0):
+    for rows in (1, 4, 1, 2, 5, 0, 30):
         a = rng.standard_normal((rows, 64)).astype(np.float32)
         (got,) = compiled({"a": a}).values()
         np.testing.assert_allclose(got, a.astype(np.float64) @ weights, rtol=1e-4, atol=1e-4)
-        assert _kernels(compiled)[0] == ("dovetail::RowDigits" if rows == 1 else "dovetail::MatMulBlocks")
+        assert _kernels(compiled)[0] == ("dovetail::RowDigits" if rows in (1, 2, 4) else "dovetail::MatMulBlocks")
+
+
+def test_rows_whose_products_leave_the_cache_are_multiplied_in_float32(rng):
+    matrix, weights = _matrix(rng, 4, 16, 40, 1100, 8)
+    for rows, kernel in ((95, "dovetail::RowDigits"), (96, "dovetail::MatMulBlocks")):
+        a = rng.standard_normal((rows, 640)).astype(np.float32)
+        compiled = _compiled([matrix], 640, 8, rows)
+        (got,) = compiled({"a": a}).values()
+        assert _kernels(compiled)[0] == kernel
+        largest = np.abs(a).astype(np.float64) @ np.abs(weights)
+        assert (np.abs(got - a.astype(np.float64) @ weights) <= 5e-3 * largest).all()
+
+
+def test_plans_of_other_rows_read_the_same_packed_weights(monkeypatch, rng):
+    packed, pack = [], MatMulDigits.weights
+    monkeypatch.setattr(MatMulDigits, "weights", lambda op, q: packed.append(q.shape) or pack(op, q))
+    matrix, _ = _matrix(rng, 4, 32, 8, 1600, 8)
+    g = GraphBuilder()
+    compiled = Core().compile_model(g.model([matrix.times(g, g.input("a", "float32", ("n", 256)), 8)]), "ONEDNN")
+    for rows in (1, 20, 64, 2):
+        compiled({"a": np.ones((rows, 256), np.float32)})
+    assert [columns for _, columns in packed] == [768, 768, 64]

@@ -1,5 +1,6 @@
-"""The digits of a row times a matrix of 4 or 8 bits in blocks. Only a graph pass makes it; it is not in the standard."""
+"""The digits of rows times a matrix of 4 or 8 bits in blocks. Only a graph pass makes it; it is not in the standard."""
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class MatMulDigits(AbstractOperator):
-    """MatMulBlocks of a row that RowDigits took apart: digits times `q - centre`, block by block, times factors and scales.
+    """MatMulBlocks of rows that RowDigits took apart: digits times `q - centre`, block by block, times factors and scales.
 
     `digits`, `factors` and `sums` are RowDigits' with `group`, the others MatMulBlocks' with `bits` and `block_size`. The sum of
     each block is exact; with `offsets`, sums times offsets are added.
@@ -68,13 +69,14 @@ class MatMulDigits(AbstractOperator):
         self, digits: Array, factors: Array, q: Array, scales: Array, sums: Array | None = None, offsets: Array | None = None
     ) -> Array:
         """In float32, but for the sums of each block."""
-        products = np.matmul(digits.astype(np.int32), self.weights(q).astype(np.int32))  # [batches, group * count, N]
-        blocks, n = scales.shape
-        count = digits.shape[1] // self.group
-        products = products.reshape(-1, count, n)[:blocks].astype(np.float32) * scales[:, None]
-        y: Array = factors.reshape(1, -1)[:, : blocks * count] @ products.reshape(-1, n)
+        products = np.matmul(digits.astype(np.int32), self.weights(q).astype(np.int32))  # [batches, group * count * rows, N]
+        (blocks, n), rows = scales.shape, math.prod(factors.shape[:-1])
+        count = digits.shape[1] // (self.group * rows)
+        products = products.reshape(-1, count * rows, n)[:blocks].astype(np.float32) * scales[:, None]
+        of_rows = products.reshape(-1, rows, n).swapaxes(0, 1)
+        y: Array = (factors.reshape(rows, 1, -1)[:, :, : blocks * count] @ of_rows)[:, 0]
         if offsets is not None and sums is not None:
-            y += sums.reshape(1, -1)[:, :blocks] @ offsets
+            y += sums.reshape(rows, -1)[:, :blocks] @ offsets
         return y.reshape(*factors.shape[:-1], n)
 
     def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:

@@ -1,4 +1,4 @@
-"""The numbers of one row as 8-bit digits, block by block. Only a graph pass makes this operator; it is not in the standard."""
+"""The numbers of rows as 8-bit digits, block by block. Only a graph pass makes this operator; it is not in the standard."""
 
 import math
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ EXACT = 4
 
 @dataclass(frozen=True, eq=False)
 class RowDigits(AbstractOperator):
-    """A row [..., K] of float32, all dimensions before K being 1, as sums of `digits * factors`.
+    """Rows [..., K] of float32 as sums of `digits * factors`.
 
     Each block of `block_size` numbers becomes `count` blocks of int8, the last one first filled up with zeros. With `EXACT`
     digits, digit i counts 256 ^ i * 2 ^ -30 of a power of two above the largest number of the block. A single digit counts
-    1 / 127 of that number, as onnxruntime rounds activations. `digits` are [batches, group * count, group * block_size]: `group`
-    blocks side by side, each in its own rows, with zeros in the other columns. `factors` [..., blocks * count] are what digits
-    count; those of blocks with NaN or infinity are NaN. `sums` [..., blocks] are those of the rounded numbers in each block.
+    1 / 127 of that number, as onnxruntime rounds activations. `digits` are [batches, group * count * rows, group * block_size]:
+    `group` blocks side by side, each in its own rows, with zeros in the other columns. `factors` [..., blocks * count] are what
+    digits count; those of blocks with NaN or infinity are NaN. `sums` [..., blocks] are those of each block's rounded numbers.
     """
 
     domain: ClassVar[str] = "dovetail"
@@ -51,27 +51,29 @@ class RowDigits(AbstractOperator):
         return -(-columns // (self.block_size * self.group))
 
     def infer(self, a: TensorType) -> tuple[TensorType, TensorType, TensorType]:
-        """Raises `ShapeError` for other types, and for several rows."""
-        if a.dtype is not DType.FLOAT32 or not a.rank or math.prod(a.dims[:-1]) != 1 or not a.dims[-1]:
-            raise ShapeError(f"A is {a}; accepted: one row of float32")
+        """Raises `ShapeError` for other types, and without numbers."""
+        if a.dtype is not DType.FLOAT32 or not a.rank or not a.size:
+            raise ShapeError(f"A is {a}; accepted: rows of float32")
         batches, lead = self.batches(a.dims[-1]), a.dims[:-1]
-        digits = TensorType(DType.INT8, (batches, self.group * self.count, self.group * self.block_size))
+        rows = self.group * self.count * math.prod(lead)
+        digits = TensorType(DType.INT8, (batches, rows, self.group * self.block_size))
         blocks = batches * self.group
         return digits, a.with_shape((*lead, blocks * self.count)), a.with_shape((*lead, blocks))
 
     def reference(self, a: Array) -> tuple[Array, Array, Array]:
         """Block by block."""
         batches, lead = self.batches(a.shape[-1]), a.shape[:-1]
-        rows = np.zeros((batches * self.group, self.block_size), np.float32)
-        rows.reshape(-1)[: a.shape[-1]] = a.reshape(-1)
+        many = math.prod(lead)
+        rows = np.zeros((many * batches * self.group, self.block_size), np.float32)
+        rows.reshape(many, -1)[:, : a.shape[-1]] = a.reshape(many, -1)
         numbers, factors = self._one_digit(rows) if self.count == 1 else self._all_digits(rows)
-        shape = (batches, self.group, self.count, self.group, self.block_size)
-        digits = np.zeros(shape, np.int8)
+        digits = np.zeros((batches, self.group, self.count, many, self.group, self.block_size), np.int8)
+        placed = numbers.reshape(many, batches, self.group, self.count, self.block_size).transpose(1, 2, 3, 0, 4)
         for place in range(self.group):
-            digits[:, place, :, place] = numbers.reshape(batches, self.group, self.count, self.block_size)[:, place]
+            digits[:, place, :, :, place] = placed[:, place]
         rounded = rows if self.count == EXACT else numbers * factors
         sums = rounded.sum(1, dtype=np.float32).reshape(*lead, -1)
-        return digits.reshape(batches, self.group * self.count, -1), factors.reshape(*lead, -1), sums
+        return digits.reshape(batches, self.group * self.count * many, -1), factors.reshape(*lead, -1), sums
 
     def _one_digit(self, rows: Array) -> tuple[Array, Array]:
         largest = np.abs(rows).max(1, keepdims=True)

@@ -45,17 +45,21 @@ def _kinds(graph: Graph) -> list[str]:
 
 @pytest.mark.parametrize("size", [16, 32, 48, 64, 128])
 @pytest.mark.parametrize(("bits", "middle"), [(4, 8), (4, 2.7), (4, None), (8, 128), (8, 100), (8, None)])
-def test_products_are_those_of_float32(rng: np.random.Generator, size: int, bits: int, middle: float | None) -> None:
+@pytest.mark.parametrize("rows", [(1, 1), (3, 2)])
+def test_products_are_those_of_float32(
+    rng: np.random.Generator, size: int, bits: int, middle: float | None, rows: tuple[int, ...]
+) -> None:
     matrix = _matrix(rng, bits, size, 5, 1100, middle)
-    graph = _graph([matrix], (1, 1, 5 * size - 3))
+    dims = (*rows, 5 * size - 3)
+    graph = _graph([matrix], dims)
     split = split_rows(graph, lambda node, graph: True)
     assert _kinds(split) == ["RowDigits", "MatMulDigits"]
     has_offsets = len(split.nodes[1].inputs) > 4
     assert has_offsets == (middle not in (8, 128, None))
-    a = (rng.standard_normal((1, 1, 5 * size - 3)) * np.exp(4 * rng.standard_normal(5 * size - 3))).astype(np.float32)
-    a[0, 0, size : 2 * size] = 0
+    a = (rng.standard_normal(dims) * np.exp(4 * rng.standard_normal(5 * size - 3))).astype(np.float32)
+    a[0, -1, size : 2 * size] = 0
     (found,), (plain,) = _run(split, a), _run(graph, a)
-    assert found.shape == plain.shape == (1, 1, 1100)
+    assert found.shape == plain.shape == (*rows, 1100)
     np.testing.assert_allclose(found, plain, rtol=1e-5, atol=2e-6 * np.abs(plain).max())
 
 
@@ -69,18 +73,19 @@ def test_outliers_do_not_hide_other_numbers(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("group", [1, 2, 4])
 @pytest.mark.parametrize("count", [1, EXACT])
-def test_digits_times_factors_are_the_row(rng: np.random.Generator, group: int, count: int) -> None:
-    a, op = rng.standard_normal((1, 150)).astype(np.float32), RowDigits(16, count, group)
+@pytest.mark.parametrize("many", [1, 3])
+def test_digits_times_factors_are_the_rows(rng: np.random.Generator, group: int, count: int, many: int) -> None:
+    a, op = rng.standard_normal((many, 150)).astype(np.float32), RowDigits(16, count, group)
     digits, factors, sums = op.reference(a)
     batches = op.batches(150)
-    places = digits.reshape(batches, group, count, group, 16).astype(np.float64)
+    places = digits.reshape(batches, group, count, many, group, 16).astype(np.float64)
     for place in range(group):
-        assert not np.delete(places[:, place], place, 2).any()
-    rows = np.einsum("bpcps,bpc->bps", places, factors.reshape(batches, group, count)).reshape(-1)
+        assert not np.delete(places[:, place], place, 3).any()
+    rows = np.einsum("bpcmps,mbpc->mbps", places, factors.reshape(many, batches, group, count)).reshape(many, -1)
     step = np.abs(a).max() / (254 if count == 1 else 2**29)
-    np.testing.assert_allclose(rows[:150], a[0], rtol=0, atol=step * 1.01)
-    assert not rows[150:].any()
-    np.testing.assert_allclose(sums[0], rows.reshape(-1, 16).sum(1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(rows[:, :150], a, rtol=0, atol=step * 1.01)
+    assert not rows[:, 150:].any()
+    np.testing.assert_allclose(sums, rows.reshape(many, -1, 16).sum(2), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
@@ -112,7 +117,6 @@ def test_other_products_stay(rng: np.random.Generator) -> None:
 
     matrix = _matrix(rng, 4, 32, 3, 1100, 8)
     for graph in (
-        _graph([matrix], (2, 96)),
         _graph([matrix], (0, 96)),
         _graph([_matrix(rng, 4, 32, 3, 8, 8)], (1, 96)),
         _graph([_matrix(rng, 4, 8, 12, 1100, 8)], (1, 96)),
@@ -134,8 +138,8 @@ def test_models_that_would_take_much_memory_stay(rng: np.random.Generator, monke
 def test_refusals() -> None:
     with pytest.raises(OperatorError, match="block_size 32, group 1, count 2; accepted"):
         RowDigits(32, 2)
-    with pytest.raises(ShapeError, match="accepted: one row of float32"):
-        RowDigits(32).infer(TensorType(DType.FLOAT32, (2, 32)))
+    with pytest.raises(ShapeError, match="accepted: rows of float32"):
+        RowDigits(32).infer(TensorType(DType.FLOAT32, (0, 32)))
     with pytest.raises(OperatorError, match="activation_bits 4"):
         MatMulBlocks(4, 32, 4)
     digits, factors = TensorType(DType.INT8, (2, 4, 64)), TensorType(DType.FLOAT32, (1, 8))

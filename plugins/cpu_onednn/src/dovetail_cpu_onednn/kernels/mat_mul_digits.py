@@ -1,6 +1,8 @@
 """MatMulDigits: a product of 8-bit numbers for each block, by oneDNN's matmul, and one that adds the blocks."""
 
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,14 @@ from dovetail_ops_onnx.mat_mul_digits import MatMulDigits
 
 Array = NDArray[Any]
 
-_PART = 1 << 20
-"""Numbers of all blocks' products at a time: 4 MiB, which are still in the cache when they are added."""
+_COLUMNS = 768
+"""Columns of a part: as many for any rows, so that all plans read the same packed weights."""
 
-_COLUMNS = 1024
-"""The least columns of a part."""
+_MOST = 1 << 22
+"""Numbers of a part's products up to which they are added from the cache: 16 MiB."""
+
+_EXACT_ROWS = 32
+"""Rows of a batch up to which a product takes less than one of float32, where each number has several digits."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +86,16 @@ class DigitsProduct(PrimitiveKernel):
         require_int8()
         if node.post_ops or not all(is_constant(node, index) for index in (2, 3)):
             raise Refused(Reason.POST_OP if node.post_ops else Reason.DYNAMIC, "post-ops, or weights that are not constant")
-        rows, n = given(node, 1).dims[-1], given(node, 3).dims[1]
-        width = min(n, max(_COLUMNS, _PART // rows))
+        assert isinstance(node.op, MatMulDigits)
+        *lead, digits = given(node, 1).dims
+        rows, n = math.prod(lead), given(node, 3).dims[1]
+        width = n if n < 2 * _COLUMNS else _COLUMNS
+        batches, height, _ = given(node, 0).dims
+        is_exact = digits > batches * node.op.group  # more than one digit a number
+        if rows > 1 and (rows * digits * width > _MOST or (is_exact and height > _EXACT_ROWS)):
+            raise Refused(Reason.SHAPE, f"{rows} rows in {digits} digits of blocks, where float32 takes less")
         parts = [self._part(node, left, min(left + width, n)) for left in range(0, n, width)]
-        return NodePlan(tuple(stage for part in parts for stage in part), scratch=(4 * rows * width,))
+        return NodePlan(tuple(stage for part in parts for stage in part), scratch=(4 * rows * digits * width,))
 
     def _part(self, node: TypedNode, left: int, right: int) -> tuple[Stage, ...]:
         """The columns from `left` to `right`."""
@@ -115,15 +126,22 @@ class DigitsProduct(PrimitiveKernel):
 
 def _added(node: TypedNode, left: int, n: int) -> Iterator[Stage]:
     """Sums times offsets, if there are any, and factors times the scaled products in work buffer 0."""
-    lib, rows, has_offsets = library(), given(node, 1).dims[-1], len(node.inputs) > 5 and node.inputs[5] is not None
-    result = Argument(Arg.DST, "output", 0, plain((1, n)), offset=4 * left)
+    lib, has_offsets = library(), len(node.inputs) > 5 and node.inputs[5] is not None
+    *lead, digits = given(node, 1).dims
+    rows, columns = math.prod(lead), given(node, 3).dims[1]
+    dst = plain((1, n)) if rows == 1 else lib.strided((rows, n), (columns, 1))
+    result = Argument(Arg.DST, "output", 0, dst, offset=4 * left)
     if has_offsets:
-        blocks, columns = given(node, 5).dims
-        sums, offsets = plain((1, blocks)), plain((blocks, n))
+        blocks = given(node, 5).dims[0]
+        stride = given(node, 4).dims[-1]
+        sums, offsets = plain((1, blocks)) if rows == 1 else lib.strided((rows, blocks), (stride, 1)), plain((blocks, n))
         repack = None if n == columns else _Columns(left, left + n)
         arguments = (Argument(Arg.SRC, "input", 4, sums), Argument(Arg.WEIGHTS, "input", 5, offsets, repack=repack), result)
         yield Stage(lib.describe("matmul", sums, offsets, None, result.desc), arguments)
-    factors, products = plain((1, rows)), plain((rows, n))
+    factors, products = plain((1, digits)), plain((digits, n))
+    if rows > 1:  # each row by products of its own
+        factors, products = plain((rows, 1, digits)), lib.strided((rows, digits, n), (n, rows * n, 1))
+        result = replace(result, desc=lib.strided((rows, 1, n), (columns, columns, 1)))
     steps = [("sum", (1.0, 0, 0))] if has_offsets else []
     pd = lib.describe("matmul", factors, products, None, result.desc, attr=lib.attr(steps))
     yield Stage(pd, (Argument(Arg.SRC, "input", 1, factors), Argument(Arg.WEIGHTS, "scratch", 0, products), result))

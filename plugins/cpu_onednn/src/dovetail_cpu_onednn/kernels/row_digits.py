@@ -1,4 +1,4 @@
-"""RowDigits: a few calls of NumPy on the row, all blocks at once."""
+"""RowDigits: a few calls of NumPy on all blocks of all rows at once."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ _SIGNS = np.int32(0x00808080)
 
 
 class Digits(PythonKernel):
-    """Rounds the row to one digit, or takes the bytes of its numbers as whole ones."""
+    """Rounds rows to one digit, or takes the bytes of its numbers as whole ones."""
 
     name = "numpy"
 
@@ -31,24 +31,32 @@ class Digits(PythonKernel):
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
         op = node.op
         assert isinstance(op, RowDigits)
-        a = array(node.node.inputs[0]).reshape(-1)
-        batches = op.batches(a.size)
-        filled = a if batches * op.group * op.block_size == a.size else np.zeros(batches * op.group * op.block_size, np.float32)
+        a = array(node.node.inputs[0])
+        a = a.reshape(-1, a.shape[-1])
+        (many, columns), batches = a.shape, op.batches(a.shape[1])
+        whole = batches * op.group * op.block_size
+        filled = a if whole == columns else np.zeros((many, whole), np.float32)
         rows = filled.reshape(-1, op.block_size)
         digits, factors, *rest = (array(name) for name in node.node.writes)
-        places = digits.reshape(batches, op.group, op.count, op.group, op.block_size)
+        places = digits.reshape(batches, op.group, op.count, many, op.group, op.block_size)
         # Block `place` of a group is in its own rows and columns.
-        own = np.einsum("bpcps->bpcs", places) if op.group > 1 else places[:, :, :, 0]
+        own = np.einsum("bpcmps->bpcms", places) if op.group > 1 else places[:, :, :, :, 0]
         zeroed = digits if op.group > 1 else None
         make = _one_digit if op.count == 1 else _all_digits
         sums = rest[0].reshape(len(rows), 1) if rest else None
         run = make(rows, own, factors.reshape(len(rows), op.count), sums, zeroed)
-        return (run,) if filled is a else (partial(np.copyto, filled[: a.size], a), run)
+        return (run,) if filled is a else (partial(np.copyto, filled[:, :columns], a), run)
+
+
+def _placed(numbers: Array, digits: Array) -> Array:
+    """Numbers [rows * blocks, count, size] in the order of digits [batches, group, count, rows, size]."""
+    batches, group, count, many, size = digits.shape
+    return numbers.reshape(many, batches, group, count, size).transpose(1, 2, 3, 0, 4)
 
 
 def _one_digit(rows: Array, digits: Array, factors: Array, sums: Array | None, zeroed: Array | None) -> Call:
     numbers, largest, scale = np.empty_like(rows), np.empty((len(rows), 1), np.float32), np.empty((len(rows), 1), np.float32)
-    placed, unit, most, rest = numbers.reshape(len(digits), -1, 1, rows.shape[1]), np.float32(1 / 127), np.float32(127), scale
+    placed, unit, most, rest = _placed(numbers[:, None], digits), np.float32(1 / 127), np.float32(127), scale
 
     def run() -> None:
         np.absolute(rows, numbers)
@@ -76,9 +84,8 @@ def _all_digits(rows: Array, digits: Array, factors: Array, sums: Array | None, 
     rest, shifts = np.empty_like(largest), np.array([[0, 8, 16, 24]], np.int32) - np.int32(30)
     powers, unit = np.empty((len(rows), EXACT), np.int32), np.float32(1)
     # The bytes of the numbers, the lowest first.
-    placed = whole.view(np.int8).reshape(len(digits), -1, rows.shape[1], EXACT).swapaxes(2, 3)
-    if sys.byteorder == "big":
-        placed = placed[:, :, ::-1]
+    single = whole.view(np.int8).reshape(*rows.shape, EXACT).swapaxes(1, 2)
+    placed = _placed(single[:, ::-1] if sys.byteorder == "big" else single, digits)
 
     def run() -> None:
         np.absolute(rows, numbers)

@@ -1,6 +1,5 @@
-"""Split rows into digits: a row times a matrix in blocks is products of 8-bit numbers, where a device has a kernel for them."""
+"""Split rows into digits: rows times a matrix in blocks is products of 8-bit numbers, where a device has a kernel for them."""
 
-import math
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any
@@ -32,7 +31,7 @@ _MOST = 1 << 28
 
 
 def split_rows(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Graph:
-    """The graph with MatMulDigits in place of each MatMulBlocks of one row, and a RowDigits for all that read the same row alike.
+    """The graph with MatMulDigits in place of each MatMulBlocks that a device takes so, and one RowDigits for equal rows.
 
     Rows keep the precision of float32, but where the product allows int8 activations: they are rounded to one digit then. Models
     of more than `_MOST` bytes of matrices stay as they are, which takes less memory. Needs types and schedule order.
@@ -66,9 +65,9 @@ def split_rows(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Graph:
 
 @dataclass(frozen=True)
 class _Split:
-    """A product in digits: the node that splits its row, the operator that multiplies them, and the offsets, if there are any.
+    """A product in digits: the node that splits its rows, the operator that multiplies them, and the offsets, if there are any.
 
-    `types` are those of the row, of the numbers and of the scales.
+    `types` are those of the rows, of the numbers and of the scales.
     """
 
     node: Node
@@ -87,7 +86,7 @@ class _Split:
         weights = [graph.constants[name] for name in node.inputs[1:] if name in graph.constants]
         if len(weights) < sum(map(bool, node.inputs[1:])) or q.size < _LEAST:
             return None
-        if a.dtype is not DType.FLOAT32 or math.prod(a.dims[:-1]) != 1:
+        if a.dtype is not DType.FLOAT32 or not a.size:
             return None
         centred = _centred(op.bits, *weights)
         if centred is None:
