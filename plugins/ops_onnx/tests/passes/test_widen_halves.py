@@ -94,7 +94,10 @@ def test_bits_of_halves_are_looked_at_unless_float32_is_there() -> None:
     g = dovetail.GraphBuilder()
     x = g.input("x", "float16", (2, 4))
     graph = widened(g, [g.node(IsNaN(), x), g.node(IsNaN(), g.node(Relu(), x))])
-    assert [kinds for kinds in types(graph) if kinds[0] == "IsNaN"] == [("IsNaN", "float16", "bool"), ("IsNaN", "float32", "bool")]
+    assert [kinds for kinds in types(graph) if kinds[0] == "IsNaN"] == [
+        ("IsNaN", "float16", "bool"),
+        ("IsNaN", "float32", "bool"),
+    ]
 
 
 def test_what_the_device_computes_in_halves_stays() -> None:
