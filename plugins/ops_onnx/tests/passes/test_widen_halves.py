@@ -19,6 +19,7 @@ from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.div import Div
 from dovetail_ops_onnx.erf import Erf
+from dovetail_ops_onnx.is_nan import IsNaN
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.passes.widen_halves import widen_halves
@@ -87,6 +88,16 @@ def test_what_is_read_and_given_is_converted_once() -> None:
     ]
     assert [str(graph.types[name].dtype) for name in graph.outputs[:2]] == ["float16", "float16"]
     assert {array.dtype.name for name, array in graph.constants.items() if name not in graph.outputs} == {"float32"}
+
+
+def test_bits_of_halves_are_looked_at_unless_float32_is_there() -> None:
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float16", (2, 4))
+    graph = widened(g, [g.node(IsNaN(), x), g.node(IsNaN(), g.node(Relu(), x))])
+    assert [kinds for kinds in types(graph) if kinds[0] == "IsNaN"] == [
+        ("IsNaN", "float16", "bool"),
+        ("IsNaN", "float32", "bool"),
+    ]
 
 
 def test_what_the_device_computes_in_halves_stays() -> None:
