@@ -73,4 +73,17 @@ def _proposals() -> Iterable[Any]:
     )
 
 
-FAMILIES = (_beams, _inverses, _regions, _proposals)
+def _losses() -> Iterable[Any]:
+    logits, labels = f(4, 9, 5), i(4, 9, low=0, high=4)
+    lengths, counts = np.int32([9, 7, 8, 3]), np.int32([4, 3, 1, 3])
+    labels[0, 1], labels[1, :3], labels[3, :3] = labels[0, 0], (1, 2, 1), (3, 1, 2)
+    for number in range(8):
+        flags = [bool(number & bit) for bit in (1, 2, 4)]
+        yield Operation(
+            f"ctc loss {number}", lambda *x, o=flags: opset4.ctc_loss(*x, None, *o), (logits, lengths, labels, counts)
+        )
+    further = (logits, lengths.astype(np.int64), labels + 1, counts.astype(np.int64))
+    yield Operation("ctc loss blank", lambda *x: opset4.ctc_loss(*x, c(0, np.int32)), further, open=True)
+
+
+FAMILIES = (_losses, _beams, _inverses, _regions, _proposals)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.hookspecs import hookimpl
 from dovetail_frontend_openvino.operators.beams import GatherTree
+from dovetail_frontend_openvino.operators.losses import CTCLoss
 from dovetail_frontend_openvino.operators.matrices import Inverse
 from dovetail_frontend_openvino.operators.proposals import Proposal
 from dovetail_frontend_openvino.operators.regions import PSROIPooling
@@ -11,7 +12,7 @@ from dovetail_frontend_openvino.operators.regions import PSROIPooling
 if TYPE_CHECKING:
     from dovetail.hookspecs import OpRegistry
 
-__all__ = ["GatherTree", "Inverse", "PSROIPooling", "Proposal", "dovetail_api", "dovetail_register_ops"]
+__all__ = ["CTCLoss", "GatherTree", "Inverse", "PSROIPooling", "Proposal", "dovetail_api", "dovetail_register_ops"]
 
 dovetail_api = "1.0"
 
@@ -19,5 +20,5 @@ dovetail_api = "1.0"
 @hookimpl
 def dovetail_register_ops(registry: "OpRegistry", domain: str) -> None:
     """Register the operators."""
-    for operator in (GatherTree, Inverse, PSROIPooling, Proposal):
+    for operator in (CTCLoss, GatherTree, Inverse, PSROIPooling, Proposal):
         registry.add(operator)

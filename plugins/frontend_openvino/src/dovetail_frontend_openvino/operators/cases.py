@@ -6,11 +6,12 @@ import numpy as np
 
 from dovetail.testing import Case
 from dovetail_frontend_openvino.operators.beams import GatherTree
+from dovetail_frontend_openvino.operators.losses import CTCLoss
 from dovetail_frontend_openvino.operators.matrices import Inverse
 from dovetail_frontend_openvino.operators.proposals import Proposal
 from dovetail_frontend_openvino.operators.regions import PSROIPooling
 
-__all__ = ["gather_tree", "inverse", "proposal", "psroi_pooling"]
+__all__ = ["ctc_loss", "gather_tree", "inverse", "proposal", "psroi_pooling"]
 
 
 def gather_tree(rng: np.random.Generator) -> Iterator[Case]:
@@ -63,3 +64,17 @@ def proposal(rng: np.random.Generator) -> Iterator[Case]:
     deltas[0, 0, 0, 0] = 2.0
     one = np.array([[0, 8, 0, 12, 4], [-1, 0, 0, 0, 0], [0, 0, 0, 0, 0]], np.float32)
     yield Case("one", op, (scores, deltas, shape), (one, np.array([0.75, 0, 0], np.float32)))
+
+
+def ctc_loss(rng: np.random.Generator) -> Iterator[Case]:
+    """A label and the blank, equally likely: the alignments are counted."""
+    logits, labels = np.zeros((2, 3, 2), np.float32), np.zeros((2, 3), np.int32)
+    given = (logits, np.array([3, 2], np.int32), labels, np.array([1, 1], np.int32))
+    # One label in 3 steps: a run of 1 to 3 steps, 6 of 8; in 2 steps 3 of 4. Not merged: one step, 3 of 8 and 2 of 4.
+    yield Case("merged", CTCLoss(), given, (-np.log(np.array([6 / 8, 3 / 4], np.float32)),))
+    yield Case("apart", CTCLoss(ctc_merge_repeated=False), given, (-np.log(np.array([3 / 8, 2 / 4], np.float32)),))
+    two = (*given[:3], np.array([2, 2], np.int32), np.array(1, np.int32))
+    yield Case("twice", CTCLoss(), two, (np.array([np.log(8), np.inf], np.float32),))
+    for name in ("preprocess_collapse_repeated", "unique"):
+        yield Case(name, CTCLoss(**{name: True}), two, (-np.log(np.array([6 / 8, 3 / 4], np.float32)),))
+    yield Case("none", CTCLoss(), tuple(a[:0] for a in given), (np.zeros(0, np.float32),))

@@ -12,6 +12,14 @@ def _gather_tree(call: Call) -> str:
     return call.own("GatherTree", 1, *call.names)[0]
 
 
+def _ctc_loss(call: Call) -> str:
+    flags = {"preprocess_collapse_repeated": False, "ctc_merge_repeated": True, "unique": False}
+    given = {name: int(call.bool_attr(name, default)) for name, default in flags.items()}
+    dtype = call.dtype(2)
+    whole = [value.name if value.dtype is dtype else call.cast(value.name, dtype) for value in call.inputs[1:]]
+    return call.own("CTCLoss", 1, call.name(0), *whole, **given)[0]
+
+
 def _inverse(call: Call) -> str:
     return call.own("Inverse", 1, call.name(0), adjoint=int(call.bool_attr("adjoint", False)))[0]
 
@@ -54,4 +62,10 @@ def _alike(call: Call, count: int) -> tuple[str, ...]:
     return tuple(call.name(i) if call.value(i).dtype is dtype else call.cast(call.name(i), dtype) for i in range(count))
 
 
-TABLE: Table = {"GatherTree": _gather_tree, "Inverse": _inverse, "PSROIPooling": _psroi_pooling, "Proposal": _proposal}
+TABLE: Table = {
+    "CTCLoss": _ctc_loss,
+    "GatherTree": _gather_tree,
+    "Inverse": _inverse,
+    "PSROIPooling": _psroi_pooling,
+    "Proposal": _proposal,
+}
