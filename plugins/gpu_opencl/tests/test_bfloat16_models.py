@@ -279,7 +279,8 @@ def gelu(x: Wide) -> Wide:
     ("heads", "size", "is_attention", "scale", "wanted"),
     [
         (2, 16, True, 1e6, {"normalized_sum", "gemm_pipelined", "packed_attention", "gemm_normalized"}),
-        (1, 24, True, 1.0, {"attention"}),  # heads that are not whole fragments
+        (1, 24, True, 1.0, {"packed_attention"}),  # heads that are not whole fragments
+        (4, 6, True, 1.0, {"attention"}),  # heads that are not multiples of 4
         (3, 5, False, 1e6, {"gemm_tiled", "softmax", "layer_normalization"}),  # rows of 15, for no pipeline
     ],
 )
