@@ -40,7 +40,8 @@ class PoolKernel(AnyLayoutKernel):
         if given(node, 0).rank not in (3, 4, 5):
             raise Refused(Reason.SHAPE, f"{given(node, 0)}; accepted: one to three spatial axes")
         result = node.outputs[0].dims
-        if any(t.dims == result and any(size != 1 for axis, size in enumerate(result) if axis != 1) for t in node.operands):
+        full = [(1,) * (len(result) - t.rank) + t.dims == result for t in node.operands]
+        if any(full) and any(size != 1 for axis, size in enumerate(result) if axis != 1):
             # Measured: it computes plain layouts channel by channel from copies and reads the operand in their order.
             raise Refused(Reason.POST_OP, "oneDNN's pooling reads an operand of the result's shape in another order")
         lib, g = library(), self.geometry(node)
