@@ -1,11 +1,12 @@
 """Quantized operators from graphs of DequantizeLinear and QuantizeLinear: what is merged, where it ends, and the same results."""
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from dovetail.device import PostOps
-from dovetail.evaluate.inference import infer_node
-from dovetail.evaluate.reference import run_reference
 from dovetail.graph import GraphBuilder
 from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.passes.constant_folding import fold_constants
@@ -16,6 +17,8 @@ from dovetail_ops_onnx.passes.fuse_integer_product import fuse_integer_products
 from dovetail_ops_onnx.passes.fuse_quantized import HeldDequantizeLinear, fuse_quantized, hold_quantized, release_quantized
 from dovetail_ops_onnx.passes.move_quantized import move_quantized
 from dovetail_ops_onnx.quantized import Quantized, Scaling
+
+evaluated = runpy.run_path(str(Path(__file__).with_name("_evaluated.py")))["evaluated"]
 
 OPSET = 17
 
@@ -68,15 +71,6 @@ class Builder(GraphBuilder):
 
     def convolution(self, value, maps=5, channels=3):
         return self.node(op("Conv"), value, self.weights(maps, channels, 2, 2), self.bias(maps))
-
-
-def evaluated(graph, feeds):
-    known = {**graph.constants, **feeds}
-    for node in graph.nodes:
-        given = [known[name] if name else None for name in node.inputs]
-        types = [None if v is None else graph.types[n] for n, v in zip(node.inputs, given, strict=True)]
-        known.update(zip(node.writes, run_reference(node, given, infer_node(node, types)), strict=True))
-    return [known[name] for name in graph.outputs]
 
 
 def fused(g, outputs, keeps=lambda node, graph: True, atol=0):

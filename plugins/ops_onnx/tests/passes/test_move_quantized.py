@@ -1,17 +1,20 @@
 """Nodes that move elements do so with stored numbers: which nodes are left, and the same bits."""
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from dovetail.device import DType, PostOps
-from dovetail.evaluate.inference import infer_node
-from dovetail.evaluate.reference import run_reference
 from dovetail.graph import GraphBuilder
 from dovetail.graph.validate import validate
 from dovetail.passes.constant_folding import fold_constants
 from dovetail_ops_onnx import find
 from dovetail_ops_onnx.passes.fuse_quantized import hold_quantized, release_quantized
 from dovetail_ops_onnx.passes.move_quantized import move_quantized
+
+evaluated = runpy.run_path(str(Path(__file__).with_name("_evaluated.py")))["evaluated"]
 
 
 def op(name, **attributes):
@@ -51,16 +54,6 @@ def moved(g, outputs, keeps=lambda node, graph: True):
         assert one.dtype == other.dtype
         np.testing.assert_array_equal(one, other)
     return after
-
-
-def evaluated(graph, feeds):
-    known = {**graph.constants, **feeds}
-    for node in graph.nodes:
-        given = [known[name] if name else None for name in node.inputs]
-        types = [None if v is None else graph.types[n] for n, v in zip(node.inputs, given, strict=True)]
-        known.update(zip(node.writes, run_reference(node, given, infer_node(node, types)), strict=True))
-        assert all(known[name].dtype == graph.types[name].dtype.numpy for name in node.writes)
-    return [known[name] for name in graph.outputs]
 
 
 def kinds(graph):
