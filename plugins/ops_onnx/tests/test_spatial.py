@@ -98,10 +98,19 @@ def test_a_window_larger_than_the_padded_input() -> None:
         conv_geometry([3], [3], dilations=[2], pads=[0, 1])
 
 
-def test_every_auto_pad_is_taken() -> None:
-    for auto_pad in AUTO_PADS:
-        conv_geometry([5], [2], auto_pad=auto_pad)
-        conv_transpose_geometry([5], [2], auto_pad=auto_pad)
+@pytest.mark.parametrize(
+    ("auto_pad", "pads", "sizes"),
+    [("NOTSET", (0, 0), (4, 6)), ("VALID", (0, 0), (4, 6)), ("SAME_UPPER", (0, 1), (5, 5)), ("SAME_LOWER", (1, 0), (5, 5))],
+)
+def test_every_auto_pad_is_taken(auto_pad: str, pads: tuple[int, int], sizes: tuple[int, int]) -> None:
+    """Of 5 elements a window of two makes 4, transposed 6, and as many with `SAME`."""
+    geometries = [make([5], [2], auto_pad=auto_pad) for make in (conv_geometry, conv_transpose_geometry)]
+    assert tuple(g.output[0] for g in geometries) == sizes
+    assert (geometries[0].pads_begin[0], geometries[0].pads_end[0]) == pads
+
+
+def test_no_auto_pad_is_forgotten() -> None:
+    assert set(AUTO_PADS) == {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"}
 
 
 @pytest.mark.parametrize("stride", [1, 2, 5])

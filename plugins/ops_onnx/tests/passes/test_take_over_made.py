@@ -1,10 +1,11 @@
 """Decisions of an earlier plan about values that the model does not name: those of compositions, and those that passes made."""
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import dovetail
 from dovetail.evaluate.composition import infer_composition
@@ -35,12 +36,10 @@ from dovetail_ops_onnx.tanh import Tanh
 from dovetail_ops_onnx.transpose import Transpose
 from dovetail_ops_onnx.unsqueeze import Unsqueeze
 
-RNG = np.random.default_rng(0)
+shared = runpy.run_path(str(Path(__file__).with_name("_taken_over.py")))
+RNG, numbers, was_taken_over = (shared[name] for name in ("RNG", "numbers", "was_taken_over"))
+
 DEVICES = ["NUMPY", "ONEDNN"]
-
-
-def numbers(*shape: int) -> NDArray[Any]:
-    return RNG.standard_normal(shape).astype(np.float32)
 
 
 def dims(g: GraphBuilder, x: str) -> tuple[int, ...]:
@@ -109,10 +108,6 @@ class Weighted(Composed):
 
     def compose(self, g: GraphBuilder, x: str) -> str:
         return str(g.node(MatMul(), x, like(g, x, np.ones((dims(g, x)[-1], 70)))))
-
-
-def was_taken_over(compiled: dovetail.CompiledModel) -> bool:
-    return "type_and_fold" not in {one.name for one in compiled.report().passes}
 
 
 def compared(model: dovetail.Model, device: str, *shapes: tuple[int, ...]) -> list[bool]:
