@@ -107,7 +107,9 @@ def test_a_number_beyond_float16_is_infinite(device: str) -> None:
     g = dovetail.GraphBuilder()
     x = g.input("x", "float16", (3,))
     doubled = g.node(Add(), x, x)
-    compiled = dovetail.Core().compile_model(g.model([g.node(IsInf(), doubled), g.node(IsInf(), g.node(Relu(), doubled))]), device)
+    compiled = dovetail.Core().compile_model(
+        g.model([g.node(IsInf(), doubled), g.node(IsInf(), g.node(Relu(), doubled))]), device
+    )
     first, second = compiled(np.array([60000, -60000, 5], np.float16)).values()
     np.testing.assert_array_equal(first, [True, True, False])
     np.testing.assert_array_equal(second, [True, False, False])
