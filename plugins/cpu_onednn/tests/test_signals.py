@@ -49,7 +49,7 @@ signal.setitimer(timer, 0)
 
 @pytest.mark.parametrize("sizes", [(1, 4, 96), (2, 32, 256)])
 def test_handlers_leave_the_heap_alone(sizes: tuple[int, ...]) -> None:
-    """Sums of more than 84 products, until 20 handlers have run. Without alternate stacks, or where threads of OpenMP get signals,
+    """Sums of more than 84 products, until 20 handlers ran. Without alternate stacks, or where threads of OpenMP get signals,
     the process ends soon.
     """
     command = [sys.executable, "-P", "-c", PROGRAM, *map(str, sizes)]
