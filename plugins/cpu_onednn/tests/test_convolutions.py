@@ -225,14 +225,12 @@ def test_a_second_implementation_is_taken_by_its_name(wanted, is_second):
     assert lib.nbytes(lib.arg_md(found, Arg.SRC, data.dims)) == 4 * 32 * 8 * 8
 
 
-@pytest.mark.parametrize("group", [1, 16, 32])
-def test_the_bias_of_transposed_convolutions_with_one_element_a_channel(group):
-    """Several images: oneDNN's binary primitive would add the bias of the first channel to a whole vector of channels."""
-    x, w, bias, factor = some(5, 32, 1, 1), some(32, 2, 1, 2), some(2 * group), some(2 * group, 1, 1)
-    op = ConvTranspose(group=group, pads=(0, 1, 0, 0))
+def test_the_bias_of_transposed_convolutions_with_one_element_a_channel():
+    """Several images, here in plain layout: oneDNN's binary primitive would add the bias of one channel to a vector of them."""
+    x, w, bias = some(5, 32, 1, 1), some(32, 2, 1, 2), some(64)
+    op = ConvTranspose(group=32, strides=(2, 1), dilations=(2, 1), pads=(0, 1, 0, 0))
     g = GraphBuilder()
-    y = g.node(op, g.input("x", "float32", x.shape), g.constant(w), g.constant(bias))
-    g.node(Mul(), y, g.constant(factor), outputs=["y"])
+    g.node(op, g.input("x", "float32", x.shape), g.constant(w), g.constant(bias), outputs=["y"])
     compiled = dovetail.Core(config=False).compile_model(g.model(["y"]), "ONEDNN")
-    want = op.reference(*(array.astype(np.float64) for array in (x, w, bias))) * factor
+    want = op.reference(*(array.astype(np.float64) for array in (x, w, bias)))
     np.testing.assert_allclose(compiled({"x": x})["y"], want, rtol=1e-4, atol=1e-5)
