@@ -134,6 +134,8 @@ def _stored(name: str, target: OrtValue | None, value: Any, kept: bool) -> OrtVa
             f"bound: {target.data_type()}{target.shape()}"
         )
     if not array.flags.writeable:
-        raise RuntimeError(f"Error in execution: output {name!r} is bound to an array that is read-only; accepted: a writable one")
+        raise RuntimeError(
+            f"Error in execution: output {name!r} is bound to an array that is read-only; accepted: a writable one"
+        )
     array[...] = value
     return target
