@@ -234,6 +234,33 @@ def test_bindings(ort: Any, add: bytes, feed: dict[str, Any]) -> None:
         ort.InferenceSession(add).run_with_iobinding(binding)
 
 
+def test_copies_of_outputs_in_bound_memory_stay_as_they_are(ort: Any, add: bytes, feed: dict[str, Any]) -> None:
+    session = ort.InferenceSession(add)
+    binding = session.io_binding()
+    binding.bind_ortvalue_output("u", ort.OrtValue.ortvalue_from_shape_and_type([2, 3], np.float32))
+    copies = []
+    for factor in (1, 2):
+        for name, array in feed.items():
+            binding.bind_cpu_input(name, factor * array)
+        session.run_with_iobinding(binding)
+        copies += binding.copy_outputs_to_cpu()
+    for copy, factor in zip(copies, (1, 2), strict=True):
+        np.testing.assert_array_equal(copy, factor * np.maximum(feed["x"], 0))
+
+
+def test_an_output_in_memory_that_is_read_only(add: bytes, feed: dict[str, Any]) -> None:
+    """onnxruntime writes to it."""
+    session = dovetail_onnxruntime.InferenceSession(add)
+    binding, place = session.io_binding(), np.zeros((2, 3), np.float32)
+    place.flags.writeable = False
+    for name, array in feed.items():
+        binding.bind_cpu_input(name, array)
+    binding.bind_ortvalue_output("u", dovetail_onnxruntime.OrtValue.ortvalue_from_numpy(place))
+    with pytest.raises(RuntimeError, match="output 'u' is bound to an array that is read-only"):
+        session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(place, 0)
+
+
 def test_outputs_that_a_device_keeps_are_inputs_of_the_next_run(add: bytes, feed: dict[str, Any]) -> None:
     session = dovetail_onnxruntime.InferenceSession(add)
     binding = session.io_binding()

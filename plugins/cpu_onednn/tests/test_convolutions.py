@@ -15,6 +15,7 @@ from dovetail_cpu_onednn.kernels.conv import KERNELS
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.conv_transpose import ConvTranspose
 from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
 from dovetail_ops_onnx.hard_sigmoid import HardSigmoid
 from dovetail_ops_onnx.mul import Mul
@@ -222,3 +223,14 @@ def test_a_second_implementation_is_taken_by_its_name(wanted, is_second):
     found = lib.describe(*args, instead=Instead(first[:9], wanted))
     assert found.implementation.startswith(wanted if is_second else first)
     assert lib.nbytes(lib.arg_md(found, Arg.SRC, data.dims)) == 4 * 32 * 8 * 8
+
+
+def test_the_bias_of_transposed_convolutions_with_one_element_a_channel():
+    """Several images, here in plain layout: oneDNN's binary primitive would add the bias of one channel to a vector of them."""
+    x, w, bias = some(5, 32, 1, 1), some(32, 2, 1, 2), some(64)
+    op = ConvTranspose(group=32, strides=(2, 1), dilations=(2, 1), pads=(0, 1, 0, 0))
+    g = GraphBuilder()
+    g.node(op, g.input("x", "float32", x.shape), g.constant(w), g.constant(bias), outputs=["y"])
+    compiled = dovetail.Core(config=False).compile_model(g.model(["y"]), "ONEDNN")
+    want = op.reference(*(array.astype(np.float64) for array in (x, w, bias)))
+    np.testing.assert_allclose(compiled({"x": x})["y"], want, rtol=1e-4, atol=1e-5)

@@ -41,20 +41,20 @@ timer, number = (signal.ITIMER_REAL, signal.SIGALRM) if threads == 1 else (signa
 signal.signal(number, lambda *_: handled.append(1))
 signal.setitimer(timer, 2e-4, 2e-4)
 end = time.monotonic() + 2
-while time.monotonic() < end:
+while time.monotonic() < end or len(handled) <= 20:  # a busy machine gives the process less time
     assert np.array_equal(compiled(data)[0], expected)
 signal.setitimer(timer, 0)
-print(len(handled))
 """
 
 
 @pytest.mark.parametrize("sizes", [(1, 4, 96), (2, 32, 256)])
 def test_handlers_leave_the_heap_alone(sizes: tuple[int, ...]) -> None:
-    """Sums of more than 84 products. Without alternate stacks, or where threads of OpenMP get signals, the process ends soon."""
+    """Sums of more than 84 products, until 20 handlers ran. Without alternate stacks, or where threads of OpenMP get signals,
+    the process ends soon.
+    """
     command = [sys.executable, "-P", "-c", PROGRAM, *map(str, sizes)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-1000:]
-    assert int(done.stdout) > 20
 
 
 def _stack() -> _Stack:

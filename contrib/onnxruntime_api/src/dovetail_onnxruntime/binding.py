@@ -88,8 +88,9 @@ class IOBinding:
         return self.get_outputs()
 
     def copy_outputs_to_cpu(self) -> list[Any]:
-        """The outputs of the last run as arrays."""
-        return [value._on_host() for value in self._outputs]
+        """The outputs of the last run as arrays, which later runs do not change."""
+        bound = {id(target) for target in self._targets.values()}
+        return [np.array(value._on_host()) if id(value) in bound else value._on_host() for value in self._outputs]
 
     def clear_binding_inputs(self) -> None:
         """Forget all inputs."""
@@ -131,6 +132,10 @@ def _stored(name: str, target: OrtValue | None, value: Any, kept: bool) -> OrtVa
         raise RuntimeError(
             f"Error in execution: output {name!r} is {OrtValue(value).data_type()}{list(np.shape(value))}; "
             f"bound: {target.data_type()}{target.shape()}"
+        )
+    if not array.flags.writeable:
+        raise RuntimeError(
+            f"Error in execution: output {name!r} is bound to an array that is read-only; accepted: a writable one"
         )
     array[...] = value
     return target

@@ -33,7 +33,7 @@ class Form:
         self.x = rng.standard_normal((B, L, K)).astype(dtype)
         x = g.input("x", dtype, self.x.shape)
         self.weights = rng.standard_normal((K, N)).astype(dtype)
-        self.row = rng.standard_normal(N).astype(dtype)
+        self.row = rng.standard_normal(changed.get("row", N)).astype(dtype)
         weights = g.input("w", dtype, (K, N)) if changed.get("open") else g.constant(self.weights)
         y = self.product = g.node(MatMul(), x, weights, name="product")
         y = g.node(Add(), *((g.constant(self.row), y) if changed.get("turned") else (y, g.constant(self.row)))) if bias else y
@@ -73,9 +73,11 @@ class Form:
         return shapes.get(self.name, lambda a: a.reshape(B, 1, L, N).transpose(0, 3, 1, 2))(y)
 
 
-@pytest.mark.parametrize("bias", [{}, {"bias": True}, {"bias": True, "turned": True}])
+@pytest.mark.parametrize(
+    "bias", [{}, {"bias": True}, {"bias": True, "turned": True}, {"bias": True, "row": ()}, {"bias": True, "row": (1, 1)}]
+)
 @pytest.mark.parametrize("between", ["flatten", "turned", "four"])
-def test_forms(between: str, bias: dict[str, bool]) -> None:
+def test_forms(between: str, bias: dict[str, Any]) -> None:
     form = Form(between, **bias)
     folded = fold_norm(form.graph(), {})
     assert "BatchNormalization" not in {node.op.key for node in folded.nodes}
@@ -120,3 +122,13 @@ def test_devices(device: str) -> None:
     (found,) = compiled({"x": form.x}).values()
     np.testing.assert_allclose(found, form.expected(), rtol=2e-5, atol=1e-5)
     assert "fold_norm" in {one.name for one in compiled.report().passes}
+
+
+def test_a_number_added_before_the_normalization() -> None:
+    """Without a product before it, too."""
+    g = GraphBuilder()
+    number = g.constant(np.array(1.5, np.float32))
+    numbers = [g.constant(np.linspace(1, 2, N, dtype=np.float32)) for _ in range(4)]
+    y = g.node(BatchNormalization(), g.node(Add(), g.node(Relu(), g.input("x", "float32", (B, N))), number), *numbers)
+    graph = fold_constants(g.graph([y]))
+    assert fold_norm(graph, {}) == graph

@@ -19,6 +19,7 @@ from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.div import Div
 from dovetail_ops_onnx.erf import Erf
+from dovetail_ops_onnx.is_inf import IsInf
 from dovetail_ops_onnx.is_nan import IsNaN
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mul import Mul
@@ -98,6 +99,20 @@ def test_bits_of_halves_are_looked_at_unless_float32_is_there() -> None:
         ("IsNaN", "float16", "bool"),
         ("IsNaN", "float32", "bool"),
     ]
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+def test_a_number_beyond_float16_is_infinite(device: str) -> None:
+    """As in onnxruntime, which computes the sum in float32 and rounds it before IsInf."""
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float16", (3,))
+    doubled = g.node(Add(), x, x)
+    compiled = dovetail.Core().compile_model(
+        g.model([g.node(IsInf(), doubled), g.node(IsInf(), g.node(Relu(), doubled))]), device
+    )
+    first, second = compiled(np.array([60000, -60000, 5], np.float16)).values()
+    np.testing.assert_array_equal(first, [True, True, False])
+    np.testing.assert_array_equal(second, [True, False, False])
 
 
 def test_what_the_device_computes_in_halves_stays() -> None:

@@ -17,7 +17,7 @@ from dovetail_cpu_onednn.kernels._conv import ConvKernel
 from dovetail_cpu_onednn.kernels._sequence import Repeated, WholeStrides
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
-from dovetail_cpu_onednn.post_ops import BINARY, Appended, attach
+from dovetail_cpu_onednn.post_ops import BINARY, Appended, attach, is_one_element_a_channel
 from dovetail_ops_onnx.conv_transpose import ConvTranspose
 from dovetail_ops_onnx.spatial import ConvGeometry
 
@@ -120,6 +120,8 @@ class Deconvolution(ConvKernel):
         found = super()._plan(node, src, dst, free, shared)
         if not found.name.startswith("conv:") or (bias is None and not node.post_ops) or dst.dtype != F32:
             return found
+        if is_one_element_a_channel(node.outputs[0].dims):
+            return found  # the second primitive would add the bias of the first channel to all
         inner = replace(node.node, post_ops=(), inputs=node.node.inputs[:2])
         bare = super()._plan(replace(node, node=inner, inputs=node.inputs[:2], operands=()), src, dst, free, False)
         lib, result = library(), next(a.desc for a in bare.stages[0].arguments if a.place == "output")

@@ -87,7 +87,7 @@ def _chain(value: str, graph: Graph) -> _Chain | None:
         value = next((name for name in added.inputs if name not in graph.constants), "")
         row = graph.constants.get(added.inputs[1 - added.inputs.index(value)]) if value else None
         node = _only_producer(value, graph)
-        if row is None or row.size != row.shape[-1] or graph.types[value] != graph.types[added.outputs[0]]:
+        if row is None or row.size not in (1, *row.shape[-1:]) or graph.types[value] != graph.types[added.outputs[0]]:
             return None
     if node is None or type(node.op) is not MatMul or axis != graph.types[node.outputs[0]].rank - 1:
         return None

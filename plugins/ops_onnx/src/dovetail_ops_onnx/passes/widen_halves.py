@@ -16,10 +16,12 @@ __all__ = ["widen_halves"]
 
 WIDE = DType.FLOAT32
 
-_BY_BITS = frozenset({"BitCast", "Cast", "CastLike"})
-"""Operators whose results depend on the data type of what they read, or that name that of their results."""
+_BY_BITS = frozenset({"BitCast", "Cast", "CastLike", "IsInf"})
+"""Operators whose results depend on the data type of what they read, or that name that of their results. A number beyond float16
+is infinite there, and finite in float32.
+"""
 
-_FAST = frozenset({"IsInf", "IsNaN"})
+_FAST = frozenset({"IsNaN"})
 """Operators whose references look at the bits of halves, which takes less time than a conversion."""
 
 
