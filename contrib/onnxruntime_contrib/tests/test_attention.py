@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dovetail.errors import OperatorError
+from dovetail.op import Operator
 from dovetail_ops_onnx.cached_attention import CachedAttention
 from dovetail_ops_onnxruntime_contrib import Attention, GroupQueryAttention, MultiHeadAttention
 
@@ -147,7 +148,8 @@ def test_group_query_attention_with_caches_of_a_window(agree: Any, rng: Any, cou
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_norms_of_queries_and_keys(rng: np.random.Generator, packed: bool) -> None:
+@pytest.mark.parametrize("reference", [GroupQueryAttention.reference, Operator.reference], ids=["reference", "composition"])
+def test_norms_of_queries_and_keys(rng: np.random.Generator, packed: bool, reference: Any) -> None:
     """onnxruntime has them on GPUs only: against heads that are normalized before."""
     q, k, v = _floats(rng, 2, 5, 64), *(_floats(rng, 2, 5, 32) for _ in range(2))
     weights = [rng.uniform(0.5, 2, 16).astype(np.float32) for _ in range(2)]
@@ -161,7 +163,7 @@ def test_norms_of_queries_and_keys(rng: np.random.Generator, packed: bool) -> No
 
     sides = [np.concatenate((q, k, v), 2), None, None] if packed else [q, k, v]
     op = GroupQueryAttention(**heads, qk_norm_epsilon=0.5, k_norm_epsilon=0.01)
-    found = op.reference(*sides, *end, *[None] * 5, *weights)
+    found = reference(op, *sides, *end, *[None] * 5, *weights)
     plain = GroupQueryAttention(**heads)
     want = plain.reference(normalized(q, weights[0], 0.5), normalized(k, weights[1], 0.01), v, *end)
     for ours, theirs in zip(found, want, strict=True):

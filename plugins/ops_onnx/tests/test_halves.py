@@ -1,10 +1,17 @@
-"""Conversion between float16 and float32 gives NumPy's bits: for all halves, next to all ties, and for any bits."""
+"""Conversion between float16 and float32 gives NumPy's bits: for all halves, next to all ties, and for any bits.
+
+Of NaN the sign is compared only: processors make a signalling NaN quiet.
+"""
+
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from dovetail_ops_onnx import _halves
+from dovetail_ops_onnx import _f16c, _halves
 from dovetail_ops_onnx._casts import to_integer
+from dovetail_ops_onnx._elementwise import converted
 
 ALL = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
 FINITE = np.sort(ALL[np.isfinite(ALL)].astype(np.float64))
@@ -33,12 +40,24 @@ SINGLES = {
 }
 
 
+@pytest.fixture(params=["by the processor", "by arithmetic"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "by arithmetic":
+        monkeypatch.setattr(_f16c, "native", lambda: None)
+    elif _f16c.native() is None:
+        pytest.skip("no instructions for float16, or no executable memory")
+
+
+def bits(x: NDArray[Any]) -> NDArray[Any]:
+    return np.where(np.isnan(x), np.copysign(x.dtype.type(np.nan), x), x).view(f"u{x.itemsize}")
+
+
 @pytest.mark.parametrize("name", HALVES)
 def test_widened(name: str) -> None:
     halves = HALVES[name]
     found, wanted = _halves.widened(halves), halves.astype(np.float32)
     assert found.shape == halves.shape
-    np.testing.assert_array_equal(found.view(np.uint32), wanted.view(np.uint32))
+    np.testing.assert_array_equal(bits(found), bits(wanted))
 
 
 @pytest.mark.parametrize("name", SINGLES)
@@ -46,7 +65,31 @@ def test_narrowed(name: str) -> None:
     with np.errstate(all="ignore"):
         found, wanted = _halves.narrowed(SINGLES[name]), SINGLES[name].astype(np.float16)
     assert found.shape == SINGLES[name].shape
-    np.testing.assert_array_equal(found.view(np.uint16), wanted.view(np.uint16))
+    np.testing.assert_array_equal(bits(found), bits(wanted))
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 15, 16, 17, 31, 32, 33, 1000, 40_000])
+def test_conversion_writes_what_it_should_and_nothing_else(size: int) -> None:
+    """To and from odd addresses, with bytes around the result that must stay."""
+    halves = np.resize(FINITE.astype(np.float16), size)
+    for source, wanted in ((halves, halves.astype(np.float32)), (halves.astype(np.float32), halves)):
+        src = np.zeros(source.nbytes + 1, np.uint8)[1:].view(source.dtype)
+        src[...] = source
+        memory = np.full(wanted.nbytes + 3, 7, np.uint8)
+        dst = memory[1:-2].view(wanted.dtype)
+        _halves.conversion(src, dst)()
+        np.testing.assert_array_equal(dst, wanted)
+        assert memory[[0, -2, -1]].tolist() == [7, 7, 7]
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint16, np.int32, np.uint64, np.int64])
+def test_whole_numbers_become_halves_in_one_rounding(dtype: type) -> None:
+    low, high = (0, 1) if dtype is np.bool_ else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    values = np.array([low, *range(max(low, -70_000), min(high, 70_000)), high], dtype)
+    with np.errstate(over="ignore"):
+        wanted = values.astype(np.float64).astype(np.float16)
+        found = converted(values, np.dtype(np.float16))
+    np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("wide", [np.float16, np.float32, np.float64])

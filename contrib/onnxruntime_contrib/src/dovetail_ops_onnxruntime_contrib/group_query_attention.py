@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dovetail.errors import DataDependentShape
 from dovetail.op import DType, GraphBuilder, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx.cached_attention import CachedAttention
@@ -12,6 +15,8 @@ from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperato
 from dovetail_ops_onnxruntime_contrib._nodes import cut, given, node, reshape
 
 __all__ = ["GroupQueryAttention"]
+
+Array = NDArray[Any]
 
 _REFUSED = ("kv_cache_bit_width", "qk_output")
 
@@ -103,6 +108,32 @@ class GroupQueryAttention(MicrosoftOperator):
         while not inputs[-1]:
             inputs.pop()
         return g.node(self._cached(g.type_of(past_key), g.type_of(total)), *inputs, outputs=3)
+
+    def reference(self, query: Array, key: Array | None, value: Array | None, *rest: Array | None) -> tuple[Array, ...]:
+        """As the composition, by the kernel for the host: nodes whose caches have a length that is data run here."""
+        past_key, past_value, lengths, total, cos, sin, ids, bias, sink, _, _, *norms = (*rest, *[None] * 10)[:13]
+        sides = [query, key, value]
+        if norms[0] is not None and norms[1] is not None:
+            sides = self._normalized_arrays(query, key, value, (norms[0], norms[1]))
+        if self.smooth_softmax and sink is None:
+            sink = np.zeros(self.num_heads, query.dtype)
+        turned = (cos, sin, ids) if self.do_rotary else (None, None, ids)
+        types = [None if array is None else TensorType.of(array, known=True) for array in (past_key, total)]
+        return self._cached(*types).on_host(*sides, past_key, past_value, lengths, *turned, bias, sink)
+
+    def _normalized_arrays(
+        self, query: Array, key: Array | None, value: Array | None, weights: tuple[Array, Array]
+    ) -> list[Array | None]:
+        """As `_normalized`."""
+        rows, size, counts = query.shape[:2], weights[0].size, (self.num_heads, self.kv_num_heads)
+        if key is None or value is None:
+            query, key, value = np.split(query, [size * end for end in accumulate(counts)], 2)
+        sides = [query, key]
+        for i, (weight, epsilon) in enumerate(zip(weights, (self.q_norm_epsilon, self.k_norm_epsilon), strict=True)):
+            op = RMSNormalization(axis=-1, epsilon=self.qk_norm_epsilon if epsilon is None else epsilon)
+            heads = sides[i].reshape(*rows, counts[i], size)
+            sides[i] = op.reference(heads, weight).reshape(*rows, counts[i] * size)
+        return [*sides, value]
 
     def _normalized(self, g: GraphBuilder, sides: list[str], weights: Sequence[str]) -> list[str]:
         """Queries, keys and values, the first two with each head normalized."""

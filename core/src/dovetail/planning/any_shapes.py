@@ -84,12 +84,15 @@ class AnyShapes:
         if varying is None:
             latest = next(reversed([*plans]), None)
             varying = frozenset() if latest is None else changed(self._typed(latest), now)
+        elif self._made:  # of results of nodes before the graph only signatures show which ones vary
+            varying |= changed(self._typed(self._made[-1][0]), now)
         open_inputs = varying.intersection(self._graph.inputs)
         nodes = now.graph.nodes
         on_host = [n for n in nodes if not varying.isdisjoint((*n.reads, *n.writes))]
         seconds = sum(most_seconds(node, now.graph) for node in on_host)
         if not open_inputs or len(on_host) == len(nodes) or seconds > _MIXED:
             return None
+        open_inputs = open_inputs.union(name for name in self._graph.inputs if name not in self._graph.consumers)
         numbers = frozenset(
             number
             for number, (name, item) in enumerate(zip(self._graph.inputs, key, strict=True))

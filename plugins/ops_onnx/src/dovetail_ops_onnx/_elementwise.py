@@ -50,7 +50,10 @@ def computed(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | No
 
 def converted(x: Array, dtype: np.dtype[Any]) -> Array:
     """`x` as `dtype` by NumPy's rules; `x` itself when it has the type already."""
-    return narrowed(x) if dtype == np.float16 and x.dtype == np.float32 else x.astype(dtype, copy=False)
+    if dtype == np.float16 and (x.dtype == np.float32 or x.dtype.kind in "biu"):
+        # float32 has all whole numbers up to 2^24, and float16 none above 65504.
+        return narrowed(x.astype(np.float32, copy=False))
+    return x.astype(dtype, copy=False)
 
 
 def softplus(x: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.op import AbstractOperator, KernelSource, OperatorError, Port, ShapeError, TensorType
+from dovetail.op import AbstractOperator, HostConfig, KernelSource, OperatorError, Port, ShapeError, TensorType
 from dovetail_ops_onnx._cached_attention import InPlace
 from dovetail_ops_onnx.rotary_embedding import RotaryEmbedding
 
@@ -127,6 +127,13 @@ class CachedAttention(AbstractOperator):
             added = None if bias is None else bias[b % len(bias), ..., start - held :]
             y[b] = self._attended(q[b], every[0], every[1], places[b] - (start - held), added, sink)
         return y.reshape(batch, sequence, self.heads * size), keys, values
+
+    def on_host(self, *inputs: Array | None) -> tuple[Array, ...]:
+        """As `reference`, by the kernel for the host. Operators whose types are data give it as theirs."""
+        types = self.infer(*(None if array is None else TensorType.of(array) for array in inputs))  # type: ignore[arg-type]
+        outputs = tuple(np.empty(t.dims, t.dtype.numpy) for t in types)
+        InPlace().execute(self, HostConfig((), ()), inputs, outputs)
+        return outputs
 
     def starts(self, lengths: Array, sequence: int) -> Array:
         """The position of the first query of each sample. Raises `OperatorError` for a length that the caches do not have.

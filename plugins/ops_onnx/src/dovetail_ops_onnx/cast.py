@@ -4,7 +4,10 @@ from collections.abc import Sequence
 
 from dovetail.op import DType, Operator, OperatorError, TensorType
 from dovetail_ops_onnx._casts import cast
+from dovetail_ops_onnx._halves import conversion
 from dovetail_ops_onnx._types import ALL, FLOAT6, Array, Types
+
+__all__ = ["Cast", "conversion"]
 
 _TYPES = (ALL | FLOAT6) - {DType.COMPLEX64, DType.COMPLEX128}
 _ROUND_MODES = ("up", "down", "nearest")

@@ -133,6 +133,28 @@ def test_what_the_device_computes_in_halves_stays() -> None:
     ]
 
 
+def test_a_cast_to_float32_reads_what_is_not_rounded_and_one_to_float16_rounds() -> None:
+    """As an exported softmax in float32 between products of float16; an input is converted by its own Cast."""
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float16", (3, 4))
+    scores = g.node(Cast(to=DType.FLOAT32), g.node(MatMul(), x, g.constant(some(4, 5))))
+    weights = g.node(Cast(to=DType.FLOAT16), g.node(Relu(), scores))
+    other = g.node(Relu(), g.node(Cast(to=DType.FLOAT32), x))
+    graph = widened(g, [g.node(MatMul(), weights, g.constant(some(5, 2))), other])
+    assert types(graph) == [
+        ("Cast", "float16", "float32"),
+        ("MatMul", "float32", "float32"),
+        ("Cast", "float32", "float32"),  # which is dropped later
+        ("Relu", "float32", "float32"),
+        ("Cast", "float32", "float16"),
+        ("Cast", "float16", "float32"),
+        ("Relu", "float32", "float32"),
+        ("Cast", "float16", "float32"),
+        ("MatMul", "float32", "float32"),
+        ("Cast", "float32", "float16"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("kind", "dtype", "computed"),
     [("CPU", "float16", "float32"), ("CPU", "bfloat16", "bfloat16"), ("GPU", "float16", "float16")],

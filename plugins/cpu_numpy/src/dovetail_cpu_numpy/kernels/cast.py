@@ -9,8 +9,10 @@ from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail.op import INTEGERS
 from dovetail_cpu_numpy.kernel import BLAS, Call, NumpyKernel
 from dovetail_cpu_numpy.launch import Launch
+from dovetail_ops_onnx.cast import conversion
 
 _WHOLE = INTEGERS | {DType.BOOL}
+_HALF = frozenset({DType.FLOAT16, DType.FLOAT32})
 
 
 class CastCopy(NumpyKernel):
@@ -22,6 +24,8 @@ class CastCopy(NumpyKernel):
     def refuse(self, node: TypedNode) -> Refusal | None:
         (source,), (target,) = node.inputs, node.outputs
         assert source is not None
+        if {source.dtype, target.dtype} == _HALF:
+            return None
         if source.dtype in _WHOLE and target.dtype in _WHOLE | BLAS:
             return None
         if source.dtype in BLAS and target.dtype in BLAS | {DType.BOOL}:
@@ -29,7 +33,8 @@ class CastCopy(NumpyKernel):
         return Refusal(Reason.DTYPE, f"from {source.dtype} to {target.dtype}")
 
     def bind(self, call: Call) -> Iterable[Launch]:
-        yield partial(np.copyto, call.outputs[0], call.input(0), "unsafe")
+        src, dst = call.input(0), call.outputs[0]
+        yield conversion(src, dst) if np.float16 in (src.dtype, dst.dtype) else partial(np.copyto, dst, src, "unsafe")
 
 
 KERNELS = (CastCopy(),)

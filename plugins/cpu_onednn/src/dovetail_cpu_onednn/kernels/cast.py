@@ -10,9 +10,11 @@ from dovetail.op import INTEGERS
 from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.python_kernel import Array, Call
+from dovetail_ops_onnx.cast import conversion
 
 _WHOLE = INTEGERS | {DType.BOOL}
 _WIDE = frozenset({DType.FLOAT32, DType.FLOAT64})
+_HALF = frozenset({DType.FLOAT16, DType.FLOAT32})
 
 
 class CastCopy(StridedCopy):
@@ -20,6 +22,8 @@ class CastCopy(StridedCopy):
 
     def refuse(self, node: TypedNode) -> Refusal | None:
         source, target = given(node, 0).dtype, node.outputs[0].dtype
+        if {source, target} == _HALF:
+            return None
         if (source in _WHOLE and target in _WHOLE | _WIDE) or (source in _WIDE and target in _WIDE | {DType.BOOL}):
             return None
         return Refusal(Reason.DTYPE, f"from {source} to {target}")
@@ -28,6 +32,8 @@ class CastCopy(StridedCopy):
         yield array(node.node.outputs[0]), array(node.node.inputs[0])
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
+        if DType.FLOAT16 in (given(node, 0).dtype, node.outputs[0].dtype):
+            return [conversion(src, dst) for dst, src in self.pairs(node, array)]
         return [partial(np.copyto, dst, src, "unsafe") for dst, src in self.pairs(node, array)]
 
 

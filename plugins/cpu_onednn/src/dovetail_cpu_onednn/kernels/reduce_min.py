@@ -1,7 +1,12 @@
-"""ReduceMin: NumPy's minimum."""
+"""ReduceMin: oneDNN's reduction, or NumPy's minimum."""
 
 import numpy as np
 
+from dovetail_cpu_onednn.binding import Alg
+from dovetail_cpu_onednn.kernels._reduce import ExtremeKernel
 from dovetail_cpu_onednn.kernels._ufunc_reduction import UfuncReduction
 
-KERNELS = (UfuncReduction(np.minimum),)
+KERNELS = (
+    ExtremeKernel(Alg.REDUCTION_MIN),
+    UfuncReduction(np.minimum),
+)

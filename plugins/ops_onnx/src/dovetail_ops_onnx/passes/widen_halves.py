@@ -29,10 +29,11 @@ def widen_halves(graph: Graph, context: PassContext) -> Graph:
     """The graph with nodes of halves in float32, where the first device has kernels for that and none for halves.
 
     References take 10 to 100 times as long. So do products of float16 on CPUs, which convert each number. What reads a result of
-    such a node computes in float32 too, up to the next product for which the device has a kernel. No value between these nodes is
-    rounded: results differ from those of halves by the roundings, and where halves would overflow. Inputs, outputs, and what else
-    reads them keep their types: values are converted there. Nodes that write states stay as they are, because converted states
-    would be copies, and so do graphs with sub-graphs, which read values by name. Needs types and schedule order.
+    such a node computes in float32 too, up to the next product for which the device has a kernel. No value between these nodes
+    is rounded, nor before a Cast to float32, which becomes an identity: results differ from those of halves by the roundings,
+    and where halves would overflow. Inputs, outputs, and what else reads them keep their types: values are converted there.
+    Nodes that write states stay as they are, because converted states would be copies, and so do graphs with sub-graphs, which
+    read values by name. Needs types and schedule order.
     """
     taken = any(name.endswith(tuple(f"@{dtype}" for dtype in (*HALVES, WIDE))) for name in graph.types)
     if taken or any(node.op.subgraphs for node in graph.nodes):
@@ -61,12 +62,16 @@ class _Widening:
             return
         if not self._states.isdisjoint(node.writes):
             return
-        if node.op.is_view:
+        if isinstance(node.op, Cast) and node.op.to is WIDE:
+            wide = node.inputs[0] in self._values  # and becomes an identity, which a later pass drops
+        elif node.op.op_type in _BY_BITS:
+            wide = False
+        elif node.op.is_view:
             wide = node.inputs[0] in self._values
         else:
             fed = any(name in self._values for name in node.reads)
             wide = self._is_better(node, fed) and self._is_defined(node, fed)
-        if wide and node.op.op_type not in _BY_BITS:
+        if wide:
             self.wide.add(node.name)
             self._values.update({name: types[name].dtype for name in node.writes if types[name].dtype in HALVES})
 
