@@ -141,3 +141,16 @@ def test_plans_of_other_rows_read_the_same_packed_weights(monkeypatch, rng):
     for rows in (1, 20, 64, 2):
         compiled({"a": np.ones((rows, 256), np.float32)})
     assert [columns for _, columns in packed] == [768, 768, 64]
+
+
+@pytest.mark.parametrize(("activation_bits", "size", "order"), [(8, 16, (120, 20, 120, 1, 30)), (0, 32, (9, 3, 9, 2, 1))])
+def test_results_do_not_depend_on_the_rows_before(rng, activation_bits, size, order):
+    matrix, _ = _matrix(rng, 4, size, 40, 1100, 3)
+    g = GraphBuilder()
+    model = g.model([matrix.times(g, g.input("a", "float32", ("n", 40 * size)), activation_bits)])
+    compiled = Core().compile_model(model, "ONEDNN")
+    for rows in order:
+        a = rng.standard_normal((rows, 40 * size)).astype(np.float32)
+        alone = Core().compile_model(model, "ONEDNN")
+        np.testing.assert_array_equal(compiled({"a": a})[0], alone({"a": a})[0])
+        assert _kernels(compiled) == _kernels(alone)
