@@ -5,6 +5,7 @@ import pytest
 
 from dovetail import Core
 from dovetail.op import GraphBuilder
+from dovetail_cpu_onednn import node_plans
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix
 from dovetail_ops_onnx.mat_mul_digits import MatMulDigits
@@ -121,9 +122,16 @@ def test_many_exact_rows_are_multiplied_in_float32(rng, middle):
         assert _kernels(compiled)[0] == ("dovetail::RowDigits" if rows in (1, 2, 4) else "dovetail::MatMulBlocks")
 
 
-def test_rows_whose_products_leave_the_cache_are_multiplied_in_float32(rng):
+@pytest.mark.parametrize("has_bfloat16", [False, True])
+def test_many_rows_are_multiplied_in_floats(monkeypatch, rng, has_bfloat16):
+    """Their products leave the cache, or bfloat16 takes less."""
+    if has_bfloat16 and not library().has_bfloat16:
+        pytest.skip("the CPU does not multiply bfloat16")
+    monkeypatch.setattr(type(library()), "has_bfloat16", has_bfloat16)
+    monkeypatch.setattr(node_plans, "NODE_PLANS", node_plans.NodePlans())
     matrix, weights = _matrix(rng, 4, 16, 40, 1100, 8)
-    for rows, kernel in ((95, "dovetail::RowDigits"), (96, "dovetail::MatMulBlocks")):
+    most = 44 if has_bfloat16 else 95
+    for rows, kernel in ((most, "dovetail::RowDigits"), (most + 1, "dovetail::MatMulBlocks")):
         a = rng.standard_normal((rows, 640)).astype(np.float32)
         compiled = _compiled([matrix], 640, 8, rows)
         (got,) = compiled({"a": a}).values()
@@ -138,6 +146,19 @@ def test_plans_of_other_rows_read_the_same_packed_weights(monkeypatch, rng):
     matrix, _ = _matrix(rng, 4, 32, 8, 1600, 8)
     g = GraphBuilder()
     compiled = Core().compile_model(g.model([matrix.times(g, g.input("a", "float32", ("n", 256)), 8)]), "ONEDNN")
-    for rows in (1, 20, 64, 2):
+    for rows in (1, 20, 40, 2):
         compiled({"a": np.ones((rows, 256), np.float32)})
     assert [columns for _, columns in packed] == [768, 768, 64]
+
+
+@pytest.mark.parametrize(("activation_bits", "size", "order"), [(8, 16, (120, 20, 120, 1, 30)), (0, 32, (9, 3, 9, 2, 1))])
+def test_results_do_not_depend_on_the_rows_before(rng, activation_bits, size, order):
+    matrix, _ = _matrix(rng, 4, size, 40, 1100, 3)
+    g = GraphBuilder()
+    model = g.model([matrix.times(g, g.input("a", "float32", ("n", 40 * size)), activation_bits)])
+    compiled = Core().compile_model(model, "ONEDNN")
+    for rows in order:
+        a = rng.standard_normal((rows, 40 * size)).astype(np.float32)
+        alone = Core().compile_model(model, "ONEDNN")
+        np.testing.assert_array_equal(compiled({"a": a})[0], alone({"a": a})[0])
+        assert _kernels(compiled) == _kernels(alone)

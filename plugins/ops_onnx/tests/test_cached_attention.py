@@ -65,7 +65,8 @@ def _run(op: CachedAttention, given: list[Any], in_place: bool) -> list[Array]:
     caches = [x.copy() for x in given[3:5]] if in_place else [np.full_like(x, np.nan) for x in given[3:5]]
     outputs = [np.full_like(given[0], np.nan), *caches]
     inputs = [*given[:3], *(caches if in_place else given[3:5]), *given[5:], None, None]
-    kernel.execute(op, HostConfig((), ()), inputs, outputs)  # type: ignore[attr-defined]  # it is a host kernel
+    run = kernel.bind(op, HostConfig((), ()), inputs, outputs)  # type: ignore[attr-defined]  # it is a host kernel
+    run()
     return outputs
 
 
@@ -92,18 +93,43 @@ def test_interleaved_pairs(rng: Any) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("half", [SIZE // 2, SIZE // 2 - 1])
+def test_a_token_of_several_texts(rng: Any, interleaved: bool, is_packed: bool, half: int) -> None:
+    """Its request calls it again with other numbers and lengths in the same memory."""
+    op = CachedAttention(HEADS, KV, 9, interleaved=interleaved)
+    q, k, v, *caches, lengths, cos, sin = _inputs(rng, 1, [1, 1], 9)
+    cos, sin = (np.concatenate([x, x], 1)[:, :half] for x in (cos, sin))
+    packed = np.concatenate([q, k, v], 2)
+    sides = [packed, None, None] if is_packed else [q, k, v]
+    dst, ids = np.empty_like(q), np.zeros((2, 1), np.int64)
+    run = op.kernels[0].bind(op, HostConfig((), ()), [*sides, *caches, lengths, cos, sin, ids, None, None], [dst, *caches])  # type: ignore[attr-defined]  # it is a host kernel
+    for counts in ([3, 9], [1, 4]):
+        new = [_floats(rng, *x.shape) for x in (q, k, v)]
+        for known, numbers in zip((q, k, v), new, strict=True):
+            known[...] = numbers
+        packed[...] = np.concatenate(new, 2)
+        lengths[...] = ids[:, 0] = np.array(counts) - 1
+        want = _expected(op, *new, caches, counts, cos, sin)
+        run()
+        for found, expected in zip((dst, *caches), want, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("how", [{}, {"window": 2, "softcap": 2.0}], ids=str)
 @pytest.mark.parametrize("strength", [-3.0, 0.0, 300.0])
-def test_a_sink_is_a_key_whose_value_is_zeros(rng: Any, how: dict[str, Any], strength: float) -> None:
+@pytest.mark.parametrize("sequence", [1, 3])
+def test_a_sink_is_a_key_whose_value_is_zeros(rng: Any, how: dict[str, Any], strength: float, sequence: int) -> None:
     """As attention without it, times the part of the weights that is not the sink's; computed in float64."""
     op = CachedAttention(HEADS, KV, 9, **how)
-    given, counts = _inputs(rng, 3, [5, 9], 9), [5, 9]
+    given, counts = _inputs(rng, sequence, [5, 9], 9), [5, 9]
     given[6:] = [None, None]
     sink = (rng.standard_normal(HEADS) + strength).astype(np.float32)
     want, *caches = _expected(op, *given[:3], given[3:5], counts, None, None)
-    want = want.reshape(2, 3, HEADS, SIZE)
-    for b, i, h in np.ndindex(2, 3, HEADS):
-        last = counts[b] - 3 + i + 1
+    want = want.reshape(2, sequence, HEADS, SIZE)
+    for b, i, h in np.ndindex(2, sequence, HEADS):
+        last = counts[b] - sequence + i + 1
         first = max(0, last - op.window) if op.window > 0 else 0
         query = given[0][b, i, h * SIZE : (h + 1) * SIZE].astype(np.float64)
         scores = caches[0][b, h // (HEADS // KV), first:last] @ query / math.sqrt(SIZE)
@@ -112,10 +138,11 @@ def test_a_sink_is_a_key_whose_value_is_zeros(rng: Any, how: dict[str, Any], str
         mass = np.exp(scores - top).sum()
         want[b, i, h] *= mass / (mass + np.exp(sink[h] - top))
     inputs = [*given, None, None, sink]
-    outputs = [np.empty_like(given[0]), *(np.empty_like(x) for x in given[3:5])]
-    op.kernels[0].execute(op, HostConfig((), ()), inputs, outputs)  # type: ignore[attr-defined]  # it is a host kernel
-    for found in (outputs, op.reference(*inputs)):
-        np.testing.assert_allclose(found[0], want.reshape(2, 3, -1), rtol=1e-4, atol=1e-6)
+    found = op.reference(*inputs)
+    outputs = [np.empty_like(given[0]), *given[3:5]]
+    op.kernels[0].bind(op, HostConfig((), ()), inputs, outputs)()  # type: ignore[attr-defined]  # it is a host kernel
+    for y in (outputs[0], found[0]):
+        np.testing.assert_allclose(y, want.reshape(2, sequence, -1), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("room", [5, 6, 9, 40])

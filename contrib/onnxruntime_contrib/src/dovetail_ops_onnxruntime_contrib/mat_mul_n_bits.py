@@ -28,8 +28,8 @@ class MatMulNBits(MicrosoftOperator):
     The weights are bytes B [N, blocks, block_size * bits / 8], the element of the lowest index in the lowest bits, and stand for
     (q - zero point) * scale, with one scale for each block, or for the block that `g_idx` names for each of the K columns. Zero
     points are floats, or packed like the weights; without them 2 ^ (bits - 1). Weights are constants, which stay packed. With
-    `accuracy_level` 4 devices may round A to int8, with a scale for each block of a row, as ONNX Runtime does; else to nothing
-    below float32.
+    `accuracy_level` 4 devices may round A to int8, with a scale for each block of a row, as ONNX Runtime does, or both factors to
+    bfloat16, which errs less; else to nothing below float32.
     """
 
     inputs = ("A: T1", "B: uint8", "scales: T1", "zero_points?: T3", "g_idx?: int32", "bias?: T1")

@@ -135,7 +135,8 @@ class MatMulBlocks(AbstractOperator):
     A block is `block_size` rows, the last one filled up. `q` has numbers of `bits` bits [blocks * block_size, N], of 8 int8 or
     uint8, of 16 float16 or bfloat16; of 4 bits those from 0 to 15, two to a byte [blocks * block_size / 2, N], the first half of
     a block's rows in the low bits. `scales` and `offsets` are float32[blocks, N]. Sums are in float32; Y has the type of A.
-    With `activation_bits` 8 a device may round A to int8, with a scale for each block of a row; 0: it may not.
+    With `activation_bits` 8 a device may round A to int8, with a scale for each block of a row, or both factors to bfloat16,
+    which errs less; 0: it may not.
     """
 
     domain: ClassVar[str] = "dovetail"

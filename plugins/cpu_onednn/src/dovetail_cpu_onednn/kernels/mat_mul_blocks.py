@@ -1,18 +1,19 @@
-"""MatMulBlocks: some columns of the matrix at a time become float32 and stay in the cache for oneDNN's matmul."""
+"""MatMulBlocks: some columns of the matrix at a time become floats and stay in the cache for oneDNN's matmul."""
 
 import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from dovetail.dataclass import dataclass
 from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
 from dovetail.lru import LruCache
-from dovetail_cpu_onednn.binding import U8, Arg, Memory, MemoryDesc, PrimitiveDesc, Unimplemented
+from dovetail_cpu_onednn.binding import BF16, F32, S32, U8, Arg, Launch, Memory, MemoryDesc, PrimitiveDesc, Stream, Unimplemented
 from dovetail_cpu_onednn.descriptors import number_of, plain
-from dovetail_cpu_onednn.kernel import given, is_constant
+from dovetail_cpu_onednn.kernel import given, is_constant, value_of
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import aligned
 from dovetail_cpu_onednn.post_ops import BINARY
@@ -20,7 +21,7 @@ from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel
 from dovetail_ops_onnx.mat_mul_blocks import MatMulBlocks
 
 _PART = 1 << 18
-"""Numbers that become float32 at a time, for every two threads: 1 MiB, which stays in the second-level cache."""
+"""Numbers that become floats at a time, for every two threads: 1 MiB as float32, which stays in the second-level cache."""
 
 _LEAST, _MOST = 64, 256
 """Columns of a part: with fewer the calls take longer, with more not all of it stays in the cache."""
@@ -37,7 +38,10 @@ _LINE = 64
 
 @dataclass(frozen=True)
 class _Part:
-    """The product of `rows` rows and some columns, in blocks of `size` numbers of oneDNN's type `stored`; as for some threads."""
+    """The product of `rows` rows and some columns, in blocks of `size` numbers of oneDNN's type `stored`; as for some threads.
+
+    `centre` is subtracted from the numbers. `dtype` is oneDNN's type of both factors; sums are float32.
+    """
 
     rows: int
     k: int
@@ -46,17 +50,20 @@ class _Part:
     columns: int
     row_stride: int
     stored: int
+    centre: int
     has_offsets: bool
+    dtype: int
     threads: int
 
     @staticmethod
     def of(node: TypedNode) -> "_Part":
-        """All columns of a node."""
+        """All columns of a node, whose offsets are not known to be those of a centre."""
         op, a, q, (blocks, n) = node.op, given(node, 0), given(node, 1), given(node, 2).dims
         assert isinstance(op, MatMulBlocks)
         rows, stored = math.prod(a.dims[:-1]), U8 if op.bits == 4 else number_of(q.dtype)
         has_offsets = len(node.inputs) > 3 and node.inputs[3] is not None
-        return _Part(rows, a.dims[-1], blocks, op.block_size, n, n, stored, has_offsets, library().planned_threads)
+        dtype = BF16 if op.activation_bits == 8 and library().has_bfloat16 else F32
+        return _Part(rows, a.dims[-1], blocks, op.block_size, n, n, stored, 0, has_offsets, dtype, library().planned_threads)
 
     def divided(self) -> list[tuple[int, "_Part"]]:
         """Its parts, each with its first column."""
@@ -65,57 +72,98 @@ class _Part:
         return [(left, replace(self, columns=min(width, self.columns - left))) for left in lefts]
 
     @property
-    def descs(self) -> tuple[MemoryDesc, ...]:
-        """Of the stored numbers, the same as floats, the scales or offsets of blocks, and the product's three operands."""
-        stored, of_block = (self.blocks, self.size, self.columns), (self.blocks, 1, self.columns)
-        product = plain((self.rows, self.k)), plain((self.k, self.columns))
+    def numbers(self) -> tuple[int, int, int]:
+        """The dimensions of the stored numbers."""
+        return self.blocks, self.size, self.columns
+
+    @property
+    def converts_twice(self) -> bool:
+        """Whether numbers are float32 before they have the type of the factors, because offsets are added in between."""
+        return self.has_offsets and self.dtype != F32
+
+    @property
+    def factors(self) -> tuple[MemoryDesc, MemoryDesc, MemoryDesc]:
+        """The product's operands."""
         dst = library().strided((self.rows, self.columns), (self.row_stride, 1))
-        return (plain(stored, self.stored), plain(stored), plain(of_block), *product, dst)
+        return plain((self.rows, self.k), self.dtype), plain((self.k, self.columns), self.dtype), dst
 
     def primitives(self) -> tuple[PrimitiveDesc, ...]:
-        """A conversion with scales, the product and, if there are offsets, their sum. Raises `Unimplemented`."""
-        lib, (stored, floats, of_block, src, wei, dst) = library(), self.descs
-        converted = lib.describe_reorder(stored, floats, lib.attr((), [("scales", int(Arg.SRC), 0b101)]))
-        found = (converted, lib.describe("matmul", src, wei, None, dst))
-        return (*found, lib.describe("binary", BINARY["add"], floats, of_block, floats)) if self.has_offsets else found
+        """A conversion with scales, the product, then the sum with offsets and the second conversion. Raises `Unimplemented`."""
+        lib, (src, wei, dst), floats = library(), self.factors, plain(self.numbers)
+        centred = [("zero_points", int(Arg.SRC), 0)] if self.centre else []
+        attr = lib.attr((), [("scales", int(Arg.SRC), 0b101), *centred])
+        to = floats if self.has_offsets else plain(self.numbers, self.dtype)
+        found = [lib.describe_reorder(plain(self.numbers, self.stored), to, attr), lib.describe("matmul", src, wei, None, dst)]
+        if self.has_offsets:
+            found.append(lib.describe("binary", BINARY["add"], floats, plain((self.blocks, 1, self.columns)), floats))
+        if self.converts_twice:
+            found.append(lib.describe_reorder(floats, plain(self.numbers, self.dtype)))
+        return tuple(found)
+
+    @property
+    def sides(self) -> tuple[MemoryDesc, MemoryDesc]:
+        """A as it comes and in the type of the factors."""
+        return plain((self.rows, self.k)), plain((self.rows, self.k), self.dtype)
 
 
 class _Bound:
     """The calls for a part and the memory in which they find numbers, scales and offsets."""
 
     def __init__(self, part: _Part, primitives: Sequence[PrimitiveDesc], memory: Array) -> None:
-        lib, (stored, floats, of_block, src, wei, dst) = library(), part.descs
-        address, (convert, multiply, *add) = int(memory.ctypes.data), primitives
-        at = _places(part)
+        lib, address, at = library(), int(memory.ctypes.data), _places(part)
+        self._stream, self._kept = lib.stream(), list[Any]((memory,))
         numbers, scales, offsets = [memory[at[i] : at[i + 1]] for i in range(1, 4)]
-        self.numbers = numbers[: part.blocks * part.size * part.columns].reshape(stored.dims)
+        self.numbers = numbers[: math.prod(part.numbers)].reshape(part.numbers)
         shape = part.blocks, part.columns
         self.scales, self.offsets = [one[: 4 * math.prod(shape)].view(np.float32).reshape(shape) for one in (scales, offsets)]
-        self.src, self.dst = lib.memory(src, address), lib.memory(dst, address)
-        whole, weights = lib.memory(floats, address), lib.memory(wei, address)
-        flat = plain((math.prod(shape),))
-        read = [(Arg.SRC, lib.memory(stored, address + at[1])), (Arg.SCALES | Arg.SRC, lib.memory(flat, address + at[2]))]
-        steps: list[tuple[PrimitiveDesc, Sequence[tuple[int, Memory]]]] = [(convert, [*read, (Arg.DST, whole)])]
-        added = lib.memory(of_block, address + at[3])
-        steps += [(one, [(Arg.SRC, whole), (Arg.SRC_1, added), (Arg.DST, whole)]) for one in add]
+        src, wei, dst = part.factors
+        self.src, self.dst, weights = lib.memory(src, address), lib.memory(dst, address), lib.memory(wei, address)
+        floats = lib.memory(plain(part.numbers), address + at[4 if part.converts_twice else 0])
+        first = floats if part.has_offsets else lib.memory(plain(part.numbers, part.dtype), address)
+        convert, multiply, *rest = primitives
+        read = [(Arg.SRC, lib.memory(plain(part.numbers, part.stored), address + at[1]))]
+        read.append((Arg.SCALES | Arg.SRC, lib.memory(plain((math.prod(shape),)), address + at[2])))
+        if part.centre:
+            self._kept.append(centre := np.array([part.centre], np.int32))
+            read.append((Arg.ZERO_POINTS | Arg.SRC, lib.memory(plain((1,), S32), int(centre.ctypes.data))))
+        steps: list[tuple[PrimitiveDesc, Sequence[tuple[int, Memory]]]] = [(convert, [*read, (Arg.DST, first)])]
+        if part.has_offsets:
+            added = lib.memory(plain((part.blocks, 1, part.columns)), address + at[3])
+            steps.append((rest[0], [(Arg.SRC, floats), (Arg.SRC_1, added), (Arg.DST, floats)]))
+        if part.converts_twice:
+            steps.append((rest[1], [(Arg.SRC, floats), (Arg.DST, lib.memory(plain(part.numbers, part.dtype), address))]))
         steps.append((multiply, [(Arg.SRC, self.src), (Arg.WEIGHTS, weights), (Arg.DST, self.dst)]))
-        stream, self._kept = lib.stream(), [memory]
-        self._launches = [lib.launch(lib.primitive(desc), stream, self._with_scratchpad(desc, given)) for desc, given in steps]
+        self._launches = [_launch(desc, given, self._stream, self._kept) for desc, given in steps]
         self.calls = tuple(launch.call for launch in self._launches)
 
-    def _with_scratchpad(self, desc: PrimitiveDesc, arguments: Sequence[tuple[int, Memory]]) -> Sequence[tuple[int, Memory]]:
-        lib = library()
-        if not (size := lib.scratchpad(desc)):
-            return arguments
-        self._kept.append(aligned(size))
-        return (*arguments, (Arg.SCRATCHPAD, lib.memory(lib.scratchpad_md(desc), int(self._kept[-1].ctypes.data))))
+
+class _Rounded:
+    """A call that converts A to the type of the factors, and where it finds the result."""
+
+    def __init__(self, part: _Part) -> None:
+        lib, (src, dst) = library(), part.sides
+        self._memory, stream = aligned(lib.nbytes(dst)), lib.stream()
+        self.address = int(self._memory.ctypes.data)
+        self.src = lib.memory(src, self.address)
+        given = [(Arg.SRC, self.src), (Arg.DST, lib.memory(dst, self.address))]
+        self._kept: list[object] = [stream]
+        self._launched = _launch(lib.describe_reorder(src, dst), given, stream, self._kept)
+        self.call = self._launched.call
+
+
+def _launch(desc: PrimitiveDesc, arguments: Sequence[tuple[int, Memory]], stream: Stream, kept: list[Any]) -> Launch:
+    lib = library()
+    if size := lib.scratchpad(desc):
+        kept.append(aligned(size))
+        arguments = (*arguments, (Arg.SCRATCHPAD, lib.memory(lib.scratchpad_md(desc), int(kept[-1].ctypes.data))))
+    return lib.launch(lib.primitive(desc), stream, arguments)
 
 
 def _places(part: _Part) -> tuple[int, ...]:
-    """Where floats, numbers, scales and offsets begin in the memory of a part, and where it ends."""
-    numbers, of_blocks = part.blocks * part.size * part.columns, 4 * part.blocks * part.columns
+    """Where factors, numbers, scales, offsets and float32 begin in the memory of a part, and where it ends."""
+    numbers, of_blocks = math.prod(part.numbers), 4 * part.blocks * part.columns
     places = [0]
-    for size in (4 * numbers, numbers, of_blocks, of_blocks):
+    for size in (4 * numbers, numbers, of_blocks, of_blocks, 4 * numbers if part.converts_twice else 0):
         places.append(places[-1] + -(-size // _LINE) * _LINE)
     return tuple(places)
 
@@ -126,6 +174,13 @@ class _Parts(threading.local):
     def __init__(self) -> None:
         self._memory = aligned(0)
         self._bound: LruCache[_Part, _Bound] = LruCache(_KEPT)
+        self._rounded: tuple[_Part, _Rounded] | None = None
+
+    def rounded(self, whole: _Part) -> _Rounded:
+        """That of A; the next one of other sizes takes its place."""
+        if self._rounded is None or self._rounded[0].sides != whole.sides:
+            self._rounded = whole, _Rounded(whole)
+        return self._rounded[1]
 
     def get(self, part: _Part, primitives: Sequence[PrimitiveDesc]) -> _Bound:
         """Those of a part and its primitives; the next part overwrites what is in their memory."""
@@ -142,7 +197,11 @@ _parts = _Parts()
 
 
 class BlocksProduct(PythonKernel):
-    """Constant weights of 4 or 8 bits. NumPy copies columns in turn, oneDNN converts and multiplies them."""
+    """Constant weights of 4 or 8 bits. NumPy copies columns in turn, oneDNN converts and multiplies them.
+
+    Where A may be rounded to int8 both factors are bfloat16, if the CPU multiplies it. That errs less: by 2^-9 of each number,
+    int8 by 2^-8 of the largest number of a block.
+    """
 
     name = "converted"
 
@@ -164,13 +223,17 @@ class BlocksProduct(PythonKernel):
         except Unimplemented as error:
             return Refusal(Reason.OPERATOR, str(error))
         slow = [desc.implementation for desc in found if desc.implementation.startswith(("ref", "simple"))]
-        return Refusal(Reason.OPERATOR, f"oneDNN has only {slow[0]} for a step") if slow else Accepted(self.name)
+        if slow:
+            return Refusal(Reason.OPERATOR, f"oneDNN has only {slow[0]} for a step")
+        return Accepted(self.name if _Part.of(node).dtype == F32 else f"{self.name} bf16")
 
     def primitives(self, node: TypedNode) -> Sequence[PrimitiveDesc]:
-        return [desc for part in {part for _, part in _Part.of(node).divided()} for desc in part.primitives()]
+        whole = _whole(node)
+        made = [] if whole.dtype == F32 else [library().describe_reorder(*whole.sides)]
+        return [*made, *(desc for part in {part for _, part in whole.divided()} for desc in part.primitives())]
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        op, whole = node.op, _Part.of(node)
+        op, whole = node.op, _whole(node)
         assert isinstance(op, MatMulBlocks)
         a, q, scales, *rest = (array(name) for name in node.node.inputs if name)
         y, set_address = array(node.node.outputs[0]), library().set_address
@@ -181,13 +244,20 @@ class BlocksProduct(PythonKernel):
 
         def run() -> int | None:
             assert a is not y  # both are kept
+            src = from_a
+            if whole.dtype != F32:
+                rounded = _parts.rounded(whole)
+                set_address(rounded.src, from_a)
+                if status := rounded.call():
+                    return status
+                src = rounded.address
             for left, right, part, primitives in parts:
                 bound = _parts.get(part, primitives)
                 np.copyto(bound.scales, scales[:, left:right])
-                if rest:
+                if part.has_offsets:
                     np.copyto(bound.offsets, rest[0][:, left:right])
                 _copy_numbers(packed[:, :, left:right], bound.numbers, half, is_packed)
-                set_address(bound.src, from_a)
+                set_address(bound.src, src)
                 set_address(bound.dst, to_y + 4 * left)
                 for call in bound.calls:
                     if status := call():
@@ -195,6 +265,19 @@ class BlocksProduct(PythonKernel):
             return None
 
         return (run,)
+
+
+def _whole(node: TypedNode) -> _Part:
+    """All columns; where the offsets are scales times one whole number, as without zero points, that is the centre."""
+    whole = _Part.of(node)
+    if not whole.has_offsets:
+        return whole
+    scales, offsets = value_of(given(node, 2).value), value_of(given(node, 3).value)
+    with np.errstate(all="ignore"):
+        centre = np.rint(-offsets[:1, :1] / scales[:1, :1]).item()
+    if not 0 < centre < 1 << 8 or not np.array_equal(offsets, scales * np.float32(-centre)):
+        return whole
+    return replace(whole, centre=int(centre), has_offsets=False)
 
 
 def _copy_numbers(packed: Array, numbers: Array, half: int, is_packed: bool) -> None:

@@ -27,6 +27,9 @@ _COLUMNS = 768
 _MOST = 1 << 22
 """Numbers of a part's products up to which they are added from the cache: 16 MiB."""
 
+_ROUNDED_ROWS = 44
+"""Rows up to which one digit takes less than bfloat16, which is more exact, where blocks share a product."""
+
 _EXACT_ROWS = 32
 """Rows of a batch up to which a product takes less than one of float32, where each number has several digits."""
 
@@ -94,6 +97,8 @@ class DigitsProduct(PrimitiveKernel):
         is_exact = digits > batches * node.op.group  # more than one digit a number
         if rows > 1 and (rows * digits * width > _MOST or (is_exact and height > _EXACT_ROWS)):
             raise Refused(Reason.SHAPE, f"{rows} rows in {digits} digits of blocks, where float32 takes less")
+        if not is_exact and node.op.group > 1 and rows > _ROUNDED_ROWS and library().has_bfloat16:
+            raise Refused(Reason.SHAPE, f"{rows} rows of blocks of {node.op.block_size}, where bfloat16 takes less")
         parts = [self._part(node, left, min(left + width, n)) for left in range(0, n, width)]
         return NodePlan(tuple(stage for part in parts for stage in part), scratch=(4 * rows * digits * width,))
 

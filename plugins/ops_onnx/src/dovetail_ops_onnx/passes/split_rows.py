@@ -13,7 +13,7 @@ from dovetail_ops_onnx.mat_mul_blocks import MatMulBlocks, once
 from dovetail_ops_onnx.mat_mul_digits import MatMulDigits
 from dovetail_ops_onnx.row_digits import EXACT, RowDigits
 
-__all__ = ["split_rows"]
+__all__ = ["split_rows", "would_split_rows"]
 
 Array = NDArray[Any]
 
@@ -36,8 +36,7 @@ def split_rows(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Graph:
     Rows keep the precision of float32, but where the product allows int8 activations: they are rounded to one digit then. Models
     of more than `_MOST` bytes of matrices stay as they are, which takes less memory. Needs types and schedule order.
     """
-    matrices = {node.inputs[1] for node in graph.nodes if isinstance(node.op, MatMulBlocks)}
-    if sum(graph.types[name].nbytes for name in matrices if graph.types[name].is_static) > _MOST:
+    if _is_large(graph):
         return graph
     known: dict[Hashable, Node] = {}
     kept: dict[Hashable, bool] = {}
@@ -61,6 +60,23 @@ def split_rows(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Graph:
         types.update(new)
         constants.update(offsets)
     return graph.replace(nodes=tuple(nodes), types=types, constants=constants) if known else graph
+
+
+def would_split_rows(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> bool:
+    """Whether `split_rows` changes the graph. Products of the same types are taken alike, so one of them is asked about."""
+    firsts: dict[Hashable, Node] = {}
+    for node in graph.nodes:
+        if isinstance(op := node.op, MatMulBlocks):
+            types = tuple(graph.types[name] if name else None for name in node.inputs)
+            firsts.setdefault((op.bits, op.block_size, op.activation_bits, bool(node.post_ops), types), node)
+    if not firsts or _is_large(graph):
+        return False
+    return any(split_rows(graph.replace(nodes=(node,)), keeps).nodes != (node,) for node in firsts.values())
+
+
+def _is_large(graph: Graph) -> bool:
+    matrices = {node.inputs[1] for node in graph.nodes if isinstance(node.op, MatMulBlocks)}
+    return sum(graph.types[name].nbytes for name in matrices if graph.types[name].is_static) > _MOST
 
 
 @dataclass(frozen=True)

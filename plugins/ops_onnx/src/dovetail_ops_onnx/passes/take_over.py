@@ -36,7 +36,8 @@ def take_over(graph: Graph, context: PassContext) -> Graph:
     for a graph of the same nodes in which sizes are equal where they were (compared are those of all values that the nodes
     touch which one node of the plan stands for; where these compute element by element or are convolutions, those of one axis),
     and 0 or 1 where they were; in which no other size is an attribute of a new node; and in which constants of another content
-    are still read by name, or are the shapes of values. What devices refuse is planned from the beginning.
+    are still read by name, or are the shapes of values. What devices refuse is planned from the beginning, and so are products
+    that the first device takes as digits now and did not before, because the precision must not depend on earlier sizes.
     """
     if context.notes.afresh:
         return graph
@@ -131,6 +132,8 @@ class _Earlier:
         self._nodes, self._inputs = graph.nodes, graph.inputs
         waits = context.notes.deferred
         self._deferred = None if waits is None else _Deferred.of(waits, graph.constants.keys() - varying)
+        # The pass may have been left out.
+        self._splits = _splits(planned.parts, context)
         self._unseen: Callable[[], None] | None = partial(self._look, graph, planned, bodies, waits)
 
     def look(self) -> None:
@@ -196,6 +199,8 @@ class _Earlier:
             return None, None
         if types is None or parts is None or None in parts:
             return None, None
+        if not self._splits and _splits(parts, context):
+            return None, None
         constants = {name: tensor.value for name, tensor in types.items() if tensor.value is not None}
         whole = self._planned.whole.replace(constants={name: constants[name] for name in self._constants}, types=types)
         deferred = None if self._deferred is None else self._deferred.resized(constants, types)
@@ -245,6 +250,16 @@ class _Earlier:
             if before is None or now is None or before.tobytes() != now.tobytes():  # their types were compared
                 return False
         return True
+
+
+def _splits(parts: Sequence[Any], context: PassContext) -> bool:
+    """Whether the pass `split_rows` changes one of the parts."""
+    products = [part.graph for part in parts if any(node.op.op_type == "MatMulBlocks" for node in part.graph.nodes)]
+    if not products:
+        return False
+    from dovetail_ops_onnx.passes.split_rows import would_split_rows  # here, because most models have no such products
+
+    return any(would_split_rows(graph, context.keeps) for graph in products)
 
 
 @dataclass(frozen=True, slots=True)
