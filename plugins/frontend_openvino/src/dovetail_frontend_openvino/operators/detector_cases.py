@@ -1,5 +1,6 @@
 """Cases of the operators of detectors: small results that are known without them."""
 
+import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
@@ -84,14 +85,14 @@ def generate_proposals(rng: np.random.Generator) -> Iterator[Case]:
     deltas, scores = np.zeros((1, 12, 1, 1), np.float32), np.array([0.2, 0.7, 0.9], np.float32).reshape(1, 3, 1, 1)
     info = np.array([[16, 16, 1]], np.float32)
     rois = np.array([[8, 8, 14, 14], [0, 0, 4, 4]], np.float32)
-    given = {"min_size": 2.0, "nms_threshold": 0.5, "pre_nms_count": 9, "post_nms_count": 3}
+    op = GenerateProposals(min_size=2.0, nms_threshold=0.5, pre_nms_count=9, post_nms_count=3)
     want = (rois, np.array([0.7, 0.2], np.float32), np.array([2]))
-    yield Case("two", GenerateProposals(**given), (info, anchors, deltas, scores), want)
+    yield Case("two", op, (info, anchors, deltas, scores), want)
     full = (np.concatenate([rois, np.zeros((1, 4), np.float32)]), np.array([0.7, 0.2, 0], np.float32), np.array([3]))
-    yield Case("padded", GenerateProposals(**given, padded=True), (info, anchors, deltas, scores), full)
+    yield Case("padded", dataclasses.replace(op, padded=True), (info, anchors, deltas, scores), full)
     yield Case(
         "first",
-        GenerateProposals(**given | {"pre_nms_count": 2}),
+        dataclasses.replace(op, pre_nms_count=2),
         (info, anchors, deltas, scores),
         (rois[:1], want[1][:1], np.array([1])),
     )

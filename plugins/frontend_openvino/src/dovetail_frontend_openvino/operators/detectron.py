@@ -99,7 +99,7 @@ class GenerateProposals(Operator):
         edge = np.tile(info[1::-1] - pixel, 2)
         boxes = np.maximum(np.minimum(_moved(anchors, deltas, _MOST, pixel), edge), 0)
         least = np.float32(self.min_size) * (info[[-1, 2]] if not self.padded else np.ones(2, np.float32))
-        large = (boxes[:, 2:] - boxes[:, :2] + pixel >= least).all(1)
+        large = np.asarray((boxes[:, 2:] - boxes[:, :2] + pixel >= least).all(1))
         order = np.argsort(-scores, kind="stable")[: self.pre_nms_count]
         order = order[large[order] & (scores[order] != 0) if self.padded else large[order]]
         chosen = order[_apart(boxes[order], self.nms_threshold, pixel, self.post_nms_count)]
@@ -157,9 +157,9 @@ class DetectronDetectionOutput(Operator):
         """In float32, class by class; boxes are not limited to the picture's lower and right edges, as in OpenVINO."""
         one = np.float32(1)
         with np.errstate(all="ignore"):
-            scaled = deltas.reshape(len(rois), self.num_classes, 4) / np.float32(self.deltas_weights)
+            scaled = deltas.reshape(len(rois), self.num_classes, 4) / np.array(self.deltas_weights, np.float32)
             boxes = np.maximum(_moved(rois[:, None], scaled, np.float32(self.max_delta_log_wh), one), 0)
-            empty = (rois[:, 2:] <= rois[:, :2]).any(1)
+            empty = np.asarray((rois[:, 2:] <= rois[:, :2]).any(1))
             boxes[empty], own = 0, np.where(empty[:, None], np.float32(0), scores)
             found = [self._of_class(boxes[:, kind], own[:, kind], kind) for kind in range(1, self.num_classes)]
         table = np.concatenate([np.empty((0, 7)), *found])

@@ -66,8 +66,8 @@ class _ClassNms(Operator):
             counts.append(len(found[-1]))
         table = np.concatenate([np.empty((0, 8)), *found])
         table = table[self._order(table)]
-        rows = table[:, [1, 2, 4, 5, 6, 7]].astype(np.float32)
-        return rows, table[:, 3:4].astype(np.int64), np.array(counts, np.int64)
+        selected = table[:, [1, 2, 4, 5, 6, 7]].astype(np.float32)
+        return selected, table[:, 3:4].astype(np.int64), np.array(counts, np.int64)
 
     def _of_class(self, picture: int, kind: int, boxes: _Boxes) -> Array:
         places, scores = self._kept(boxes)
