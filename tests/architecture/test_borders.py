@@ -57,6 +57,7 @@ def test_the_tree_is_where_these_tests_look() -> None:
         "dovetail_ops_onnxruntime_contrib",
         "dovetail_ops_onnx_ml",
         "dovetail_ops_onnx_training",
+        "dovetail_ops_qonnx",
         "dovetail_demo",
         "dovetail_generate",
         "dovetail_onnxruntime",

@@ -27,11 +27,8 @@ from openvino.utils.node_factory import NodeFactory
 
 _GRAPHS = runpy.run_path(str(Path(__file__).with_name("_graphs.py")))
 Operation, f, i, c, b, RNG = (_GRAPHS[name] for name in ("Operation", "f", "i", "c", "b", "RNG"))
-FURTHER = [
-    family
-    for name in ("_sequences.py", "_blocks.py", "_searches.py", "_further.py", "_priors.py", "_pictures.py", "_own.py")
-    for family in runpy.run_path(str(Path(__file__).with_name(name)))["FAMILIES"]
-]
+_FILES = ("_sequences.py", "_blocks.py", "_searches.py", "_further.py", "_priors.py", "_pictures.py", "_own.py", "_detectors.py")
+FURTHER = [family for name in _FILES for family in runpy.run_path(str(Path(__file__).with_name(name)))["FAMILIES"]]
 
 
 def _unary() -> Iterable[Any]:

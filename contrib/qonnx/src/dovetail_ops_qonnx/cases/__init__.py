@@ -1,0 +1,1 @@
+"""Cases for the conformance kit, one file for each operator."""
