@@ -188,7 +188,7 @@ class DeviceSession:
         except UsageError as error:
             self._check_configured(lambda _, one: opened.configured(CompileOptions.read(one).device), only=info.type)
             if (meant := meant_for_core(options)) is not None:
-                raise type(error)(error.message, hint=f"{error.hint}; a property of every device: {meant}") from error
+                raise type(error)(error.message, hint=f"{error.hint.rstrip('.')}; a property of every device: {meant}") from error
             raise
         return Target(info.name, given.streamed(configured), options, self._provider(info))
 
