@@ -131,7 +131,7 @@ class DeviceSession:
         if not names:
             found = ", ".join(f"{i.name} ({i.kind})" for i in self.devices) or "none"
             kind = "" if word == DEFAULT_DEVICE else f"{word} "
-            raise DeviceNotFound(f"no {kind}device is available; found: {found}")
+            raise DeviceNotFound(f"no {kind}device is available; found: {found}", hint="`dovetail devices` says what is missing")
         return self.first_usable(word, names, properties)
 
     def first_usable(self, word: str, names: Sequence[str], properties: Properties) -> Targets:
