@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.errors import GraphError
+from dovetail.errors import GraphError, UsageError
 from dovetail.graph import DType, GraphBuilder, TensorType
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.relu import Relu
@@ -38,3 +38,17 @@ def test_sub_graphs_read_names_from_around_them() -> None:
     assert GraphBuilder("body", {"outside": TensorType(DType.FLOAT32, (2,))}).node(Relu(), "outside") == "body/relu:0"
     with pytest.raises(GraphError, match="reads 'outsid'"):
         GraphBuilder("body", {"outside": TensorType(DType.FLOAT32, (2,))}).node(Relu(), "outsid")
+
+
+def test_mistakes_in_the_kind_of_an_argument(g: GraphBuilder) -> None:
+    with pytest.raises(GraphError, match=r"operator is the class Relu\n  accepted: an object, Relu\(\.\.\.\)"):
+        g.node(Relu, "image")  # type: ignore[call-overload]
+    with pytest.raises(GraphError, match=r"the outputs are one name, 'relu:0'\n  accepted: a list, \['relu:0'\]"):
+        g.model(g.node(Relu(), "image"))
+
+
+def test_an_input_that_is_refused_is_not_kept(g: GraphBuilder) -> None:
+    with pytest.raises(UsageError, match="float33"):
+        g.input("x", "float33", [2])
+    g.input("x", "float32", [2])
+    assert list(g.model([g.node(Add(), "image", "x")]).inputs) == ["image", "x"]

@@ -41,6 +41,11 @@ def test_shapes_that_do_not_fit(shapes: dict[str, tuple[int, ...]], message: str
         model().reshape(shapes)
 
 
+def test_shapes_without_names() -> None:
+    with pytest.raises(UsageError, match=r"shapes are a list; accepted: a mapping.*\n.*\{'x': \[1, 3, 224, 224\]\}"):
+        model().reshape([4, 3])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("name", ["N", "?"])
 def test_a_name_with_several_sizes_says_nothing_about_other_values(name: str) -> None:
     types = {v: TensorType(DType.FLOAT32, (name, "M")) for v in "aby"}

@@ -1,5 +1,6 @@
 """The display of objects in a notebook: a line, whatever their size and their names."""
 
+import json
 import pickle
 import re
 from html.parser import HTMLParser
@@ -130,3 +131,16 @@ def test_a_report_is_a_line() -> None:
         report = compiled.report()
     assert repr(report) == "<PlanReport: 3 nodes on NUMPY, 0 reorders>"
     assert repr(report.nodes[0]).startswith("<NodePlacement relu (Relu) on NUMPY by ")
+
+
+def test_a_report_is_plain_values() -> None:
+    g, y = builder(2)
+    compiled = dovetail.Core().compile_model(g.model([y]).reshape({"x": (2, 3)}), "NUMPY", {"FUSION": False})
+    found = json.loads(json.dumps(compiled.report().as_dict()))
+    assert [(node["node"], node["operator"], node["device"]) for node in found["nodes"]] == [
+        ("relu", "Relu", "NUMPY"),
+        ("add", "Add", "NUMPY"),
+    ]
+    value = {"name": "x", "dtype": "float32", "shape": [2, 3], "layout": "PLAIN", "bytes": 24}
+    assert {name: found["nodes"][0]["inputs"][0][name] for name in value} == value
+    assert found["nodes"][0]["outputs"][0]["name"] == "relu:0"

@@ -11,6 +11,7 @@ from dovetail.devices.device_array import DeviceArray, kept_on_host
 from dovetail.devices.hosting import HostedKernel, prepare_host_kernel, read_only
 from dovetail.devices.kernels import REFERENCE_KERNEL, Choice, Kernel, KernelTable, choose
 from dovetail.devices.memory import MemoryPlan, plan_graph, plan_memory, plan_regions, share_storage
+from dovetail.devices.options import FLAG, OPERATOR_TYPES, DeviceOptions, Values, one_of
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import LayerConfig, TypedNode
 from dovetail.devices.work_budget import WorkBudget, check_work, current_budget
@@ -37,8 +38,10 @@ __all__ = [
     "ANY",
     "BFYX",
     "BYXF",
+    "FLAG",
     "FYXB",
     "NHWC",
+    "OPERATOR_TYPES",
     "PLAIN",
     "REFERENCE_KERNEL",
     "YXFB",
@@ -56,6 +59,7 @@ __all__ = [
     "DeviceError",
     "DeviceInfo",
     "DeviceLost",
+    "DeviceOptions",
     "DeviceUnavailable",
     "Eltwise",
     "Executable",
@@ -91,6 +95,7 @@ __all__ = [
     "TensorType",
     "TypedNode",
     "Unavailable",
+    "Values",
     "ViewedReorder",
     "WorkBudget",
     "aligned",
@@ -103,6 +108,7 @@ __all__ = [
     "let_go",
     "node_context",
     "node_reference",
+    "one_of",
     "padded",
     "phase",
     "plan_graph",

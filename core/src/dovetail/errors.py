@@ -230,7 +230,7 @@ class PluginConflict(PluginError):
     code = "DT605"
 
 
-_LISTED = 50
+_LISTED = 20
 """Known words that a suggestion lists."""
 
 

@@ -59,12 +59,12 @@ def dovetail_device_info(config: Mapping[str, Any]) -> "Sequence[DeviceInfo] | U
 def dovetail_device_open(info: "DeviceInfo", options: Mapping[str, Any]) -> "Device":
     """Open a device. For `dovetail.devices`.
 
-    Called when a model is compiled for the device, on the compiling thread, possibly several times. `info` is one that
-    `dovetail_device_info` returned; `options` are the properties that the user set for it. Return a `Device`; raise
-    `DeviceError` when it cannot be opened and `UsageError` for an option that is unknown::
+    Called when a model is first compiled for the device, on the compiling thread. `info` is one that `dovetail_device_info`
+    returned; `options` are those of `PluginManager.open_device`: a session gives none, and passes the properties of each
+    compilation to `Device.configured`. Return a `Device`; raise `DeviceError` when it cannot be opened::
 
         @hookimpl
-        def dovetail_device_open(info, options):
+        def dovetail_device_open(info):
             return AcmeDevice(info)
     """
 

@@ -9,6 +9,7 @@ import pytest
 import dovetail
 from dovetail.errors import InputError
 from dovetail_ops_onnx.identity import Identity
+from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.sub import Sub
 
 X, Y = (np.random.default_rng(seed).standard_normal((3, 4)).astype(np.float32) for seed in (1, 2))
@@ -79,6 +80,27 @@ def test_wrong_inputs_after_good_ones(model: dovetail.CompiledModel, name: str) 
         with pytest.raises(InputError, match=message):
             model(given)
         np.testing.assert_array_equal(model({"x": X, "y": Y})[0], X - Y)
+
+
+IMAGE = np.zeros((2, 3, 4, 5), np.float32)
+REARRANGED = {
+    "no batch": (("N", 3, 4, 5), IMAGE[0], "array[numpy.newaxis]"),
+    "channels last": (("N", 3, "H", "W"), IMAGE.transpose(0, 2, 3, 1), "numpy.moveaxis(array, -1, 1)"),
+    "channels first": (("N", 4, 5, 3), IMAGE, "numpy.moveaxis(array, 1, -1)"),
+    "something else": (("N", 7, 4, 5), IMAGE, ""),
+    "another rank": (("N", 3), IMAGE, ""),
+}
+
+
+@pytest.mark.parametrize("name", REARRANGED)
+def test_how_to_rearrange_an_image_that_does_not_fit(name: str) -> None:
+    dims, given, hint = REARRANGED[name]
+    g = dovetail.GraphBuilder()
+    compiled = dovetail.Core().compile_model(g.model([g.node(Relu(), g.input("x", "float32", dims))]), "NUMPY")
+    with pytest.raises(InputError, match=r"has (shape|rank)") as caught:
+        compiled(given)
+    assert caught.value.hint.endswith(hint)
+    assert bool(caught.value.hint) == bool(hint)
 
 
 def test_other_shapes_take_turns(model: dovetail.CompiledModel) -> None:

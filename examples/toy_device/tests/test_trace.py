@@ -54,9 +54,11 @@ def test_other_devices_come_first() -> None:
 
 
 def test_unknown_options_are_refused() -> None:
-    compiled = dovetail.Core().compile_model(example(), "TRACE", {"FIEL": "x"})
-    with pytest.raises(UsageError, match="TRACE has no option 'FIEL'\n  known: FILE"):
-        compiled(np.float32([1]))
+    core = dovetail.Core()
+    with pytest.raises(UsageError, match="TRACE has no option 'FIEL'\n  Did you mean 'FILE'"):
+        core.compile_model(example(), "TRACE", {"FIEL": "x"})
+    with pytest.raises(UsageError, match="property FILE of TRACE is 3; accepted: the path of a file"):
+        core.compile_model(example(), "TRACE", {"FILE": 3})
 
 
 def test_a_reference_that_fails_is_named() -> None:

@@ -38,5 +38,5 @@ def test_stubs_make_no_launch_and_leave_the_plan_as_it_is() -> None:
 
 @pytest.mark.parametrize("value", ["Conv", 3, [None]])
 def test_a_value_that_is_no_list_of_types(value: Any) -> None:
-    with pytest.raises(UsageError, match=r"option STUB is .*; accepted: a list of operator types"):
+    with pytest.raises(UsageError, match=r"property STUB of [A-Z]+ is .*; accepted: a list of operator types"):
         NumpyDevice(describe()).compile(graph(), {"STUB": value})

@@ -32,7 +32,7 @@ def test_a_stub_launches_nothing_and_leaves_the_plan_as_it_is(device: OpenCLDevi
 @pytest.mark.parametrize("value", ["Conv", 3, [None]])
 def test_a_value_that_is_no_list_of_types(device: OpenCLDevice, bench: Any, value: Any) -> None:
     graph, _ = bench.single(bench.op("Relu"), [np.zeros(3, np.float32)])
-    with pytest.raises(UsageError, match=r"option STUB is .*; accepted: a list of operator types"):
+    with pytest.raises(UsageError, match=r"property STUB of [A-Z]+ is .*; accepted: a list of operator types"):
         device.compile(graph, {"STUB": value})
 
 

@@ -58,5 +58,8 @@ def test_results_that_are_kept_or_shared(info: DeviceInfo) -> None:
 
 
 def test_its_value_is_checked(info: DeviceInfo) -> None:
-    with pytest.raises(UsageError, match="option PINNED is 1; accepted: True or False"), dovetail.Core(config=False) as core:
+    with (
+        pytest.raises(UsageError, match="property PINNED of OPENCL is 1; accepted: True or False"),
+        dovetail.Core(config=False) as core,
+    ):
         core.compile_model(model(), info.name, {"PINNED": 1})

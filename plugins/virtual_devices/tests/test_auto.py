@@ -149,7 +149,7 @@ def test_lists_that_make_no_sense(toy_core: Any, device: str, error: type[Except
 )
 def test_properties_of_the_wrong_kind(toy_core: Any, properties: dict[str, Any]) -> None:
     core, _ = toy_core(A=nothing)
-    with pytest.raises(UsageError, match=f"property {next(iter(properties))} is .*; accepted: "):
+    with pytest.raises(UsageError, match=f"property {next(iter(properties))} of AUTO is .*; accepted: "):
         core.compile_model(chain(), "AUTO", properties)
 
 

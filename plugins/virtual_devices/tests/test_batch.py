@@ -297,13 +297,26 @@ def test_a_batch_of_one_that_is_written_into_the_model_runs_request_by_request(t
 @pytest.mark.parametrize(
     ("device", "properties", "message"),
     [
+        ("BATCH:A(x)", {}, "'BATCH:A(x)' names no device and size"),
         ("BATCH", {}, "'BATCH:' names no device and size"),
         ("BATCH:A(0)", {}, "'BATCH:A(0)' names no device and size"),
-        ("BATCH:A(4)", {"AUTO_BATCH_TIMEOUT": -1}, "property AUTO_BATCH_TIMEOUT is -1; accepted: milliseconds"),
-        ("BATCH:A(4)", {"AUTO_BATCH_TIMEOUT": "soon"}, "property AUTO_BATCH_TIMEOUT is 'soon'"),
-        ("BATCH:A(4)", {"AUTO_BATCH_SIZES": [2, 5]}, "property AUTO_BATCH_SIZES is [2, 5]; accepted: numbers of rows up to 4"),
-        ("BATCH:A(4)", {"AUTO_BATCH_SIZES": [0]}, "property AUTO_BATCH_SIZES is [0]; accepted: a list of positive whole numbers"),
-        ("BATCH:A(4)", {"AUTO_BATCH_SIZES": 2}, "property AUTO_BATCH_SIZES is 2; accepted: a list of positive whole numbers"),
+        ("BATCH:A(4)", {"AUTO_BATCH_TIMEOUT": -1}, "property AUTO_BATCH_TIMEOUT of BATCH is -1; accepted: milliseconds"),
+        ("BATCH:A(4)", {"AUTO_BATCH_TIMEOUT": "soon"}, "property AUTO_BATCH_TIMEOUT of BATCH is 'soon'"),
+        (
+            "BATCH:A(4)",
+            {"AUTO_BATCH_SIZES": [2, 5]},
+            "property AUTO_BATCH_SIZES of BATCH is [2, 5]; accepted: numbers of rows up to 4",
+        ),
+        (
+            "BATCH:A(4)",
+            {"AUTO_BATCH_SIZES": [0]},
+            "property AUTO_BATCH_SIZES of BATCH is [0]; accepted: a list of positive whole numbers",
+        ),
+        (
+            "BATCH:A(4)",
+            {"AUTO_BATCH_SIZES": 2},
+            "property AUTO_BATCH_SIZES of BATCH is 2; accepted: a list of positive whole numbers",
+        ),
     ],
 )
 def test_what_makes_no_sense(toy_core: Any, device: str, properties: Any, message: str) -> None:

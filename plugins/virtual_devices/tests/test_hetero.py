@@ -264,8 +264,13 @@ def test_pins_hold_for_what_a_node_becomes(toy_core: Any) -> None:
             "node 'tanh' has the affinity 'C'\n  devices listed: B.0, A.0",
         ),
         ("HETERO:A,B", {"AFFINITIES": {"tanh": "A"}}, UsageError, "'tanh' (Tanh) has the affinity A.0, which refuses it"),
-        ("HETERO:A,B", {"AFFINITIES": 3}, UsageError, "property AFFINITIES is 3; accepted: a mapping"),
-        ("HETERO:A,B", {"MODEL_DISTRIBUTION_POLICY": "EVEN"}, UsageError, "property MODEL_DISTRIBUTION_POLICY is 'EVEN'"),
+        ("HETERO:A,B", {"AFFINITIES": 3}, UsageError, "property AFFINITIES of HETERO is 3; accepted: a mapping"),
+        (
+            "HETERO:A,B",
+            {"MODEL_DISTRIBUTION_POLICY": "EVEN"},
+            UsageError,
+            "property MODEL_DISTRIBUTION_POLICY of HETERO is 'EVEN'",
+        ),
     ],
 )
 def test_what_makes_no_sense(toy_core: Any, device: str, properties: Any, error: type[Exception], message: str) -> None:

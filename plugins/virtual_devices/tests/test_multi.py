@@ -151,7 +151,7 @@ def test_lists_and_properties_that_make_no_sense(toy_core: Any) -> None:
         (
             "MULTI:A",
             {"SCHEDULE_POLICY": "RANDOM"},
-            "property SCHEDULE_POLICY is 'RANDOM'; accepted: DEVICE_PRIORITY",
+            "property SCHEDULE_POLICY of MULTI is 'RANDOM'; accepted: DEVICE_PRIORITY",
         ),
         ("MULTI:A", {"NUM_STREAMS": 0}, "property NUM_STREAMS is 0"),
     ):

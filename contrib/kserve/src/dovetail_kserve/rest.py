@@ -13,7 +13,6 @@ from starlette.responses import Response
 
 from dovetail.errors import DovetailError, InputError, UsageError
 from dovetail_kserve.errors import error_text, http_status
-from dovetail_kserve.explain import describe_report
 from dovetail_kserve.metrics import REFUSED
 from dovetail_kserve.offload import offloaded
 from dovetail_kserve.plane import Plane
@@ -72,7 +71,7 @@ class _Endpoints:
 
     async def explain(self, request: Request) -> Response:
         found = self._plane.version(*_named(request))
-        report = describe_report(found.compiled.report())
+        report = found.compiled.report().as_dict()
         return json_response({"model": found.compiled.model.source, "device": found.compiled.device, **report})
 
     async def load(self, request: Request) -> Response:

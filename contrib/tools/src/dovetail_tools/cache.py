@@ -70,7 +70,7 @@ def clear(section: str, as_json: bool) -> None:
     folder = _folder()
     known = _by_section(list_cache(folder))
     if section and section not in known:
-        raise UsageError(f"{folder} has no section {section!r}", hint=did_you_mean(section, known))
+        raise UsageError(f"{folder} has no section {section!r}", hint=did_you_mean(section, known) or "it is empty")
     gone = clear_cache(folder, section)
     count, nbytes = len(gone), sum(entry.nbytes for entry in gone)
     if as_json:

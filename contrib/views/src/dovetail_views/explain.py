@@ -4,7 +4,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -29,10 +29,6 @@ from dovetail_views.inputs import input_option, model_and_inputs
 from dovetail_views.passes_table import describe_passes, print_passes
 from dovetail_views.schedule_table import describe_schedule, print_schedule
 from dovetail_views.subgraphs import subgraphs_of
-
-if TYPE_CHECKING:
-    from dovetail.device import Refusal
-    from dovetail.runtime import NodePlacement, PlanReport, ValuePlacement
 
 __all__ = ["explain"]
 
@@ -110,54 +106,10 @@ def explain(
         found = {"model": model, "device": compiled.device, "passes": describe_passes(compiled.report())}
         show(found, as_json, print_passes)
         return
-    described = {"model": model, "device": compiled.device, "deferred": deferred, "unplanned": unplanned}
-    show(described | _plan(compiled.report()), as_json, _print)
-
-
-def _plan(report: "PlanReport") -> dict[str, Any]:
-    return {
-        "passed_over": dict(report.passed_over),
-        "notes": list(report.notes),
-        "partitions": report.partitions,
-        "reorders": report.reorders,
-        "memory": dict(report.memory),
-        "seconds": dict(report.seconds),
-        "changed_by": [one["pass"] for one in describe_passes(report) if one["changed"] and one["origin"]],
-        "nodes": [_node(node) for node in report.nodes],
-    }
-
-
-def _node(node: "NodePlacement") -> Node:
-    stop = node.post_op_stop
-    return {
-        "node": node.path,
-        "operator": node.op,
-        "device": node.device,
-        "kernel": node.kernel,
-        "provider": node.provider,
-        "rule": node.rule,
-        "origins": list(node.origins),
-        "post_ops": list(node.post_ops),
-        "stop": None if stop is None else {"node": stop[0], **_reason(stop[1])},
-        "refusals": [{"by": by, **_reason(refusal)} for by, refusal in node.refusals],
-        "inputs": [_value(value) for value in node.inputs],
-        "outputs": [_value(value) for value in node.outputs],
-    }
-
-
-def _reason(refusal: "Refusal") -> dict[str, str]:
-    return {"reason": refusal.reason.value, "detail": refusal.detail}
-
-
-def _value(value: "ValuePlacement") -> dict[str, Any]:
-    return {
-        "name": value.name,
-        "dtype": value.type.dtype.value,
-        "shape": list(value.type.dims),
-        "layout": str(value.type.layout),
-        "offset": value.offset,
-        "bytes": value.type.nbytes,
-    }
+    report = compiled.report()
+    described = {"model": model, "device": compiled.device, **report.as_dict(), "deferred": deferred, "unplanned": unplanned}
+    changed_by = [one["pass"] for one in describe_passes(report) if one["changed"] and one["origin"]]
+    show(described | {"changed_by": changed_by}, as_json, _print)
 
 
 def _is_narrow() -> bool:

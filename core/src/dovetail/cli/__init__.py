@@ -223,7 +223,7 @@ def _restore_config(before: str | None) -> None:
 def program() -> None:
     """A neural-network inference runtime. Devices, model formats and operators are pip packages.
 
-    Start with `dovetail devices`, which lists the devices that are installed, and `dovetail run MODEL`.
+    Start with `dovetail devices`, which lists the devices that are installed, and `dovetail run MODEL -i random`.
     """
 
 

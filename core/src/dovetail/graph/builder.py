@@ -47,8 +47,8 @@ class GraphBuilder:
         """Declare a graph input. Raises `GraphError` when the name is taken."""
         if name in self._types or name in self._taken:
             raise GraphError(f"the name {name!r} is defined twice")
-        self._inputs.append(name)
         self._types[name] = TensorType(DType.of(dtype), None if shape is None else tuple(shape))
+        self._inputs.append(name)
         self._taken.add(name)
         return name
 
@@ -88,6 +88,8 @@ class GraphBuilder:
         `post_ops` (a `PostOps`, which is copied) are applied to output 0 before it is stored; their operands are names of values.
         Raises `GraphError` for an input that is not defined yet and for an output that is defined already.
         """
+        if isinstance(op, type):
+            raise GraphError(f"a node's operator is the class {op.__name__}", hint=f"accepted: an object, {op.__name__}(...)")
         for value in inputs:
             if not isinstance(value, str):
                 raise GraphError(
@@ -114,6 +116,8 @@ class GraphBuilder:
 
     def model(self, outputs: Sequence[str], name: str = "graph") -> Model:
         """The graph so far as a model. Raises `GraphError` for an output that nothing defines."""
+        if isinstance(outputs, str):
+            raise GraphError(f"the outputs are one name, {outputs!r:.60}", hint=f"accepted: a list, [{outputs!r:.60}]")
         for output in outputs:
             if not isinstance(output, str) or not output or not self._is_defined(output):
                 raise GraphError(f"the output {output!r:.60} is not defined", hint=self._defined(str(output)))

@@ -62,8 +62,11 @@ class Model:
     def reshape(self, shapes: Mapping[str, Sequence[Dim]]) -> "Model":
         """A copy whose inputs have other shapes: input name -> dimensions (a number, a symbol, or None).
 
-        Raises `UsageError` for an unknown input or a rank that differs from the declared one.
+        Raises `UsageError` for something else than a mapping, an unknown input or a rank that differs from the declared one.
         """
+        if not hasattr(shapes, "items"):
+            hint = f"for example {{{next(iter(self.inputs), 'x')!r}: [1, 3, 224, 224]}}"
+            raise UsageError(f"shapes are a {type(shapes).__name__}; accepted: a mapping from input names", hint=hint)
         checked = {name: _checked_shape(self, name, shape) for name, shape in shapes.items()}
         given = {name: self.graph.types[name].with_shape(shape) for name, shape in checked.items()}
         return dataclasses.replace(self, graph=self.graph.replace(types=types_with_inputs(self.graph, given)))
@@ -79,11 +82,11 @@ class Model:
             pattern = re.compile("(.*)".join(map(re.escape, past.split("*", 1))))
             found = [(name, match.groups()) for name in self.graph.inputs if (match := pattern.fullmatch(name))]
             if not found:
-                raise UsageError(f"{self.source} has no input {past!r}", hint=did_you_mean(past, self.graph.inputs))
+                raise UsageError(f"STATE: {self.source} has no input {past!r}", hint=did_you_mean(past, self.graph.inputs))
             for name, texts in found:
                 output = present.replace("*", texts[0]) if texts else present
                 if output not in outputs or outputs.index(output) in states.values():
-                    raise UsageError(f"{self.source} has no other output {output!r}", hint=did_you_mean(output, outputs))
+                    raise UsageError(f"STATE: {self.source} has no other output {output!r}", hint=did_you_mean(output, outputs))
                 states[name] = outputs.index(output)
         return dataclasses.replace(self, graph=self.graph.replace(states=states))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from dovetail.dataclass import dataclass, field
 from dovetail.devices.refusals import Refusal
@@ -24,6 +25,17 @@ class ValuePlacement:
     name: str
     type: TensorType
     offset: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Name, type, layout and place as plain values for JSON."""
+        return {
+            "name": self.name,
+            "dtype": self.type.dtype.value,
+            "shape": list(self.type.dims),
+            "layout": str(self.type.layout),
+            "offset": self.offset,
+            "bytes": self.type.nbytes,
+        }
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -69,6 +81,28 @@ class NodePlacement:
     def __repr__(self) -> str:
         return f"<NodePlacement {printable(str(self), limit=300)}>"
 
+    def as_dict(self) -> dict[str, Any]:
+        """The choice as plain values for JSON: `node` is the path, `stop` and each of `refusals` have reason and detail."""
+        stop = self.post_op_stop
+        return {
+            "node": self.path,
+            "operator": self.op,
+            "device": self.device,
+            "kernel": self.kernel,
+            "provider": self.provider,
+            "rule": self.rule,
+            "origins": list(self.origins),
+            "post_ops": list(self.post_ops),
+            "stop": None if stop is None else {"node": stop[0], **_reason(stop[1])},
+            "refusals": [{"by": by, **_reason(refusal)} for by, refusal in self.refusals],
+            "inputs": [value.as_dict() for value in self.inputs],
+            "outputs": [value.as_dict() for value in self.outputs],
+        }
+
+
+def _reason(refusal: Refusal) -> dict[str, str]:
+    return {"reason": refusal.reason.value, "detail": refusal.detail}
+
 
 @dataclass(frozen=True, repr=False)
 class PlanReport:
@@ -102,6 +136,19 @@ class PlanReport:
     def _repr_html_(self) -> str:
         rows = ((n.path, n.op, n.device, " + ".join((n.kernel, *n.post_ops)), n.provider) for n in self.nodes)
         return html_table(repr(self)[1:-1], ("node", "operator", "device", "kernel", "from"), rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as plain values for JSON, as `dovetail explain --json` names them; passes are left out."""
+        return {
+            "passed_over": dict(self.passed_over),
+            "notes": list(self.notes),
+            "partitions": self.partitions,
+            "reorders": self.reorders,
+            "deferred": self.deferred,
+            "memory": dict(self.memory),
+            "seconds": dict(self.seconds),
+            "nodes": [node.as_dict() for node in self.nodes],
+        }
 
     def followed_by(self, later: "PlanReport") -> "PlanReport":
         """This plan and the one that was made for its deferred nodes, as one."""

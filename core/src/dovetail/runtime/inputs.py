@@ -184,9 +184,13 @@ class InputReader:
             if expected.shape is None:
                 continue
             if len(expected.shape) != array.ndim:
-                raise InputError(f"input {name!r} has rank {array.ndim}, shape {list(array.shape)}; accepted: {expected}")
+                what = f"input {name!r} has rank {array.ndim}, shape {list(array.shape)}; accepted: {expected}"
+                raise InputError(what, hint=_rearranged(array.shape, expected.shape))
             for axis, (want, got) in enumerate(zip(expected.shape, array.shape, strict=True)):
-                self._check_dim(name, expected, axis, want, got, symbols)
+                if isinstance(want, int) and want != got:
+                    what = f"input {name!r} has shape {list(array.shape)}, dimension {axis} is {got}; accepted: {expected}"
+                    raise InputError(what, hint=_rearranged(array.shape, expected.shape))
+                self._check_symbol(name, axis, want, got, symbols)
 
     def _check_texts(self, arrays: Sequence[Any]) -> None:
         """In each call: an array of objects can hold anything."""
@@ -194,11 +198,7 @@ class InputReader:
             if isinstance(arrays[index], np.ndarray):
                 _check_strings(self._names[index], self._types[index], arrays[index])
 
-    def _check_dim(
-        self, name: str, expected: TensorType, axis: int, want: Any, got: int, symbols: dict[str, tuple[int, str]]
-    ) -> None:
-        if isinstance(want, int) and want != got:
-            raise InputError(f"input {name!r}: dimension {axis} is {got}; accepted: {expected}")
+    def _check_symbol(self, name: str, axis: int, want: Any, got: int, symbols: dict[str, tuple[int, str]]) -> None:
         if isinstance(want, str) and want not in ANONYMOUS:
             size, first = symbols.setdefault(want, (got, name))
             if size != got and want not in self._warned:
@@ -216,6 +216,21 @@ def _check_strings(name: str, expected: TensorType, array: NDArray[Any]) -> None
         wrong = next(value for value in array.flat if not isinstance(value, str))
         what = f"input {name!r} has the element {wrong!r:.60} ({type(wrong).__name__}); accepted: {expected}"
         raise InputError(what, hint="convert it: .astype(str), or bytes with .decode()")
+
+
+def _rearranged(shape: Sequence[int], expected: Sequence[Any]) -> str:
+    """How to make an array fit that lacks the axis of the batch, or has its channels at the other end; empty otherwise."""
+    ways = {
+        "one sample without a batch? array[numpy.newaxis]": (1, *shape),
+        "channels last? numpy.moveaxis(array, -1, 1)": (*shape[:1], *shape[-1:], *shape[1:-1]),
+        "channels first? numpy.moveaxis(array, 1, -1)": (*shape[:1], *shape[2:], *shape[1:2]),
+    }
+    for way, made in ways.items():
+        if len(made) == len(expected) and all(
+            want == got or not isinstance(want, int) for want, got in zip(expected, made, strict=True)
+        ):
+            return way
+    return ""
 
 
 def _exported(value: Any) -> NDArray[Any]:

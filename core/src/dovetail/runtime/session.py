@@ -131,7 +131,7 @@ class DeviceSession:
         if not names:
             found = ", ".join(f"{i.name} ({i.kind})" for i in self.devices) or "none"
             kind = "" if word == DEFAULT_DEVICE else f"{word} "
-            raise DeviceNotFound(f"no {kind}device is available; found: {found}")
+            raise DeviceNotFound(f"no {kind}device is available; found: {found}", hint="`dovetail devices` says what is missing")
         return self.first_usable(word, names, properties)
 
     def first_usable(self, word: str, names: Sequence[str], properties: Properties) -> Targets:
@@ -188,7 +188,7 @@ class DeviceSession:
         except UsageError as error:
             self._check_configured(lambda _, one: opened.configured(CompileOptions.read(one).device), only=info.type)
             if (meant := meant_for_core(options)) is not None:
-                raise type(error)(error.message, hint=f"{error.hint}; a property of every device: {meant}") from error
+                raise type(error)(error.message, hint=f"{error.hint.rstrip('.')}; a property of every device: {meant}") from error
             raise
         return Target(info.name, given.streamed(configured), options, self._provider(info))
 

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from dovetail.device import (
     Accepted,
     Device,
     DeviceInfo,
+    DeviceOptions,
     DType,
     Executable,
     ExecutableRequest,
@@ -25,7 +28,7 @@ from dovetail.device import (
     TypedNode,
     run_reference,
 )
-from dovetail.errors import InferError, OperatorError, UnknownOption
+from dovetail.errors import InferError, OperatorError
 from dovetail.hookspecs import hookimpl
 
 dovetail_api = "1.0"
@@ -41,15 +44,30 @@ def dovetail_device_info(config: Mapping[str, Any]) -> list[DeviceInfo]:
 
 
 @hookimpl
-def dovetail_device_open(info: DeviceInfo, options: Mapping[str, Any]) -> "TraceDevice":
+def dovetail_device_open(info: DeviceInfo) -> "TraceDevice":
     """It needs nothing."""
     return TraceDevice()
 
 
+@dataclass(frozen=True)
+class Options(DeviceOptions):
+    """`FILE`: to it a line is added for each node; None for nowhere."""
+
+    device = "TRACE"
+    accepted = {"FILE": ("the path of a file", lambda value: isinstance(value, str | PathLike))}
+
+    FILE: str | PathLike[str] | None = None
+
+
 class TraceDevice(Device):
-    """Runs each node by its operator's reference, one at a time. Property: FILE, to which it adds a line for each node."""
+    """Runs each node by its operator's reference, one at a time."""
 
     info = INFO
+
+    def configured(self, options: Mapping[str, Any]) -> "TraceDevice":
+        """The device for one compilation. Raises `UnknownOption` for a name, `UsageError` for a value."""
+        Options.read(options)
+        return self
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Whatever has static shapes and a reference or composition. Nodes are never merged, so that each one is seen."""
@@ -62,17 +80,14 @@ class TraceDevice(Device):
         return Accepted(REFERENCE_KERNEL, from_operator=True)
 
     def compile(self, graph: Graph, options: Mapping[str, Any]) -> "TraceExecutable":
-        """Raises `UnknownOption` for an option other than FILE."""
-        unknown = [name for name in options if name != "FILE"]
-        if unknown:
-            raise UnknownOption(f"TRACE has no option {unknown[0]!r}", hint="known: FILE")
-        return TraceExecutable(graph, options.get("FILE"))
+        """Nothing is prepared. `options` are those of `configured`."""
+        return TraceExecutable(graph, Options.read(options).FILE)
 
 
 class TraceExecutable(Executable):
     """The graph as it is; every value keeps its memory until the run ends."""
 
-    def __init__(self, graph: Graph, file: str | None) -> None:
+    def __init__(self, graph: Graph, file: str | PathLike[str] | None) -> None:
         self.graph = graph
         self.file = file
         self.reports = tuple(NodeReport(n.name, n.op.key, REFERENCE_KERNEL, True, origins=n.origins) for n in graph.nodes)

@@ -83,7 +83,7 @@ class OnednnDevice(Device):
     def __init__(self, info: DeviceInfo, options: Mapping[str, Any]) -> None:
         self.info = info
         read = Options.read(options)
-        _require(read.LIBRARY)
+        _require(str(read.LIBRARY))
         self._threads = read.INFERENCE_NUM_THREADS or default_threads()
         self._precision = _precision(read, "f32")
         self._constants, self._arenas, self._choices = SharedConstants(), Arenas(), Choices()
@@ -95,7 +95,7 @@ class OnednnDevice(Device):
         Raises `UsageError` for options, `DeviceUnavailable` for a second library and for what the CPU lacks.
         """
         read, found = Options.read(options), copy(self)
-        _require(read.LIBRARY)
+        _require(str(read.LIBRARY))
         found._threads = read.INFERENCE_NUM_THREADS or self._threads
         found._precision = _precision(read, self._precision)
         found._constants, found._arenas, found._choices = SharedConstants(), Arenas(), Choices()

@@ -1,12 +1,11 @@
 """The properties of the device, checked."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Sequence
 from os import PathLike
-from typing import Any, Self
+from typing import Any
 
 from dovetail.dataclass import dataclass
-from dovetail.errors import UnknownOption, UsageError, did_you_mean
+from dovetail.device import FLAG, OPERATOR_TYPES, DeviceOptions, one_of
 
 __all__ = ["PRECISIONS", "QUEUES", "Options"]
 
@@ -15,7 +14,7 @@ PRECISIONS = ("f32", "tf32", "bf16", "f16")
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(DeviceOptions):
     """`QUEUE`: how commands are ordered: one after the other, in one queue by their events, or in several queues.
 
     `CONFIG_FILE`: custom layers from XML (`dovetail_gpu_opencl.custom_layers`). `DUMP_KERNELS`: a folder for the source of every
@@ -34,6 +33,17 @@ class Options:
     `DEBUG_BUFFERS`: put guard bytes around every buffer and check them after every launch; nodes run one after the other.
     """
 
+    device = "OPENCL"
+    accepted = {
+        "QUEUE": one_of(*QUEUES),
+        "PINNED": FLAG,
+        "DEBUG_BUFFERS": FLAG,
+        "DUMP_KERNELS": ("the path of a folder", lambda value: isinstance(value, str | PathLike)),
+        "STUB": OPERATOR_TYPES,
+        "TUNE": FLAG,
+        "INFERENCE_PRECISION_HINT": one_of(*PRECISIONS),
+    }
+
     QUEUE: str = "IN_ORDER"
     PINNED: bool = False
     DEBUG_BUFFERS: bool = False
@@ -42,25 +52,3 @@ class Options:
     STUB: Sequence[str] = ()
     TUNE: bool = False
     INFERENCE_PRECISION_HINT: str = "f32"
-
-    @classmethod
-    def read(cls, given: Mapping[str, Any]) -> Self:
-        """Options from properties. Raises `UnknownOption` for a name, `UsageError` for a value."""
-        known = [field.name for field in fields(cls)]
-        for name in given:
-            if name not in known:
-                raise UnknownOption(f"OPENCL has no option {name!r}", hint=did_you_mean(name, known))
-        options = cls(**given)
-        if options.QUEUE not in QUEUES:
-            raise UsageError(f"option QUEUE is {options.QUEUE!r}; accepted: {', '.join(QUEUES)}")
-        for name in ("DEBUG_BUFFERS", "PINNED", "TUNE"):
-            if not isinstance(getattr(options, name), bool):
-                raise UsageError(f"option {name} is {getattr(options, name)!r}; accepted: True or False")
-        if options.INFERENCE_PRECISION_HINT not in PRECISIONS:
-            hint = options.INFERENCE_PRECISION_HINT
-            raise UsageError(f"option INFERENCE_PRECISION_HINT is {hint!r}; accepted: {', '.join(PRECISIONS)}")
-        if not isinstance(options.DUMP_KERNELS, str | PathLike):
-            raise UsageError(f"option DUMP_KERNELS is {options.DUMP_KERNELS!r}; accepted: the path of a folder")
-        if not isinstance(options.STUB, list | tuple) or not all(isinstance(one, str) for one in options.STUB):
-            raise UsageError(f"option STUB is {options.STUB!r}; accepted: a list of operator types")
-        return options

@@ -36,7 +36,7 @@ class Auto(VirtualDevice):
 
     def targets(self, session: Session, arguments: str, properties: Mapping[str, Any]) -> tuple[Targets, ...]:
         """The first candidate that can be opened and has the properties; with CUMULATIVE_THROUGHPUT every one."""
-        options, rest = AutoOptions.read(properties)
+        options, rest = AutoOptions.split(properties)
         names = candidates(session, arguments)
         if options.PERFORMANCE_HINT == "CUMULATIVE_THROUGHPUT":
             return _multi().targets(session, ",".join(names), _for_multi(options, rest))
@@ -46,7 +46,7 @@ class Auto(VirtualDevice):
 
     def compile(self, session: Session, model: Model, arguments: str, properties: Mapping[str, Any]) -> Composite:
         """Compile for the first candidate that can. Raises the error of the first when all fail."""
-        options, rest = AutoOptions.read(properties)
+        options, rest = AutoOptions.split(properties)
         names = candidates(session, arguments)
         if options.PERFORMANCE_HINT == "CUMULATIVE_THROUGHPUT":
             return _multi().compile(session, model, ",".join(names), _for_multi(options, rest))

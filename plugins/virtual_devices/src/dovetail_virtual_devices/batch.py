@@ -50,7 +50,7 @@ class Batch(VirtualDevice):
 
     def targets(self, session: Session, arguments: str, properties: Mapping[str, Any]) -> tuple[Targets, ...]:
         """Those of the device in front of the brackets."""
-        return session.targets(_read(arguments)[0], BatchOptions.read(properties)[1])
+        return session.targets(_read(arguments)[0], BatchOptions.split(properties)[1])
 
     def compile(self, session: Session, model: Model, arguments: str, properties: Mapping[str, Any]) -> Composite:
         """Compile the model for any number of rows.
@@ -58,7 +58,7 @@ class Batch(VirtualDevice):
         A model whose rows are not independent of each other runs request by request: a warning and the report say why.
         """
         device, size = _read(arguments)
-        options, rest = BatchOptions.read(properties)
+        options, rest = BatchOptions.split(properties)
         sizes = options.sizes(size)
         try:
             opened = with_open_batch(model)
@@ -77,7 +77,7 @@ class Batch(VirtualDevice):
 def _read(arguments: str) -> tuple[str, int]:
     """The device and the size. Raises `UsageError`."""
     match = _ARGUMENTS.fullmatch(arguments)
-    if match is None or (match["size"] is not None and int(match["size"]) < 1):
+    if match is None or (arguments.rstrip().endswith(")") if match["size"] is None else int(match["size"]) < 1):
         raise UsageError(f"{f'BATCH:{arguments}'!r} names no device and size", hint="write BATCH:A(4)")
     return match["device"], int(match["size"] or DEFAULT_SIZE)
 

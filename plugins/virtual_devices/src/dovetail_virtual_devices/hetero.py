@@ -26,7 +26,7 @@ class Hetero(VirtualDevice):
     def targets(self, session: Session, arguments: str, properties: Mapping[str, Any]) -> tuple[Targets, ...]:
         """All devices listed, which run a model together. In a pipeline two requests for each keep them busy: one that the device
         computes, and one whose values it sends or receives."""
-        options, rest = HeteroOptions.read(properties)
+        options, rest = HeteroOptions.split(properties)
         names = listed(session, "HETERO", arguments)
         infos = {name: session.info(name) for name in names}
         known = {key: name for name in reversed(names) for key in (infos[name].type, name)}
@@ -42,7 +42,7 @@ class Hetero(VirtualDevice):
     def compile(self, session: Session, model: Model, arguments: str, properties: Mapping[str, Any]) -> None:
         """Warn of affinities of nodes that the model does not have, and leave the compilation to the session."""
         known = list(_names(model.graph))
-        for name in HeteroOptions.read(properties)[0].AFFINITIES or {}:
+        for name in HeteroOptions.split(properties)[0].AFFINITIES or {}:
             if name not in known:
                 log.warning(
                     "HETERO: AFFINITIES has %r, which %s does not have. %s", name, model.source, did_you_mean(name, known)

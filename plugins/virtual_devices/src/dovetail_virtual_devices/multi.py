@@ -26,7 +26,7 @@ class Multi(VirtualDevice):
 
     def targets(self, session: Session, arguments: str, properties: Mapping[str, Any]) -> tuple[Targets, ...]:
         """One for each device: each must run the whole model. Raises `UsageError` for unequal devices with REPRODUCIBLE."""
-        options, rest = MultiOptions.read(properties)
+        options, rest = MultiOptions.split(properties)
         names = listed(session, "MULTI", arguments)
         if options.REPRODUCIBLE:
             _require_equal(session, names)
@@ -34,7 +34,7 @@ class Multi(VirtualDevice):
 
     def compile(self, session: Session, model: Model, arguments: str, properties: Mapping[str, Any]) -> Composite:
         """Compile for every device. Those that fail are passed over, unless all do."""
-        options, _ = MultiOptions.read(properties)
+        options, _ = MultiOptions.split(properties)
         parts: list[Part] = []
         failed: dict[str, Exception] = {}
         for target in self.targets(session, arguments, properties):
