@@ -1,4 +1,4 @@
-"""Large initializers are read apart from the other fields, once."""
+"""Large initializers are read past protobuf, once; files that would fill the memory are refused before they are parsed."""
 
 import io
 from typing import Any
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
 from dovetail.errors import FormatError, UsageError
-from dovetail_frontend_onnx import dovetail_read_model
+from dovetail_frontend_onnx import cost, dovetail_read_model
 from dovetail_frontend_onnx.context import KEY_BYTES
+from dovetail_frontend_onnx.cost import _cost, _upper_bound, check_cost
 from dovetail_frontend_onnx.parts import LARGE, Parts, read_parts
 
 FEW = LARGE // 4 - 1
@@ -102,7 +103,7 @@ def test_lists_of_attributes_are_read_at_once(read: Any, build: Any) -> None:
     assert node.op.raw == {name: tuple(values) for name, values in lists.items()}
 
 
-def test_a_tensor_behind_a_list_is_left_as_it_is(rng: np.random.Generator) -> None:
+def test_a_tensor_behind_a_list_is_left_to_protobuf(rng: np.random.Generator) -> None:
     tensor = numpy_helper.from_array(rng.standard_normal(2 * FEW).astype(np.float32))
     attribute = helper.make_attribute("a", [1, 2]).SerializeToString() + AttributeProto(t=tensor).SerializeToString()
     content = _field(7, _field(1, _field(5, attribute)))
@@ -163,7 +164,7 @@ def test_old_operator_sets_are_converted_with_their_weights(read: Any, build: An
     assert any(np.array_equal(array, weights["w"]) for array in read(model).graph.constants.values())
 
 
-def test_what_is_cut_off_or_has_groups_is_left_as_it_is(build: Any, rng: np.random.Generator) -> None:
+def test_what_is_cut_off_or_has_groups_is_left_to_protobuf(build: Any, rng: np.random.Generator) -> None:
     content = _with(build, _weights(rng)).SerializeToString()
     assert all(_parts(content[:length]) is None for length in (len(content) - 1, len(content) // 2, len(content) // 3))
     assert _parts(content + b"\xfb\x07\xfc\x07") is None  # a group of number 127, begun and ended
@@ -176,6 +177,47 @@ def _field(number: int, content: bytes) -> bytes:
         out.append(length & 0x7F | 0x80)
         length >>= 7
     return bytes([*out, length]) + content
+
+
+SMALL = {
+    "nodes": _field(7, _field(1, b"") * 400_000),
+    "attributes": _field(7, _field(1, _field(5, b"") * 1_000_000)),
+    "tensors in attributes": _field(7, _field(1, _field(5, _field(10, b"") * 1_000_000))),
+    "packed numbers": _field(7, _field(5, _field(7, bytes(20_000_000)))),
+}
+
+
+@pytest.mark.parametrize("content", SMALL.values(), ids=SMALL)
+def test_small_messages_are_counted(content: bytes) -> None:
+    with pytest.raises(FormatError, match="so many small messages"):
+        check_cost(content, len(content))
+
+
+def test_usual_content_is_not_refused(build: Any) -> None:
+    nodes = [helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"]) for i in range(20_000)]
+    long = build(nodes, inputs=["v0"], outputs=["v20000"]).SerializeToString()
+    assert _cost(long, 10**12) <= _upper_bound(long)
+    check_cost(long, len(long))
+    numbers = TensorProto(data_type=TensorProto.FLOAT16, dims=[10**7], int32_data=np.full(10**7, 15000, np.int32))
+    typed = build([helper.make_node("Relu", ["x"], ["y"])], initializer=[numbers]).SerializeToString()
+    check_cost(typed, len(typed))
+
+
+def test_small_content_is_not_counted(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    monkeypatch.setattr(cost, "_upper_bound", lambda content: counted.append(len(content)) or 0)
+    check_cost(build([helper.make_node("Relu", ["x"], ["y"])]).SerializeToString(), 100)
+    assert counted == []
+    check_cost(bytes(2_000_000), 100)
+    assert counted == [2_000_000]
+
+
+@pytest.mark.parametrize("field", [b"\x40\xff\x01", b"\x3d\x00\x00\x80\x3f", b"\x4a\x04LEAF", b"\x4a\x00"])
+def test_numbers_and_strings_of_attributes_are_read_in_any_number(field: bytes) -> None:
+    """As in tree ensembles; the same bytes outside of an attribute count."""
+    content = _field(7, _field(1, _field(5, field * (2**25 // len(field)))))
+    assert _cost(content, 10**12) < 2000
+    check_cost(content, len(content))
 
 
 def test_the_limit_can_be_lifted(build: Any) -> None:

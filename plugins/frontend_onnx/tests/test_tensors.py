@@ -8,11 +8,9 @@ from numpy.typing import NDArray
 from onnx import SparseTensorProto, TensorProto, helper, numpy_helper
 
 from dovetail.frontend import DType, FormatError, ModelSource
-from dovetail_frontend_onnx import protos
 from dovetail_frontend_onnx.context import Context
 from dovetail_frontend_onnx.external import ExternalData
 from dovetail_frontend_onnx.tensors import read_sparse, read_tensor
-from dovetail_frontend_onnx.wire_format import decode
 
 NUMERIC = [dtype for dtype in DType if dtype is not DType.STRING]
 PACKED = {
@@ -28,8 +26,7 @@ PACKED = {
 
 def _read(tensor: TensorProto) -> NDArray[Any]:
     source = ModelSource(b"")
-    decoded = decode(protos.TensorProto, tensor.SerializeToString())
-    return read_tensor(decoded, Context(source, ExternalData(source), 0))
+    return read_tensor(tensor, Context(source, ExternalData(source), 0))
 
 
 def _raw(dtype: DType, count: int) -> bytes:
@@ -66,7 +63,7 @@ def test_typed_data(dtype: DType, shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT64, DType.COMPLEX64, DType.COMPLEX128], ids=str)
 def test_typed_data_beside_other_fields(dtype: DType) -> None:
-    """Unknown fields too; the array has a usual address."""
+    """Unknown fields too, which protobuf keeps behind the known ones; the array has a usual address."""
     values = np.random.default_rng(7).standard_normal(201).astype(dtype.numpy)
     tensor = helper.make_tensor("t", dtype.onnx, [201], values)
     tensor.doc_string, tensor.name = "d" * 131, "weights"
@@ -153,8 +150,7 @@ def _sparse(values: list[float], indices: Any, dims: list[int]) -> SparseTensorP
 
 def _dense(sparse: SparseTensorProto) -> NDArray[Any]:
     source = ModelSource(b"")
-    decoded = decode(protos.SparseTensorProto, sparse.SerializeToString())
-    return read_sparse(decoded, Context(source, ExternalData(source), 0))
+    return read_sparse(sparse, Context(source, ExternalData(source), 0))
 
 
 @pytest.mark.parametrize("indices", [[1, 5], [[0, 1], [1, 2]]], ids=["linear", "coordinates"])

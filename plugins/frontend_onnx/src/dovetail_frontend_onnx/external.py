@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass, field
 from dovetail.frontend import FormatError, ModelSource, OutOfMemory, printable
 from dovetail_frontend_onnx.file_region import FileRegion, is_reloadable
-from dovetail_frontend_onnx.protos import TensorProto
+from dovetail_frontend_onnx.messages import TensorProto
 
 __all__ = ["ExternalData"]
 

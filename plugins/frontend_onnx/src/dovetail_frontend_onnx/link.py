@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass, field
 from dovetail.frontend import FormatError, Graph, GraphError, Node, TensorType, UnboundOperator, as_constant, free_name, printable
 from dovetail_frontend_onnx.context import Context, label, located
-from dovetail_frontend_onnx.protos import AttributeProto
+from dovetail_frontend_onnx.messages import AttributeProto
 from dovetail_frontend_onnx.templates import Attribute, FunctionTemplate, GraphTemplate, NodeTemplate, Reference
 
 __all__ = ["MAX_DEPTH", "FunctionId", "Linker"]
@@ -249,9 +249,9 @@ def _resolve(key: str, kind: int, reference: Reference, scope: _Scope) -> Attrib
         )
     bound = scope.attributes.get(reference.name)
     if bound is not None and bound.kind != kind:
-        names = AttributeProto.KINDS
-        function_attribute = f"the function's '{printable(reference.name)}' is {names[bound.kind]}"
-        raise FormatError(f"attribute '{printable(key)}' is {names[kind]}, but {function_attribute}")
+        names = AttributeProto.AttributeType.Name
+        function_attribute = f"the function's '{printable(reference.name)}' is {names(bound.kind)}"
+        raise FormatError(f"attribute '{printable(key)}' is {names(kind)}, but {function_attribute}")
     return bound
 
 

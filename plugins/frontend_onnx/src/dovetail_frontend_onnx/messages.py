@@ -1,11 +1,11 @@
-"""ONNX's protobuf messages, made from the vendored descriptor: writing a model needs protobuf, and not the package onnx."""
+"""ONNX's protobuf messages, made from the vendored descriptor: reading a model needs protobuf, and not the package onnx."""
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
-
-from dovetail_frontend_onnx.opsets import vendored
 
 if TYPE_CHECKING:
     from onnx import (
@@ -34,7 +34,15 @@ __all__ = [
     "TensorProto",
     "TypeProto",
     "ValueInfoProto",
+    "vendored",
 ]
+
+
+def vendored(name: str) -> bytes:
+    """A file of ONNX in this package, in a zip archive too. `pkgutil` takes 0.5 ms to import, `importlib.resources` 4."""
+    loader: Any = sys.modules[__name__].__loader__
+    content: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), "vendor", "onnx", name))
+    return content
 
 
 def _messages() -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""A model file in two parts: a message small enough to be decoded, and the bytes of large tensors, each read once.
+"""A model file in two parts: a message small enough to be parsed, and the bytes of large tensors, each read once.
 
 Tensors are the initializers of the main graph and the attributes of its nodes: some exporters write all weights as Constant.
 
-They are read to where they stay. The largest ones of a file are `FileRegion`s, as external
+Protobuf would copy them into the message, and hand out one more copy. The largest ones of a file are `FileRegion`s, as external
 data is: a device that copies them can give their memory back.
 """
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass
 from dovetail_frontend_onnx.context import KEY_BYTES
 from dovetail_frontend_onnx.file_region import FileRegion, is_reloadable
+from dovetail_frontend_onnx.messages import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 __all__ = ["LARGE", "Parts", "read_parts"]
 
@@ -29,17 +30,23 @@ _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
 _GRAPH, _INITIALIZER, _NODE, _ATTRIBUTE, _TENSOR, _RAW_DATA = (
     number << 3 | _LENGTH_DELIMITED
     for number in (
-        7,  # of ModelProto
-        5,  # of GraphProto
-        1,
-        5,  # of NodeProto
-        5,  # of AttributeProto
-        9,  # of TensorProto
+        ModelProto.GRAPH_FIELD_NUMBER,
+        GraphProto.INITIALIZER_FIELD_NUMBER,
+        GraphProto.NODE_FIELD_NUMBER,
+        NodeProto.ATTRIBUTE_FIELD_NUMBER,
+        AttributeProto.T_FIELD_NUMBER,
+        TensorProto.RAW_DATA_FIELD_NUMBER,
     )
 )
 
-_LISTS = frozenset({7 << 3 | _FIXED32, 8 << 3 | _VARINT, 9 << 3 | _LENGTH_DELIMITED})
-"""The fields `floats`, `ints` and `strings`, which an attribute has once for each element of a list."""
+_LISTS = frozenset(
+    {
+        AttributeProto.FLOATS_FIELD_NUMBER << 3 | _FIXED32,
+        AttributeProto.INTS_FIELD_NUMBER << 3 | _VARINT,
+        AttributeProto.STRINGS_FIELD_NUMBER << 3 | _LENGTH_DELIMITED,
+    }
+)
+"""Fields that an attribute has once for each element of a list."""
 
 Cut = Callable[[int], bytes | bytearray]
 """Reads so many bytes of a field and returns what the message shall have instead."""
@@ -61,7 +68,7 @@ class _Irregular(Exception):  # an answer, not an error
 
 
 def read_parts(file: BinaryIO, size: int, path: Path | None = None) -> Parts | None:
-    """The parts of a file of `size` bytes, from its begin; None for content that is cut off or has groups: `wire_format` decides.
+    """The parts of a file of `size` bytes, from its begin; None for content that is cut off or has groups: protobuf may judge.
 
     Raw data that is not a `FileRegion`, as none is without the `path` of the file, is in one array, which is as large as the
     file; parts that are not written take no memory.

@@ -1,29 +1,25 @@
-"""Bytes to `Model`: the file, its messages, the header, then templates, then the graph."""
+"""Bytes to `Model`: the file, protobuf, the header, then templates, then the graph."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from google.protobuf.message import DecodeError
+
 from dovetail.dataclass import dataclass, field
 from dovetail.frontend import FormatError, GraphError, Model, ModelSource, OutOfMemory, TensorType, printable, validate
 from dovetail_frontend_onnx.context import Context, located
+from dovetail_frontend_onnx.cost import check_cost
 from dovetail_frontend_onnx.external import ExternalData
 from dovetail_frontend_onnx.link import FunctionId, Linker, function_label
+from dovetail_frontend_onnx.messages import IR_VERSION, FunctionProto, ModelProto
 from dovetail_frontend_onnx.opsets import is_old, versions
 from dovetail_frontend_onnx.parts import read_parts
-from dovetail_frontend_onnx.protos import IR_VERSION, FunctionProto, ModelProto
 from dovetail_frontend_onnx.sniff import HEAD, foreign, why_no_protobuf
-from dovetail_frontend_onnx.templates import FunctionTemplate, declared_names, read_function, read_graph, read_opsets, value_names
-from dovetail_frontend_onnx.wire_format import Malformed, TooLarge, decode
+from dovetail_frontend_onnx.templates import FunctionTemplate, read_function, read_graph, read_opsets, value_names
 
 __all__ = ["read"]
 
 PROTOBUF_LIMIT = 2**31 - 1
-
-_GROWTH = 3
-_GROWTH_OF_SMALL = 192 * 2**20
-"""A message may take 3 times the size of its file and 192 MiB, but for numbers and strings of attributes: a message of two bytes
-takes some hundred in memory. With its content itself and what else is needed, reading takes 4 times and 256 MiB.
-"""
 
 
 def read(source: ModelSource, parse_limit: int | None = None) -> Model:
@@ -40,6 +36,8 @@ def read(source: ModelSource, parse_limit: int | None = None) -> Model:
         if not error.message.startswith(source.name):
             error.message = f"{source.name}: {error.message}"
         raise
+    except UnicodeDecodeError:  # from protobuf's pure-Python implementation; the others hand out bytes
+        raise FormatError(f"{source.name}: a name in the file is not UTF-8") from None
     except MemoryError:
         raise OutOfMemory(f"{source.name}: the model does not fit into memory") from None
     finally:
@@ -59,32 +57,26 @@ def _parse(source: ModelSource, external: ExternalData, limit: int | None) -> tu
             if not is_old(proto):
                 return proto, Context(source, external, size, parts.raw_data)
         file.seek(0)
-        content = file.read()
-        proto = _message(content, size, limit)
-        if is_old(proto):
-            _check_header(proto)
-            proto = decode(ModelProto, _upgraded(content, versions(proto)[0]))
-        return proto, Context(source, external, size)
+        return _message(file.read(), size, limit), Context(source, external, size)
 
 
 def _message(content: bytes, size: int, limit: int | None) -> ModelProto:
-    limit = _GROWTH_OF_SMALL + _GROWTH * size if limit is None else limit
+    check_cost(content, size, limit)
+    proto = ModelProto()
     try:
-        return decode(ModelProto, content, limit)
-    except TooLarge:
-        raise FormatError(
-            f"parsing the {size} bytes would take more than {limit} bytes of memory, so many small messages are in them",
-            hint="is this an ONNX model? One that you trust is read with read_model(..., parse_limit=BYTES)",
-        ) from None
-    except Malformed:
+        proto.ParseFromString(content)
+    except (DecodeError, RecursionError):
         raise FormatError(why_no_protobuf(content), hint="an ONNX model is one protobuf message, ModelProto") from None
+    return proto
 
 
 def _read(proto: ModelProto, context: Context) -> Model:
     _check_header(proto)
+    if is_old(proto):
+        proto = _upgraded(proto)
     opsets = read_opsets(proto.opset_import)
     functions = _Functions(context, _function_protos(proto.functions))
-    values = declared_names(proto.graph) | value_names(proto.graph.node) if proto.functions else set()
+    values = _model_values(proto) if proto.functions else set()
     template = read_graph(proto.graph, context, main=True)
     for name in template.inputs:
         if name not in template.types:
@@ -99,30 +91,36 @@ def _read(proto: ModelProto, context: Context) -> Model:
     return Model(graph, opsets, context.source.name, "onnx", _metadata(proto), overridable)
 
 
-def _upgraded(content: bytes, version: int) -> bytes:
+def _upgraded(proto: ModelProto) -> ModelProto:
     try:
         from dovetail_frontend_onnx.upgrade import upgraded  # here, because it needs the package onnx, which is optional
     except ModuleNotFoundError as error:
         if error.name != "onnx":
             raise
         raise FormatError(
-            f"the model is of operator set {version}, and converting it needs the package onnx",
+            f"the model is of operator set {versions(proto)[0]}, and converting it needs the package onnx",
             hint="pip install dovetail-frontend-onnx[upgrade]",
         ) from None
-    return upgraded(content, version)
+    return upgraded(proto)
 
 
 def _check_header(proto: ModelProto) -> None:
-    newest = IR_VERSION
+    newest = int(IR_VERSION)
     if not 1 <= proto.ir_version <= newest:
-        version = f"the IR version is {proto.ir_version}" if proto.has("ir_version") else "ir_version is missing"
+        version = f"the IR version is {proto.ir_version}" if proto.HasField("ir_version") else "ir_version is missing"
         raise FormatError(
             version, hint=f"accepted: 1 to {newest}. A newer onnx package may know newer ones; is this an ONNX model?"
         )
-    if not proto.has("graph"):
+    if not proto.HasField("graph"):
         raise FormatError("the model has no graph", hint="is the file complete?")
     if not proto.opset_import:
         raise FormatError("the model has no opset_import", hint="it must say for which operator sets it was written")
+
+
+def _model_values(proto: ModelProto) -> set[str]:
+    graph = proto.graph
+    own = {item.name for item in (*graph.input, *graph.output, *graph.initializer)}
+    return own | {sparse.values.name for sparse in graph.sparse_initializer} | value_names(graph.node)
 
 
 def _function_protos(protos: Iterable[FunctionProto]) -> dict[FunctionId, FunctionProto]:

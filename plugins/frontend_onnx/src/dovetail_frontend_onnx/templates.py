@@ -24,10 +24,8 @@ from dovetail.frontend import (
     printable,
 )
 from dovetail_frontend_onnx.context import Context, label, located
-from dovetail_frontend_onnx.opsets import NEWEST_OPSET, OLDEST_OPSET
-from dovetail_frontend_onnx.protos import (
+from dovetail_frontend_onnx.messages import (
     AttributeProto,
-    Dimension,
     FunctionProto,
     GraphProto,
     NodeProto,
@@ -36,8 +34,8 @@ from dovetail_frontend_onnx.protos import (
     TypeProto,
     ValueInfoProto,
 )
+from dovetail_frontend_onnx.opsets import NEWEST_OPSET, OLDEST_OPSET
 from dovetail_frontend_onnx.tensors import data_type, read_dims, read_sparse, read_tensor
-from dovetail_frontend_onnx.wire_format import Malformed, TooLarge, decode
 
 __all__ = [
     "Attribute",
@@ -45,7 +43,6 @@ __all__ = [
     "GraphTemplate",
     "NodeTemplate",
     "Reference",
-    "declared_names",
     "read_function",
     "read_graph",
     "read_opsets",
@@ -53,7 +50,7 @@ __all__ = [
 ]
 
 
-_KIND = AttributeProto
+_KIND = AttributeProto.AttributeType
 _OWN = ("", "ai.onnx")
 _VALUE_FIELDS = {
     _KIND.FLOAT: "f",
@@ -71,9 +68,7 @@ _VALUE_FIELDS = {
     _KIND.SPARSE_TENSORS: "sparse_tensors",
     _KIND.TYPE_PROTOS: "type_protos",
 }
-_NOT_VALUES = {"name", "ref_attr_name", "type"}
-_MOST = 1 << 26
-"""Bytes of memory that the type of one value may take."""
+_NOT_VALUES = {"name", "ref_attr_name", "doc_string", "type"}
 _MUST_BE_THERE = (_KIND.TENSOR, _KIND.GRAPH, _KIND.SPARSE_TENSOR, _KIND.TYPE_PROTO)
 
 
@@ -193,12 +188,6 @@ def read_function(proto: FunctionProto, context: Context) -> FunctionTemplate:
     )
 
 
-def declared_names(graph: GraphProto) -> set[str]:
-    """The names of a graph's inputs, outputs and constants."""
-    values = {item.name for item in (*graph.input, *graph.output)}
-    return values.union((tensor.name for tensor in graph.initializer), (one.values.name for one in graph.sparse_initializer))
-
-
 def value_names(nodes: Iterable[NodeProto]) -> set[str]:
     """Every value name that nodes and their sub-graphs write down."""
     found: set[str] = set()
@@ -208,7 +197,8 @@ def value_names(nodes: Iterable[NodeProto]) -> set[str]:
             found.update(node.input, node.output)
             for attribute in node.attribute:
                 for graph in (attribute.g, *attribute.graphs) if attribute.type in (_KIND.GRAPH, _KIND.GRAPHS) else ():
-                    found |= declared_names(graph)
+                    found.update(item.name for item in (*graph.input, *graph.output, *graph.initializer))
+                    found.update(sparse.values.name for sparse in graph.sparse_initializer)
                     waiting.append(graph.node)
     return found - {""}
 
@@ -243,7 +233,7 @@ def _initializers(proto: GraphProto) -> Iterator[tuple[str, Any, Any]]:
 def _input_type(item: ValueInfoProto, default: NDArray[Any] | None) -> TensorType | None:
     """The declared type; None where a sub-graph declares none. Raises `FormatError` for a sequence of sequences and its kin."""
     try:
-        declared = _value_type(_type_of(item)) if item.has("type") else None
+        declared = _value_type(item.type) if item.HasField("type") else None
     except FormatError as error:
         raise located(f"input '{printable(item.name)}'", error) from None
     if default is not None and declared is not None:
@@ -266,33 +256,17 @@ def _declared_types(proto: GraphProto) -> dict[str, TensorType]:
     foreign = {name for node in proto.node if node.domain not in _OWN for name in (*node.input, *node.output)}
     found = {}
     types: dict[bytes, TensorType] = {}  # most values have one of a few
-    for item in (*(_declared(proto, foreign) if foreign else ()), *proto.output):
+    for item in (*(item for item in proto.value_info if item.name in foreign), *proto.output):
         with contextlib.suppress(FormatError):
-            if item.name and item.has("type"):
-                name = _text(item.name, "a value's name")
-                types[item.type] = found[name] = types.get(item.type) or _value_type(_type_of(item))
+            if item.name and item.HasField("type"):
+                content = item.type.SerializeToString()
+                types[content] = found[_text(item.name, "a value's name")] = types.get(content) or _value_type(item.type)
     return found
-
-
-def _declared(proto: GraphProto, names: set[str]) -> Iterator[ValueInfoProto]:
-    """What `value_info` has of these values."""
-    for content in proto.value_info:
-        with contextlib.suppress(Malformed, TooLarge):
-            item = decode(ValueInfoProto, content, _MOST)
-            if item.name in names:
-                yield item
-
-
-def _type_of(item: ValueInfoProto) -> TypeProto:
-    try:
-        return decode(TypeProto, item.type, _MOST)
-    except (Malformed, TooLarge):
-        raise FormatError("the type is damaged, or too large") from None
 
 
 def _value_type(proto: TypeProto) -> TensorType:
     """A tensor, a map from int64 or strings to plain values, a sequence of either, or an optional tensor or sequence of them."""
-    kind = proto.value
+    kind = proto.WhichOneof("value")
     if kind == "optional_type" and not _is(proto.optional_type.elem_type, "optional_type"):
         present = _value_type(proto.optional_type.elem_type)
         if getattr(present, "keys", None) is None:
@@ -323,21 +297,21 @@ def _map_type(proto: TypeProto) -> MapType:
 
 
 def _is(proto: TypeProto, kind: str) -> bool:
-    return proto.value == kind
+    return bool(proto.WhichOneof("value") == kind)
 
 
 def _tensor_type(proto: TypeProto) -> TensorType:
     tensor = proto.tensor_type
-    shape = tuple([_dim(dim) for dim in tensor.shape.dim]) if tensor.has("shape") else None
+    shape = tuple([_dim(dim) for dim in tensor.shape.dim]) if tensor.HasField("shape") else None
     read_dims([d for d in shape or () if isinstance(d, int)])
     return TensorType(data_type(tensor.elem_type), shape)
 
 
-def _dim(dim: Dimension) -> Dim:
-    size = dim.dim_value
+def _dim(dim: Any) -> Dim:
+    size: int = dim.dim_value
     if size > 0:
         return size
-    kind = dim.value
+    kind = dim.WhichOneof("value")
     if kind == "dim_value":
         # Exporters write -1 for a dimension that is open.
         return size if size == 0 else None
@@ -347,7 +321,7 @@ def _dim(dim: Dimension) -> Dim:
 def _type_text(proto: TypeProto) -> str:
     """A type in ONNX's notation, such as `seq(tensor(float32))`."""
     opening, depth = "", 0
-    while (kind := proto.value) in ("sequence_type", "optional_type", "map_type"):
+    while (kind := proto.WhichOneof("value")) in ("sequence_type", "optional_type", "map_type"):
         inner = getattr(proto, kind)
         key = f"{data_type(inner.key_type)}, " if kind == "map_type" else ""
         opening, depth = (
@@ -366,7 +340,7 @@ def _type_text(proto: TypeProto) -> str:
 def _read_node(proto: NodeProto, context: Context) -> NodeTemplate:
     domain, op_type, overload = proto.domain, proto.op_type, proto.overload
     name, inputs, outputs = proto.name, tuple(proto.input), tuple(proto.output)
-    # Names that are not UTF-8 are bytes.
+    # protobuf hands out names that are not UTF-8 as bytes.
     if bytes in map(type, (name, domain, op_type, overload, *inputs, *outputs)) or not op_type:
         problem = "a name is not UTF-8" if op_type else "op_type is missing"
         raise FormatError(f"{label(name, printable(domain), printable(op_type))}: {problem}")
@@ -396,13 +370,13 @@ def _attribute_value(proto: AttributeProto, context: Context) -> Any:
     field = _VALUE_FIELDS.get(proto.type)
     if field is None:
         raise FormatError("the attribute has no type that is known", hint="accepted: the AttributeProto.AttributeType of ONNX")
-    others = [other for other in vars(proto) if other not in _NOT_VALUES and other != field]
+    others = [other.name for other, _ in proto.ListFields() if other.name not in _NOT_VALUES and other.name != field]
     if others:
-        raise FormatError(f"the type is {_KIND.KINDS[proto.type]}, but there is a value in {others[0]!r}")
+        raise FormatError(f"the type is {_KIND.Name(proto.type)}, but there is a value in {others[0]!r}")
     if proto.ref_attr_name:
         return Reference(_text(proto.ref_attr_name, "ref_attr_name"))
-    if proto.type in _MUST_BE_THERE and not proto.has(field):
-        raise FormatError(f"the type is {_KIND.KINDS[proto.type]}, but its value is missing")
+    if proto.type in _MUST_BE_THERE and not proto.HasField(field):
+        raise FormatError(f"the type is {_KIND.Name(proto.type)}, but its value is missing")
     return _convert(proto.type, getattr(proto, field), context)
 
 
@@ -415,6 +389,7 @@ def _convert(kind: int, value: Any, context: Context) -> Any:
     return tuple(convert(item, context) for item in value)
 
 
+# In tables, because protobuf looks the numbers of an enumeration up by a call of Python.
 _CONVERT: dict[int, Callable[[Any, Context], Any]] = {
     _KIND.FLOAT: lambda value, _: value,
     _KIND.INT: lambda value, _: value,

@@ -1,7 +1,6 @@
 """TensorProto and SparseTensorProto to NumPy. Nothing in a tensor is believed before it is checked."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 
 from dovetail.frontend import DType, FormatError, UsageError, as_constant, printable
 from dovetail_frontend_onnx.context import KEY_BYTES, Context
-from dovetail_frontend_onnx.protos import SparseTensorProto, TensorProto
+from dovetail_frontend_onnx.messages import SparseTensorProto, TensorProto
 
 __all__ = ["data_type", "read_sparse", "read_tensor"]
 
@@ -29,13 +28,10 @@ _FIELD_OF = {
 }
 """The typed field of each data type; `int32_data` for all others."""
 
-_STORED: dict[str, type] = {
-    "float_data": np.float32,
-    "int32_data": np.int32,
-    "int64_data": np.int64,
-    "double_data": np.float64,
-    "uint64_data": np.uint64,
-}
+_MANY = 64
+"""Numbers of a typed field that are read as the bytes of a message."""
+
+_PART_OF: dict[DType, type] = {DType.COMPLEX64: np.float32, DType.COMPLEX128: np.float64}
 _PACKED_BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
 
 
@@ -48,19 +44,19 @@ def data_type(number: int) -> DType:
 
 
 def read_tensor(tensor: TensorProto, context: Context) -> NDArray[Any]:
-    """The tensor as a read-only array, sharing memory with the bytes of the message. Raises `FormatError`.
+    """The tensor as a read-only array, sharing memory with the bytes that protobuf hands out. Raises `FormatError`.
 
     Raw data may have been kept out of the message: see `parts`. Elements of 2, 4 and 6 bits take one byte each in the array;
     strings are `str` objects.
     """
     dtype = data_type(tensor.data_type)
     dims, count = read_dims(tensor.dims)
-    if tensor.has("segment"):
+    if tensor.HasField("segment"):
         raise FormatError("the tensor is stored in segments", hint="accepted: whole tensors")
     given = [field for field in _TYPED_FIELDS if len(getattr(tensor, field))]
     if tensor.data_location == TensorProto.EXTERNAL:
         array = _read_external(tensor, dtype, count, given, context)
-    elif tensor.has("raw_data"):
+    elif tensor.HasField("raw_data"):
         if given or dtype is DType.STRING:
             raise FormatError(
                 f"the {dtype} tensor has raw_data" + (f" and {given[0]}" if given else ""), hint="accepted: one of them"
@@ -137,25 +133,34 @@ def _from_typed(tensor: TensorProto, dtype: DType, count: int, given: list[str])
         raise FormatError(
             f"the {dtype} tensor has {' and '.join(given)}", hint=f"accepted: {field}, or raw_data" * (field != "string_data")
         )
-    values = getattr(tensor, field) if dtype is DType.STRING else _joined(getattr(tensor, field), _STORED[field])
+    values: Any = getattr(tensor, field)
     expected = _typed_length(dtype, count)
     if len(values) != expected:
         raise FormatError(f"{field} has {len(values)} values; {count} elements of {dtype} need {expected}")
     if dtype is DType.STRING:
         return _strings(values, count)
     if field == "int32_data":
-        return _from_int32(values, dtype, count)
+        return _from_int32(np.fromiter(values, np.int32, expected), dtype, count)
     if dtype is DType.UINT32:
-        _check_range(values, 0, 2**32 - 1, dtype)
-        return values.astype(np.uint32)
-    return values.view(dtype.numpy)
+        wide = np.fromiter(values, np.uint64, expected)
+        _check_range(wide, 0, 2**32 - 1, dtype)
+        return wide.astype(np.uint32)
+    part: np.dtype[Any] = np.dtype(_PART_OF.get(dtype, dtype.numpy))
+    if field in ("float_data", "double_data") and expected >= _MANY:
+        stored = _packed(tensor, field)[-expected * part.itemsize :].copy()  # at an aligned address
+        return stored.view(part.newbyteorder("<")).astype(part, copy=False).view(dtype.numpy)
+    return np.fromiter(values, part, expected).view(dtype.numpy)
 
 
-def _joined(numbers: Sequence[Any], dtype: type) -> NDArray[Any]:
-    """The arrays and numbers of a typed field as one array."""
-    if len(numbers) == 1:
-        return np.atleast_1d(np.asarray(numbers[0], dtype))
-    return np.concatenate([np.empty(0, dtype), *(np.atleast_1d(np.asarray(one, dtype)) for one in numbers)])
+def _packed(tensor: TensorProto, field: str) -> NDArray[np.uint8]:
+    """A message with this field alone, which ends in its numbers: a tenth of the time that going through them takes."""
+    alone = type(tensor)()
+    alone.CopyFrom(tensor)
+    alone.DiscardUnknownFields()
+    for other, _ in tensor.ListFields():
+        if other.name != field:
+            alone.ClearField(other.name)
+    return np.frombuffer(alone.SerializeToString(), np.uint8)
 
 
 def _typed_length(dtype: DType, count: int) -> int:

@@ -1,9 +1,11 @@
 """Models of operator sets before 7, brought to a newer one by the version converter of the package onnx, which is optional."""
 
 import onnx
-from onnx import ModelProto, TensorProto, helper, numpy_helper, shape_inference, version_converter
+from onnx import ModelProto, helper, numpy_helper, shape_inference, version_converter
 
 from dovetail.frontend import FormatError, printable
+from dovetail_frontend_onnx import messages
+from dovetail_frontend_onnx.opsets import versions
 
 __all__ = ["upgraded"]
 
@@ -11,20 +13,20 @@ _TARGET = 13
 """Broadcasting by axis, and attributes that became inputs, are gone there."""
 
 
-def upgraded(content: bytes, version: int) -> bytes:
-    """The content of a file of an older operator set as one of a newer. Raises `FormatError`."""
+def upgraded(proto: messages.ModelProto) -> messages.ModelProto:
+    """A converted copy. Raises `FormatError`."""
+    version = versions(proto)[0]
     hint = "accepted: 7 and later, and older ones that onnx.version_converter converts"
+    if any(item.data_location == messages.TensorProto.EXTERNAL for item in proto.graph.initializer):
+        raise FormatError(f"the model is of operator set {version} and has external data", hint=hint)
     try:
-        proto = ModelProto.FromString(content)
-        if any(item.data_location == TensorProto.EXTERNAL for item in proto.graph.initializer):
-            raise FormatError(f"the model is of operator set {version} and has external data", hint=hint)
         # The converter trusts its input; the checker does not.
-        onnx.checker.check_model(proto)
-        _slopes_by_channel(proto)
-        converted: bytes = version_converter.convert_version(proto, _TARGET).SerializeToString()
+        copy = ModelProto.FromString(proto.SerializeToString())
+        onnx.checker.check_model(copy)
+        _slopes_by_channel(copy)
+        content = version_converter.convert_version(copy, _TARGET).SerializeToString()
+        converted: messages.ModelProto = messages.ModelProto.FromString(content)
         return converted
-    except FormatError:
-        raise
     except Exception as error:  # C++ code that raises what it likes for a malformed model
         said = printable(" ".join(str(error).split()))
         raise FormatError(f"the model is of operator set {version}, and converting it failed: {said}", hint=hint) from None
