@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.device import LayerConfig, Reason, TypedNode, prepare_host_kernel
+from dovetail.device import LayerConfig, Reason, TypedNode
+from dovetail.devices.hosting import prepare_host_kernel
 from dovetail.errors import OperatorError
 from dovetail.graph import GraphBuilder, TensorType
 from dovetail.op import ANY, FYXB, NHWC, PLAIN, DType, HostConfig, HostKernel, KernelRefused, Layout, Operator, PortConfig

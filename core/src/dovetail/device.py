@@ -7,14 +7,14 @@ operator, in a module named after the operator's stem.
 
 from dovetail.devices.arenas import Arenas
 from dovetail.devices.contract import Device, DeviceInfo, Executable, ExecutableRequest, NodeReport, Unavailable
-from dovetail.devices.device_array import DeviceArray, kept_on_host
-from dovetail.devices.hosting import HostedKernel, prepare_host_kernel, read_only
+from dovetail.devices.device_array import DeviceArray
+from dovetail.devices.hosting import HostedKernel, read_only
 from dovetail.devices.kernels import REFERENCE_KERNEL, Choice, Kernel, KernelTable, choose
 from dovetail.devices.memory import MemoryPlan, plan_graph, plan_memory, plan_regions, share_storage
 from dovetail.devices.options import FLAG, OPERATOR_TYPES, DeviceOptions, Values, one_of
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import LayerConfig, TypedNode
-from dovetail.devices.work_budget import WorkBudget, check_work, current_budget
+from dovetail.devices.work_budget import WorkBudget, current_budget
 from dovetail.errors import DeviceError, DeviceLost, DeviceUnavailable, OutOfMemory
 from dovetail.evaluate.context import node_context
 from dovetail.evaluate.inference import padded
@@ -23,7 +23,7 @@ from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Graph, KernelSource, Node
 from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp, PostOps, Prelu, Sum
-from dovetail.graph.reloadable import aligned, let_go
+from dovetail.graph.reloadable import aligned, let_go, owner
 from dovetail.graph.types import Shape, TensorType, same_bytes
 from dovetail.internal.convert import Convert
 from dovetail.internal.copy import Copy
@@ -100,21 +100,19 @@ __all__ = [
     "WorkBudget",
     "aligned",
     "by_node",
-    "check_work",
     "choose",
     "clock",
     "current_budget",
-    "kept_on_host",
     "let_go",
     "node_context",
     "node_reference",
     "one_of",
+    "owner",
     "padded",
     "phase",
     "plan_graph",
     "plan_memory",
     "plan_regions",
-    "prepare_host_kernel",
     "read_only",
     "run_reference",
     "same_bytes",

@@ -127,6 +127,7 @@ def test_without_a_name_the_model_is_compiled_for_auto(toy_core: Any) -> None:
         ("AUTO:A,-B", UsageError, "AUTO:A,-B mixes devices to use and devices to leave out"),
         ("AUTO:-A,-B", DeviceNotFound, "AUTO:-A,-B leaves no device\n  found: A.0, B.0"),
         ("AUTO:-AA", DeviceNotFound, "no installed plugin provides the device 'AA'"),
+        ("A,B", DeviceNotFound, "Several devices go behind a virtual one and a colon: AUTO, BATCH, HETERO, MULTI"),
         ("AUTO:Z", DeviceNotFound, "no installed plugin provides the device 'Z'"),
     ],
 )

@@ -49,7 +49,7 @@ class Program(Group):
     option with all other arguments.
     """
 
-    further = "Other commands come with packages: those of this project with pip install 'dovetail[all]'."
+    further = "Other commands come with packages: most of ours with pip install 'dovetail[all]'; the README lists all."
     package = __name__
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

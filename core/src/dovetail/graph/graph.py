@@ -250,6 +250,8 @@ class RunGraph(Protocol):
 class UnboundOperator(AbstractOperator):
     """An operator as a frontend read it: named, with raw attributes, not yet looked up. `passes.bind` replaces it.
 
+    `raw` has the attributes by name: numbers, text, lists of these, arrays, and sub-graphs (`Graph`).
+
     `version` is the version of the domain's operator set that the model imports.
     """
 

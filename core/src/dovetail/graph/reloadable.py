@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Reloadable", "aligned", "check_reloadable", "let_go"]
+__all__ = ["Reloadable", "aligned", "check_reloadable", "let_go", "owner"]
 
 
 class Reloadable(ABC):
@@ -26,9 +26,16 @@ class Reloadable(ABC):
         return array
 
 
+def owner(array: NDArray[Any]) -> NDArray[Any]:
+    """The array that owns the memory of one, or wraps what does: constants that are views of each other have the same."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
 def aligned(array: NDArray[Any]) -> NDArray[Any]:
     """A constant that kernels can read in place: a shared copy, if it is `Reloadable` and not aligned to 64 bytes."""
-    return next((owner.aligned(array) for owner in _owners([array])), array)
+    return next((one.aligned(array) for one in _owners([array])), array)
 
 
 def let_go(*arrays: NDArray[Any], still_read: Iterable[NDArray[Any]] = ()) -> None:
@@ -36,20 +43,18 @@ def let_go(*arrays: NDArray[Any], still_read: Iterable[NDArray[Any]] = ()) -> No
 
     Nothing happens for memory that is not `Reloadable`, or has some of `still_read`. They may be read: that takes longer.
     """
-    for owner in {*_owners(arrays)} - {*_owners(still_read)}:
-        owner.let_go()
+    for one in {*_owners(arrays)} - {*_owners(still_read)}:
+        one.let_go()
 
 
 def check_reloadable(arrays: Iterable[NDArray[Any]]) -> None:
     """Raise `FormatError` for arrays whose memory was given back and whose content is lost. For plans, and before pickling."""
-    for owner in {*_owners(arrays)}:
-        owner.check()
+    for one in {*_owners(arrays)}:
+        one.check()
 
 
 def _owners(arrays: Iterable[NDArray[Any]]) -> Iterable[Reloadable]:
     for array in arrays:
-        owner: Any = array
-        while isinstance(owner, np.ndarray):
-            owner = owner.base
-        if owner is not None and isinstance(owner, Reloadable):
-            yield owner
+        wrapped = owner(array).base
+        if isinstance(wrapped, Reloadable):
+            yield wrapped

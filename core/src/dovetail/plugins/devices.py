@@ -104,6 +104,8 @@ class Devices:
             hint = f"{suggestion} Device types come with packages that have an entry point in dovetail.devices."
             if not virtual:
                 hint += f" {VIRTUAL_DEVICES_HINT}"
+            elif "," in name:
+                hint = f"Several devices go behind a virtual one and a colon: {', '.join(sorted(virtual - {'DEFAULT'}))}."
             raise DeviceNotFound(f"no installed plugin provides the device {name!r}", hint=hint.strip())
         return record, self._loader.load(record)
 

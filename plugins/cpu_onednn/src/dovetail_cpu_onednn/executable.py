@@ -20,6 +20,7 @@ from dovetail.device import (
     TensorType,
     TypedNode,
     let_go,
+    owner,
     phase,
     plan_graph,
     share_storage,
@@ -38,7 +39,7 @@ from dovetail_cpu_onednn.pair import Helper
 from dovetail_cpu_onednn.python_kernel import Array, PythonKernel
 from dovetail_cpu_onednn.repeated import Kinds, kinds_of
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
-from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants, owner
+from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants
 from dovetail_cpu_onednn.threads import SHORT_NS
 
 __all__ = ["Decided", "OnednnExecutable", "Placement", "Prepared", "Seen"]

@@ -9,14 +9,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
+from dovetail.device import owner
 from dovetail_cpu_onednn.binding import Memory, MemoryDesc
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["Constant", "SharedConstants", "owner"]
+__all__ = ["Constant", "SharedConstants"]
 
 Array = NDArray[Any]
 Repack = Callable[[Array], Array] | None
@@ -87,10 +87,3 @@ class SharedConstants:
 
     def __len__(self) -> int:
         return sum(map(len, self._entries.values()))
-
-
-def owner(array: Array) -> Array:
-    """The array that owns the memory, or wraps what does."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array

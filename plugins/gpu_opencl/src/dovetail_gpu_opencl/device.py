@@ -33,6 +33,7 @@ from dovetail.device import (
     TypedNode,
     choose,
     let_go,
+    owner,
     plan_graph,
     plan_regions,
 )
@@ -52,7 +53,7 @@ from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scratch
 from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.matrix_units import allowed, halves_of, remarks
 from dovetail_gpu_opencl.options import Options
-from dovetail_gpu_opencl.packed import PackedConstants, owner
+from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_gpu_opencl.precision import lower
 from dovetail_gpu_opencl.program import CACHE_SECTION, Programs, check_signature, check_source
 from dovetail_gpu_opencl.tuner import tune

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import Arenas, Choice, Node, TypedNode
+from dovetail.device import Arenas, Choice, Node, TypedNode, owner
 from dovetail_gpu_opencl.tuning import Tunings
 
-__all__ = ["PackedConstants", "Uploaded", "owner"]
+__all__ = ["PackedConstants", "Uploaded"]
 
 Array = NDArray[Any]
 T = TypeVar("T")
@@ -143,10 +143,3 @@ def _forgetter(known: dict[Hashable, Any], key: Hashable, place: int) -> Callabl
             known.pop(key, None)
 
     return forget
-
-
-def owner(array: Array) -> Array:
-    """The array that owns the memory, or wraps what does."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
