@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from openvino import opset1, opset4, opset14
+from openvino import opset1, opset4, opset14, opset16
 
 _GRAPHS = runpy.run_path(str(Path(__file__).with_name("_graphs.py")))
 Operation, f, i, c, RNG = (_GRAPHS[name] for name in ("Operation", "f", "i", "c", "RNG"))
@@ -86,4 +86,14 @@ def _losses() -> Iterable[Any]:
     yield Operation("ctc loss blank", lambda *x: opset4.ctc_loss(*x, c(0, np.int32)), further, open=True)
 
 
-FAMILIES = (_losses, _beams, _inverses, _regions, _proposals)
+def _sparse() -> Iterable[Any]:
+    for dtype, index in ((np.float32, np.int32), (np.int32, np.int64)):
+        places = np.array([[4, 2], [0, 5], [0, 1], [6, 0]], index)
+        yield Operation(
+            f"sparse rows {np.dtype(dtype).name} {np.dtype(index).name}",
+            lambda v, s, p, d: opset16.sparse_fill_empty_rows(v, s, p, d),
+            (i(4, dtype=dtype), np.array([8, 6], index), places, np.array(7, dtype)),
+        )
+
+
+FAMILIES = (_sparse, _losses, _beams, _inverses, _regions, _proposals)

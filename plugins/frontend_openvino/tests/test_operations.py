@@ -37,6 +37,30 @@ def test_all_translations_are_tested() -> None:
     assert missing == set(ELSEWHERE)
 
 
+REFUSED = (
+    "BGRtoNV12",
+    "BinaryConvolution",
+    "ConvertPromoteTypes",
+    "DeformablePSROIPooling",
+    "RGBtoNV12",
+    "StringTensorPack",
+    "StringTensorUnpack",
+)
+"""Of opset1 to opset17, by the classes of openvino's library."""
+
+
+def test_operations_are_counted() -> None:
+    """The changelog's numbers; the linker itself reads parameters, results, constants, and variables."""
+    folder = Path(__file__).parents[1]
+    taken = {name.lower() for name in TRANSLATED} | {"parameter", "result", "constant", "readvalue", "assign"}
+    assert not taken & {name.lower() for name in REFUSED}
+    count, whole = len(taken), len(taken) + len(REFUSED)
+    assert f"{count} of the {whole} operations of opset1 to opset17" in (folder / "CHANGELOG.md").read_text("utf-8")
+    text = (folder / "README.md").read_text("utf-8")
+    assert f"Of the {whole} of opset1 to opset17" in text
+    assert all(name in text for name in REFUSED)
+
+
 @pytest.mark.parametrize("name", ["convolution", "matmul", "lstm FORWARD", "loop", "fake quantize"])
 def test_compressed_weights(name: str, saved: Any, agree: Any) -> None:
     """Inputs made constants, stored as float16."""

@@ -23,6 +23,7 @@ from dovetail_frontend_openvino.operators import (
     Proposal,
     PSROIPooling,
     ROIAlignRotated,
+    SparseFillEmptyRows,
 )
 
 SIZES = {"base_size": 4, "pre_nms_topn": 9, "post_nms_topn": 3, "feat_stride": 8, "min_size": 1}
@@ -151,6 +152,11 @@ def test_shapes() -> None:
 @pytest.mark.parametrize(
     ("op", "types", "accepted"),
     [
+        (
+            SparseFillEmptyRows(),
+            [of(3), of(2, dtype=np.int64), of(4, 2, dtype=np.int64), of()],
+            r"\[n\], \[2\], \[n, 2\], one element",
+        ),
         (MatrixNms(), [of(1, 5, 4), of(1, 2, 6)], r"\[N, M, 4\] and \[N, C, M\]"),
         (MulticlassNms(), [of(1, 5, 3), of(1, 2, 5), None], r"\[N, M, 4\] and \[N, C, M\]"),
         (MulticlassNms(), [of(2, 5, 4), of(2, 5), None], r"\[C, M, 4\], \[C, M\], \[N\]"),
@@ -179,6 +185,13 @@ def test_pictures_that_there_are_not() -> None:
         ROIAlignRotated(**ROTATED).reference(data, rois, np.array([1]))
     with pytest.raises(OperatorError, match=r"'roisnum' is .*; accepted: numbers from 0 on, 3 in all"):
         MulticlassNms().reference(np.zeros((2, 3, 4), np.float32), np.zeros((2, 3), np.float32), np.array([2, 2]))
+
+
+@pytest.mark.parametrize("place", [[2, 0], [0, 3], [-1, 0]])
+def test_elements_that_there_are_not(place: Any) -> None:
+    values, shape = np.zeros(1, np.float32), np.array([2, 3])
+    with pytest.raises(OperatorError, match=r"'indices' names elements outside a matrix of \[2, 3\]"):
+        SparseFillEmptyRows().reference(values, shape, np.array([place]), values[0])
 
 
 def test_no_boxes() -> None:

@@ -39,8 +39,8 @@ def cast(x: Array, to: DType, *, saturate: bool = True, round_mode: str = "up") 
             return to_integer(wide(x), np.dtype(np.int64)).astype(to.numpy) if to in _PACKED else to_integer(wide(x), to.numpy)
         if to is DType.FLOAT8_E8M0:
             return _to_powers(wide(x).astype(np.float32), saturate, round_mode)
-        result = converted(wide(x) if source is DType.FLOAT16 else x, to.numpy)
-        return _saturated(result, wide(x)) if saturate and to in _FLOAT8 else result
+        given = wide(x) if source is DType.FLOAT16 or (source.is_float and source.itemsize == 1) else x
+        return converted(_limited(given, to) if saturate and to in _FLOAT8 else given, to.numpy)
 
 
 def to_integer(x: Any, dtype: np.dtype[Any]) -> Array:
@@ -63,10 +63,10 @@ def _extreme(ufunc: np.ufunc, x: Array) -> float:
     return float(ufunc.reduce(x, axis=None, initial=0))
 
 
-def _saturated(result: Array, x: Array) -> Array:
-    lost = ~np.isfinite(wide(result)) & ~np.isnan(x)
-    highest = np.asarray(finite_range(result.dtype)[1], np.float32)
-    return np.asarray(np.where(lost, np.copysign(highest, x).astype(result.dtype), result))
+def _limited(x: Array, to: DType) -> Array:
+    """The numbers within the range of an 8-bit float, beyond which NumPy's conversion gives NaN or infinities."""
+    low, high = finite_range(to.numpy)
+    return np.clip(x if DType.of(x.dtype).is_float else x.astype(np.float32), low, high)
 
 
 def _to_powers(x: Array, saturate: bool, round_mode: str) -> Array:

@@ -34,7 +34,15 @@ def wide(x: Array) -> Array:
         return x
     if dtype == np.float16:
         return widened(x)
-    return x.astype(np.float32) if DType.of(dtype).is_float else x
+    if not DType.of(dtype).is_float:
+        return x
+    return x.astype(np.float32) if dtype.itemsize > 1 else np.asarray(np.take(_values_of_bytes(dtype), x.view(np.uint8)))
+
+
+@lru_cache
+def _values_of_bytes(dtype: np.dtype[Any]) -> Array:
+    """The float32 value of each byte of a type of 8 bits or fewer; NumPy converts elements of such types one by one."""
+    return np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32)
 
 
 def computed(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | None = None) -> Array:

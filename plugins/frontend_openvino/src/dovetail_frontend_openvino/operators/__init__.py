@@ -14,6 +14,7 @@ from dovetail_frontend_openvino.operators.matrices import Inverse
 from dovetail_frontend_openvino.operators.proposals import Proposal
 from dovetail_frontend_openvino.operators.regions import PSROIPooling
 from dovetail_frontend_openvino.operators.rotated import NMSRotated, ROIAlignRotated
+from dovetail_frontend_openvino.operators.sparse import SparseFillEmptyRows
 from dovetail_frontend_openvino.operators.suppressions import MatrixNms, MulticlassNms
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ __all__ = [
     "PSROIPooling",
     "Proposal",
     "ROIAlignRotated",
+    "SparseFillEmptyRows",
     "dovetail_api",
     "dovetail_register_ops",
 ]
@@ -48,6 +50,7 @@ _OPERATORS = (
     PSROIPooling,
     Proposal,
     ROIAlignRotated,
+    SparseFillEmptyRows,
     DetectronROIFeatureExtractor,
 )
 

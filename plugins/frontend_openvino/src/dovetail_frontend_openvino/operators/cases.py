@@ -10,8 +10,9 @@ from dovetail_frontend_openvino.operators.losses import CTCLoss
 from dovetail_frontend_openvino.operators.matrices import Inverse
 from dovetail_frontend_openvino.operators.proposals import Proposal
 from dovetail_frontend_openvino.operators.regions import PSROIPooling
+from dovetail_frontend_openvino.operators.sparse import SparseFillEmptyRows
 
-__all__ = ["ctc_loss", "gather_tree", "inverse", "proposal", "psroi_pooling"]
+__all__ = ["ctc_loss", "gather_tree", "inverse", "proposal", "psroi_pooling", "sparse_fill_empty_rows"]
 
 
 def gather_tree(rng: np.random.Generator) -> Iterator[Case]:
@@ -78,3 +79,20 @@ def ctc_loss(rng: np.random.Generator) -> Iterator[Case]:
     for name in ("preprocess_collapse_repeated", "unique"):
         yield Case(name, CTCLoss(**{name: True}), two, (-np.log(np.array([6 / 8, 3 / 4], np.float32)),))
     yield Case("none", CTCLoss(), tuple(a[:0] for a in given), (np.zeros(0, np.float32),))
+
+
+def sparse_fill_empty_rows(rng: np.random.Generator) -> Iterator[Case]:
+    """The example of TensorFlow's documentation; rows in another order; a matrix without rows, and one without elements."""
+    places = np.array([[0, 1], [0, 3], [2, 0], [3, 1]])
+    values, shape, default = np.array([1, 2, 3, 4], np.float32), np.array([5, 6]), np.array(9, np.float32)
+    filled = np.array([[0, 1], [0, 3], [1, 0], [2, 0], [3, 1], [4, 0]])
+    empty = np.array([False, True, False, False, True])
+    want = (filled, np.array([1, 2, 9, 3, 4, 9], np.float32), empty)
+    yield Case("rows", SparseFillEmptyRows(), (values, shape, places, default), want)
+    turned = (values[[2, 0, 3, 1]], shape, places[[2, 0, 3, 1]], default)
+    yield Case("any_order", SparseFillEmptyRows(), turned, want)
+    none = (values[:0], np.array([0, 6]), places[:0], default)
+    yield Case("no_rows", SparseFillEmptyRows(), none, (filled[:0], values[:0], empty[:0]))
+    bare = (values[:0].astype(np.int32), np.array([2, 6], np.int32), places[:0].astype(np.int32), np.array(7, np.int32))
+    want = (np.array([[0, 0], [1, 0]], np.int32), np.array([7, 7], np.int32), np.array([True, True]))
+    yield Case("no_elements", SparseFillEmptyRows(), bare, want)

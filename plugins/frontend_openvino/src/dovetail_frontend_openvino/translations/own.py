@@ -56,6 +56,12 @@ def _proposal(call: Call) -> Outputs:
     )
 
 
+def _sparse_fill_empty_rows(call: Call) -> Outputs:
+    dtype = call.dtype(2)
+    shape = call.name(1) if call.value(1).dtype is dtype else call.cast(call.name(1), dtype)
+    return call.own("SparseFillEmptyRows", 3, call.name(0), shape, call.name(2), call.name(3))
+
+
 def _alike(call: Call, count: int) -> tuple[str, ...]:
     """The inputs in the type of the first."""
     dtype: DType = call.dtype(0)
@@ -68,4 +74,5 @@ TABLE: Table = {
     "Inverse": _inverse,
     "PSROIPooling": _psroi_pooling,
     "Proposal": _proposal,
+    "SparseFillEmptyRows": _sparse_fill_empty_rows,
 }
