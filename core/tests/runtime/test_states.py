@@ -10,6 +10,7 @@ import dovetail
 from dovetail.errors import InferError, InputError, UsageError
 from dovetail.graph import Model
 from dovetail.planning.partition import partition
+from dovetail.runtime.plan_request import PlanRequest
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.mul import Mul
@@ -54,6 +55,22 @@ def test_a_request_keeps_its_states(core: Any, device: str, late: bool) -> None:
         first.reset_state()
         first.infer(X[:1])
         np.testing.assert_array_equal(first.query_state()["past.a"], X[0])
+
+
+def test_a_request_is_not_bound_again_after_larger_inputs(core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As tokens after a prompt. What larger inputs need is freed."""
+    bound, closed = [], []
+    wire, close = PlanRequest._wire, PlanRequest.close
+    monkeypatch.setattr(PlanRequest, "_wire", lambda self, plan: bound.append(self) or wire(self, plan))
+    monkeypatch.setattr(PlanRequest, "close", lambda self: closed.append(self) or close(self))
+    with core.compile_model(accumulator(), "NUMPY", {"STATE": "past.a:present.a"}) as compiled:
+        request, sums = compiled.create_infer_request(), np.zeros(3)
+        for rows, count in ((1, 1), (2, 2), (1, 2), (1, 2), (2, 3), (0, 4), (2, 5), (1, 6)):
+            sums = sums + X[:rows].sum(0)
+            np.testing.assert_array_equal(request.infer(X[:rows])["y"], 2 * sums)
+            assert len(bound) == count
+        assert len(closed) == 4
+    assert sorted(map(id, closed)) == sorted(map(id, bound))
 
 
 def test_states_go_on_where_results_stay_on_the_device(core: Any) -> None:

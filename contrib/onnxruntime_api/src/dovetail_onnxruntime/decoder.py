@@ -189,13 +189,18 @@ class _Text:
         self._request: InferRequest = held.compiled.create_infer_request()
         self._left_out = {*growing.caches, *growing.flags}
         self._given: list[tuple[Any, ...]] = []
+        self._views: list[weakref.ref[Array]] = []
         self._used = 0
         self._copies: dict[str, Array] = {}
+        self._places: dict[str, tuple[Array, tuple[Any, ...]]] = {}
         self._leases: list[weakref.ref[_Lease]] = []
 
     def is_continued(self, feed: Mapping[str, Array]) -> bool:
-        """Whether the caches that are given are those that the last run returned."""
-        return [_place(feed[past]) for past in self._growing.caches] == self._given
+        """Whether the caches that are given are those that the last run returned, as arrays or in other ones."""
+        caches, views = self._growing.caches, self._views
+        if views and all(view() is feed[past] for past, view in zip(caches, views, strict=True)):
+            return all(feed[past].shape == place[1] for past, place in zip(caches, self._given, strict=True))
+        return [_place(feed[past]) for past in caches] == self._given
 
     def is_forgotten(self) -> bool:
         """Whether the program has no array of these caches any more, so that others can take their place."""
@@ -226,16 +231,25 @@ class _Text:
             rest = np.zeros((step.batch, self.held.room - step.total), mask.dtype)
             given[known.mask] = np.concatenate([mask, rest] if known.counts else [rest, mask], axis=1)
         found = dict(self._request.infer(given))
-        after = {
-            past: self._on_host(past, state, feed, step) for past, state in self._request.query_state(on_device=True).items()
-        }
-        lease = _Lease()
+        states, lease = self._request.query_state(on_device=True), _Lease()
         self._leases.append(weakref.ref(lease))
-        views = {present: self._rows(_leased(after[past], lease), step.returned) for past, present in known.caches.items()}
+        views, places, axis = dict[str, Array](), [], known.axis
         for past, present in known.caches.items():
-            views[present].flags.writeable = past not in self._copies
-        self._given, self._used = [*map(_place, views.values())], step.returned
+            state = self._on_host(past, states[past], feed, step)
+            address, shape, strides = self._place_of(past, state)
+            shape = (*shape[:axis], step.returned, *shape[axis + 1 :])
+            places.append((address, shape, strides))
+            views[present] = _leased(state, lease, places[-1], past in self._copies)
+        self._given, self._used = places, step.returned
+        self._views = [weakref.ref(view) for view in views.values()]
         return {**found, **views}
+
+    def _place_of(self, past: str, state: Array) -> tuple[Any, ...]:
+        """As `_place`: states seldom move."""
+        known = self._places.get(past)
+        if known is None or known[0] is not state:
+            known = self._places[past] = state, _place(state)
+        return known[1]
 
     def _on_host(self, past: str, state: Any, feed: Mapping[str, Array], step: _Step) -> Array:
         """The state, where it is in the host's memory; else a copy, to which the new rows come from the device."""
@@ -265,10 +279,14 @@ class _Lease:
 class _Leased:
     """Memory of an array for numpy, which keeps this object while a view of it is alive."""
 
-    def __init__(self, array: Array, lease: _Lease) -> None:
-        self.__array_interface__ = array.__array_interface__
+    def __init__(self, array: Array, lease: _Lease, interface: dict[str, Any]) -> None:
+        self.__array_interface__ = interface
         self._kept = array, lease
 
 
-def _leased(array: Array, lease: _Lease) -> Array:
-    return np.asarray(_Leased(array, lease)).view(array.dtype)
+def _leased(array: Array, lease: _Lease, place: tuple[Any, ...], is_read_only: bool) -> Array:
+    """The part of an array that is at a place."""
+    address, shape, strides = place
+    data = {"version": 3, "typestr": array.dtype.str, "data": (address, is_read_only), "shape": shape, "strides": strides}
+    found = np.asarray(_Leased(array, lease, data))
+    return found if found.dtype is array.dtype else found.view(array.dtype)

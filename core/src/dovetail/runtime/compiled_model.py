@@ -23,7 +23,8 @@ from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.plan import Plan
 from dovetail.planning.plan_cache import PlanCache
 from dovetail.planning.report import NodePlacement, PlanReport
-from dovetail.runtime.infer_request import BoundRequest, InferRequest, Results
+from dovetail.runtime.bound_request import BoundRequest
+from dovetail.runtime.infer_request import InferRequest, Results
 from dovetail.runtime.inputs import InputReader, Shapes
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.runtime.recipe import Recipe

@@ -19,6 +19,7 @@ from dovetail.locks import Lock
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan
+from dovetail.runtime.bound_request import BoundRequest, Resting
 from dovetail.runtime.inputs import InputReader, Shapes, apart
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.runtime.states import Plans, RequestStates
@@ -27,7 +28,7 @@ from dovetail.tracing import Trace
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = ["Background", "BoundRequest", "InferRequest", "Results"]
+__all__ = ["Background", "InferRequest", "Results"]
 
 _SPARE = 2
 """Sets of buffers of results that were freed, which wait for their next use."""
@@ -85,23 +86,6 @@ def _first(value: Any) -> str:
     if not isinstance(value, np.ndarray):
         return ""
     return ", ".join(f"{v:.5g}" if isinstance(v, float) else str(v) for v in value.reshape(-1)[:6].tolist())
-
-
-class BoundRequest(Protocol):
-    """The device requests of one inference, bound to a plan or to the parts of a virtual device."""
-
-    @property
-    def fresh(self) -> bool:
-        """True when `run` returns new arrays."""
-
-    def run(self, inputs: Sequence[Any], /) -> Sequence[Any]:
-        """Run with checked inputs. Unless they are fresh, the arrays returned belong to the devices until the next run."""
-
-    def run_kept(self, inputs: Sequence[Any], /) -> Sequence[Any]:
-        """As `ExecutableRequest.run_kept`."""
-
-    def close(self) -> None:
-        """Free the device requests."""
 
 
 class CompiledPlans(Plans, Protocol):
@@ -177,6 +161,7 @@ class InferRequest:
         self._bound: BoundRequest | None = None
         self._shapes: Shapes | None = None
         self._spare: list[BoundRequest] = []
+        self._resting = Resting()
         self._busy = Lock()
         self._background: Background | None = None
         self._callback: Callable[[Any], None] | None = None
@@ -365,7 +350,7 @@ class InferRequest:
         bound, spare = self._bound, self._spare
         self._bound, self._shapes, self._spare = None, None, []
         self._states.clear()
-        for one in (*spare, *([] if bound is None else [bound])):
+        for one in (*spare, *self._resting.drop(), *([] if bound is None else [bound])):
             one.close()
 
     def _future_for(self, asking: str) -> "Future[Results]":
@@ -458,9 +443,12 @@ class InferRequest:
         if shapes == self._shapes and self._spare:
             self._bound = self._spare.pop()
             return
-        bound = self._plans.bind(shapes, self._bind)
+        bound = self._resting.take(self._plans, shapes) or self._plans.bind(shapes, self._bind)
         # Forgotten before they are closed: an interrupt must not leave a closed one for the next run.
-        stale, self._bound = [] if self._bound is None else [self._bound], None
+        old, self._bound = self._bound, None
+        stale = [] if old is None else [old]
+        if old is not None and self._has_states:
+            stale = [*self._resting.put(self._plans, self._shapes, old, shapes)]
         if shapes != self._shapes:
             stale, self._spare = [*stale, *self._spare], []
         for one in stale:

@@ -74,6 +74,11 @@ class PlanRequest:
         self._alone = step is not None and step.writes == tuple(range(plan.inputs, plan.slots))
         self.fresh = step is not None and step.writes == outputs and self._requests[0].fresh
 
+    @property
+    def keeps_states(self) -> bool:
+        """Whether devices keep states of the request in their memory."""
+        return bool(self._kept)
+
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run with checked inputs. The arrays returned belong to the devices until the next run."""
         if self._better is not None:
