@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.devices import memory
-from dovetail.devices.memory import Lifetime, plan_graph, plan_memory, plan_regions, share_storage
+from dovetail.devices.memory import Lifetime, MemoryPlan, plan_graph, plan_memory, plan_regions, share_storage
 from dovetail.graph import Graph, GraphBuilder, Node
 from dovetail.op import Operator
 from dovetail.passes.constant_folding import fold_constants
@@ -96,6 +96,64 @@ def test_regions_are_shared_whole_or_not_at_all(spans: list[tuple[int, int, int]
 def test_many_blocks_take_no_larger_arena_than_few(spans: list[tuple[int, int, int]]) -> None:
     lives = [Lifetime(f"b{i}", size, first, first + length) for i, (size, first, length) in enumerate(spans)]
     assert planned(lives, 0)[1] <= planned(lives, 100)[1]
+
+
+def in_other_sizes(lives: list[Lifetime], sizes: Sequence[int]) -> MemoryPlan | None:
+    """The plan for blocks of these sizes, in the order of the plan for their own ones."""
+    whole = {block.name: 64 * size for block, size in zip(lives, sizes, strict=True)}
+    return MemoryPlan({}, *plan_memory(lives), tuple(lives)).resized(whole, whole.values)
+
+
+@settings(max_examples=300, deadline=None)
+@given(spans=blocks, data=st.data())
+def test_other_sizes_in_the_same_order_never_overlap(spans: list[tuple[int, int, int]], data: st.DataObject) -> None:
+    lives = [Lifetime(f"b{i}", size, first - 1, first + length) for i, (size, first, length) in enumerate(spans)]
+    sizes = data.draw(st.lists(st.integers(1, 90), min_size=len(lives), max_size=len(lives)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "EXCESS", 1000)
+        found = in_other_sizes(lives, sizes)
+    assert found is not None
+    ends = {block.name: found.offsets[block.name] + 64 * size for block, size in zip(lives, sizes, strict=True)}
+    assert found.peak == max(ends.values(), default=0)
+    assert found.unshared == 64 * sum(sizes)
+    for one, other in itertools.combinations(lives, 2):
+        if one.first <= other.last and other.first <= one.last:
+            assert ends[one.name] <= found.offsets[other.name] or ends[other.name] <= found.offsets[one.name]
+
+
+def test_the_order_of_blocks_is_kept_while_it_takes_little_more_memory() -> None:
+    lives = [Lifetime("p", 640, 0, 0), Lifetime("q", 320, 0, 1), Lifetime("r", 128, 1, 1), Lifetime("s", 576, 1, 1)]
+    larger = in_other_sizes(lives, (20, 10, 2, 18))
+    assert larger is not None
+    assert larger.offsets == {"p": 0, "s": 0, "q": 1280, "r": 1920}
+    assert larger.peak == 2048
+    smaller = larger.resized(dict.fromkeys("pqrs", 64), tuple)
+    assert smaller is not None
+    assert smaller.offsets == {"p": 0, "s": 0, "q": 64, "r": 128}
+    assert in_other_sizes(lives, (30, 1, 30, 1)) is None, "r above q above p, where r could have the place of p"
+
+
+def test_the_memory_of_other_sizes_is_planned_anew_for_other_blocks() -> None:
+    plan = MemoryPlan({}, *plan_memory(lives := [Lifetime("a", 640, 0, 1), Lifetime("b", 320, 1, 2)]), tuple(lives))
+    assert plan.resized({"a": 64}, tuple) is None
+    assert plan.resized({"a": 64, "c": 64}, tuple) is None
+
+
+def test_a_graph_in_other_sizes_keeps_the_order_of_blocks() -> None:
+    plans = []
+    for size in (16, 4000):
+        g = GraphBuilder()
+        x = g.input("x", "float32", [size])
+        y = g.node(Step(), g.node(Step(), x, name="one"), name="two")
+        graph = typed(g, y)
+        earlier = plans[0] if plans else None
+        storage = earlier.storage if earlier else share_storage(graph, lambda node: ())
+        plans.append(plan_graph(graph, lambda node: (), lambda node: (100,), storage=storage, earlier=earlier))
+    alone = plan_graph(graph, lambda node: (), lambda node: (100,))
+    assert plans[1].like is plans[0]
+    assert plans[1].offsets.keys() == alone.offsets.keys()
+    assert plans[1].unshared == alone.unshared
+    assert plans[1].peak <= memory.EXCESS * alone.peak
 
 
 @settings(max_examples=100, deadline=None)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import dovetail
 import dovetail_cpu_onednn.device as device_module
+import dovetail_cpu_onednn.executable as executable_module
 from dovetail.device import Accepted, Reason, Refusal, TypedNode
 from dovetail.op import FLOATS, PLAIN, DType, HostConfig, HostKernel, Operator, PortConfig
 from dovetail.testing.random_graphs import evaluate
@@ -224,6 +225,40 @@ def test_nodes_that_are_alike_are_asked_about_once(monkeypatch: pytest.MonkeyPat
     (one,), (other,) = prepared["conv 1"], prepared["conv 2"]
     assert one.primitive is other.primitive
     assert one.constants[Arg.WEIGHTS] is not other.constants[Arg.WEIGHTS]
+
+
+def test_nodes_that_are_alike_keep_their_constants_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = layers()
+    compiled = dovetail.Core(config=False).compile_model(model, "ONEDNN")
+    assert all(agrees(compiled, model, shape) for shape in SIZES[:2])
+    asked: list[str] = []
+    find = executable_module.found_constants
+
+    def counting(node: TypedNode, *rest: Any) -> Any:
+        asked.append(node.name)
+        return find(node, *rest)
+
+    monkeypatch.setattr(executable_module, "found_constants", counting)
+    assert agrees(compiled, model, SIZES[2])
+    assert [name for name in asked if name.startswith("conv")] == ["conv 0", "conv 1"]
+    before, now = (executable(compiled, *shape).prepared for shape in SIZES[1:])
+    for name, stages in before.items():
+        for stage, again in zip(stages, now[name], strict=True):
+            assert stage.constants == again.constants
+    storage = [executable(compiled, *shape).memory.storage for shape in SIZES]
+    assert storage[0] is storage[1] is storage[2]
+
+
+def test_other_sizes_that_let_values_share_memory_in_another_way() -> None:
+    # The sum may be written over the first operand where that is as large: not where it is broadcast.
+    g = dovetail.GraphBuilder()
+    x, y = g.input("x", "float32", ["N", 3]), g.input("y", "float32", ["M", 3])
+    model = g.model([g.node(Add(), g.node(Sigmoid(), x), g.node(Sigmoid(), y))])
+    compiled = dovetail.Core(config=False).compile_model(model, "ONEDNN")
+    for shapes in ((2, 2), (3, 3), (1, 3), (3, 1), (4, 4), (1, 2)):
+        feeds: Mapping[str, NDArray[Any]] = {name: numbers(n, 3) for name, n in zip("xy", shapes, strict=True)}
+        (found,), (wanted,) = compiled(feeds).values(), evaluate(model, feeds)
+        assert np.allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_nodes_are_alike_by_attributes_post_ops_and_small_constants() -> None:

@@ -2,6 +2,8 @@
 
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
 from operator import itemgetter
 from types import MappingProxyType
 
@@ -19,6 +21,8 @@ LONG = 384
 """Steps that blocks live in the mean from which on lists of those that live at each step take longer than arrays."""
 GAPS = 256
 """Free ranges from which on a layout in the order of time is given up."""
+EXCESS = 9 / 8
+"""How much more memory a plan may take that has the order of one for other sizes, as a share of what lives at one step."""
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector of current CPUs."""
 
@@ -38,13 +42,63 @@ class MemoryPlan:
     """Offsets in one arena.
 
     `storage` maps each value to the value whose block holds it (itself, unless it is a view or written in place);
-    `offsets` has the byte offset of each block; `peak` is the arena's size in bytes; `unshared` what it would be without reuse.
+    `offsets` has the byte offset of each block; `peak` is the arena's size in bytes; `blocks` are all of them with the steps at
+    which they live, `sizes` gives the bytes of each value in the arena. A plan in the order of another one is `like` that.
     """
 
     storage: Mapping[str, str] = field(default_factory=dict)
     offsets: Mapping[str, int] = field(default_factory=dict)
     peak: int = 0
-    unshared: int = 0
+    blocks: tuple[Lifetime, ...] = field(default=(), repr=False)
+    sizes: Callable[[], Iterable[int]] = field(default=tuple, compare=False, repr=False)
+    like: "MemoryPlan | None" = field(default=None, compare=False, repr=False)
+
+    @property
+    def unshared(self) -> int:
+        """The bytes that the values would take without reuse."""
+        return sum(self.sizes())
+
+    @cached_property
+    def order(self) -> tuple[tuple[Lifetime, tuple[str, ...]], ...]:
+        """The blocks by their offsets, each with those below it that live at the same time."""
+        ordered = sorted(self.blocks, key=lambda b: self.offsets[b.name])
+        names = np.array([b.name for b in ordered], object)
+        first, last = np.array([(b.first, b.last) for b in ordered], np.int64).reshape(-1, 2).T
+        rows = np.tril((first[:, None] <= last) & (first <= last[:, None]), -1)
+        return tuple([(b, tuple(names[row].tolist())) for b, row in zip(ordered, rows, strict=True)])
+
+    @cached_property
+    def fullest(self) -> int:
+        """The most bytes that live at one step."""
+        return _fullest(self.blocks, {block.name: _aligned(block.nbytes, ALIGNMENT) for block in self.blocks})
+
+    def resized(self, sizes: Mapping[str, int], values: Callable[[], Iterable[int]]) -> "MemoryPlan | None":
+        """The plan for blocks of other sizes (whole lines) with the same lives, in the same order; `values` as in the fields.
+
+        None for other blocks, for so many that they are laid out by time, and where it takes more than `EXCESS`.
+        """
+        base = self.like or self
+        if len(sizes) != len(base.blocks) or len(sizes) > MANY or not all(block.name in sizes for block in base.blocks):
+            return None
+        ends: dict[str, int] = {}
+        offsets: dict[str, int] = {}
+        for block, below in base.order:
+            name = block.name
+            offsets[name] = offset = max([ends[other] for other in below]) if below else 0
+            ends[name] = offset + sizes[name]
+        peak = max(ends.values(), default=0)
+        if peak * base.fullest > EXCESS * base.peak * _fullest(base.blocks, sizes):
+            return None
+        return MemoryPlan(self.storage, MappingProxyType(offsets), peak, (), values, base)
+
+
+def _fullest(blocks: Sequence[Lifetime], sizes: Mapping[str, int]) -> int:
+    changes = [0] * (max([block.last for block in blocks], default=0) + 3)
+    for block in blocks:
+        size = sizes[block.name]
+        changes[block.first + 1] += size  # inputs live from step -1
+        changes[block.last + 2] -= size
+    return max(accumulate(changes))
 
 
 def plan_memory(blocks: Iterable[Lifetime], alignment: int = ALIGNMENT) -> tuple[Mapping[str, int], int]:
@@ -246,6 +300,7 @@ def plan_graph(
     plan: Callable[[Iterable[Lifetime], int], tuple[Mapping[str, int], int]] = plan_memory,
     continues: Callable[[Node], Mapping[str, str]] | None = None,
     storage: Mapping[str, str] | None = None,
+    earlier: MemoryPlan | None = None,
 ) -> MemoryPlan:
     """The memory plan of a graph in schedule order with static types.
 
@@ -253,21 +308,38 @@ def plan_graph(
     `scratch(node)` gives the bytes of work buffers that live only while the node runs; they are named
     `scratch:<node name>:0`, `:1` and so on. `plan` is `plan_memory` (one arena) or `plan_regions` (whole buffers). A device that
     gives `continues` (see `share_storage`) uses the arrays of states where they are: they get no place in the arena. `storage`:
-    what `share_storage` returned for these arguments.
+    what `share_storage` returned for these arguments. Where it is that of an `earlier` plan, for the same nodes in other sizes,
+    the blocks are in the order of that one, unless they take much more memory so.
     """
     storage = share_storage(graph, in_place, continues) if storage is None else storage
     outside = {*graph.constants, *(graph.states if continues else ())}
+    types, work = graph.types, {} if scratch is None else _buffers(graph, scratch)
+
+    def values() -> Iterable[int]:
+        return [_aligned(types[name].nbytes, alignment) for name in storage if name not in outside]
+
+    if earlier is not None and storage is earlier.storage:
+        roots = [block.name for block in (earlier.like or earlier).blocks if block.name in storage]
+        known = {name: _aligned(size, alignment) for name, (_, size) in work.items()}
+        known.update((name, _aligned(types[name].nbytes, alignment)) for name in roots)
+        if (found := earlier.resized(known, values)) is not None:
+            return found
     first = dict.fromkeys(graph.inputs, -1)
     last = dict(first)
     for step, names in enumerate((*((*node.reads, *node.writes) for node in graph.nodes), graph.outputs)):
         for root in map(storage.__getitem__, names):
             first.setdefault(root, step)
             last[root] = step
-    sizes = {n: graph.types[n].nbytes for n in storage if n not in outside}
-    blocks = [Lifetime(n, sizes[n], first[n], end) for n, end in last.items() if n not in outside]
-    if scratch is not None:
-        for step, node in enumerate(graph.nodes):
-            blocks += [Lifetime(f"scratch:{node.name}:{i}", size, step, step) for i, size in enumerate(scratch(node))]
+    blocks = [Lifetime(n, types[n].nbytes, first[n], end) for n, end in last.items() if n not in outside]
+    blocks += [Lifetime(name, size, step, step) for name, (step, size) in work.items()]
     offsets, peak = plan(blocks, alignment)
-    unshared = sum([_aligned(size, alignment) for size in sizes.values()])
-    return MemoryPlan(storage, offsets, peak, unshared)
+    return MemoryPlan(storage, offsets, peak, tuple(blocks), values)
+
+
+def _buffers(graph: Graph, scratch: Callable[[Node], Sequence[int]]) -> dict[str, tuple[int, int]]:
+    """The work buffers by name, each with its step and bytes."""
+    found = {}
+    for step, node in enumerate(graph.nodes):
+        for number, size in enumerate(scratch(node)):
+            found[f"scratch:{node.name}:{number}"] = step, size
+    return found

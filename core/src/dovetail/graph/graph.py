@@ -382,6 +382,11 @@ class Graph:
         return frozenset(self.outputs)
 
     @functools.cached_property
+    def open_names(self) -> tuple[str, ...]:
+        """The values whose types are not static."""
+        return tuple([name for name, t in self.types.items() if not t.is_static])
+
+    @functools.cached_property
     def captures(self) -> tuple[str, ...]:
         """The values that a sub-graph reads from the graph around it, in order of first use."""
         own = {*self.inputs, *self.constants, *self.producers}

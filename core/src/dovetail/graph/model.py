@@ -176,8 +176,9 @@ def types_with_inputs(graph: Graph, given: Mapping[str, TensorType]) -> dict[str
         if isinstance(declared, str):
             # A name with several sizes says nothing about the values that are declared with it.
             sizes[declared] = size if sizes.get(declared, size) == size and declared not in ANONYMOUS else None
-    kept = {*graph.inputs, *graph.constants} if stale else graph.types.keys()
-    types = {name: t if t.is_static or not sizes else _sized(t, sizes) for name, t in graph.types.items() if name in kept}
+    kept = {*graph.inputs, *graph.constants}
+    types = {name: t for name, t in graph.types.items() if name in kept} if stale else dict(graph.types)
+    types.update((name, _sized(types[name], sizes)) for name in graph.open_names if name in types and sizes)
     return types | dict(given)
 
 

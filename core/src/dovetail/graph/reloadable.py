@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,11 @@ def check_reloadable(arrays: Iterable[NDArray[Any]]) -> None:
 
 def _owners(arrays: Iterable[NDArray[Any]]) -> Iterable[Reloadable]:
     for array in arrays:
-        wrapped = owner(array).base
-        if isinstance(wrapped, Reloadable):
+        wrapped: Any = owner(array).base
+        if wrapped is not None and _is_reloadable(type(wrapped).__mro__):
             yield wrapped
+
+
+@cache
+def _is_reloadable(classes: tuple[type, ...]) -> bool:
+    return Reloadable in classes  # to ask an abstract class about hundreds of objects in each plan takes six times as long

@@ -16,7 +16,7 @@ from dovetail.passes.constant_folding import Typed
 from dovetail.planning.deferred import typed_inputs
 from dovetail.planning.plan import OpenInputs, Plan, Signature
 
-__all__ = ["BRIEF", "AnyShapes", "flops", "most_seconds", "opened", "read_in_parts"]
+__all__ = ["BRIEF", "AnyShapes", "flops", "most_seconds", "opened", "read_in_parts", "seconds_of"]
 
 BRIEF = 0.002
 """Estimated seconds of a plan up to which references take less time than to make it."""
@@ -153,8 +153,26 @@ def most_seconds(node: Node, graph: Graph) -> float:
     """How long a node may take at worst, as simple loops of one thread do: 1 ns for an operation, 20 for an element, 5,000
     for a string.
     """
-    types = [graph.types[name] for name in (*node.reads, *node.writes)]
-    return 1e-9 * flops(node, graph) + sum([t.size * (5e-6 if t.dtype is DType.STRING else 2e-8) for t in types])
+    return 1e-9 * flops(node, graph) + sum([_seconds(graph.types[name]) for name in (*node.reads, *node.writes)])
+
+
+def seconds_of(graph: Graph) -> list[float]:
+    """As `most_seconds`, of all nodes: types are mostly few objects."""
+    types, costs, found = graph.types, dict[int, float](), list[float]()
+    for node in graph.nodes:
+        seconds = 1e-9 * flops(node, graph)
+        for name in (*node.reads, *node.writes):
+            one = types[name]
+            cost = costs.get(id(one))
+            if cost is None:
+                cost = costs[id(one)] = _seconds(one)
+            seconds += cost
+        found.append(seconds)
+    return found
+
+
+def _seconds(tensor: TensorType) -> float:
+    return tensor.size * (5e-6 if tensor.dtype is DType.STRING else 2e-8)
 
 
 def flops(node: Node, graph: Graph) -> int:

@@ -38,7 +38,7 @@ from dovetail.passes.graph_pass import (
     Planned,
     run_passes,
 )
-from dovetail.planning.any_shapes import BRIEF, AnyShapes, flops, most_seconds, opened, read_in_parts
+from dovetail.planning.any_shapes import BRIEF, AnyShapes, flops, opened, read_in_parts, seconds_of
 from dovetail.planning.better import Better
 from dovetail.planning.deferred import declared_signature, kernel_on_host, typed_inputs, why_on_host
 from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions
@@ -486,7 +486,7 @@ def _wire(
             slot.setdefault(name, len(slot))
         reads = tuple(slot[name] for name in part.graph.inputs)
         writes = tuple(slot[name] for name in part.outputs)
-        seconds = [most_seconds(node, part.graph) for node in part.graph.nodes]
+        seconds = seconds_of(part.graph)
         steps.append(Step(part.device, executable, reads, writes, _pace(part.graph, seconds, speeds[part.device])))
         total += sum(seconds)
     outputs = tuple(slot[name] if name in slot else whole.constants[name] for name in whole.outputs)

@@ -68,6 +68,7 @@ class Binder:
         self.arena = executable.arenas.take(executable.memory.peak)
         self._start = int(self.arena.ctypes.data)
         self._stream: Stream = library().stream()
+        self._planned = 0
         self._addresses: dict[str, int] = {}
         self._memories: dict[tuple[str | int, MemoryDesc, int], Memory] = {}
         # Runs may give these other addresses.
@@ -88,9 +89,13 @@ class Binder:
 
     def launches(self, placement: "Placement") -> Iterator[Launch | Call]:
         """All that a node does, in order."""
-        library().plan_threads(placement.threads)
-        yield from self.nan_checks(self.executable.nan_checks.get(placement.node.name, ()))
-        prepared = self._prepared.get(placement.node.name)
+        if placement.threads != self._planned:
+            self._planned = placement.threads
+            library().plan_threads(placement.threads)
+        name = placement.node.node.name
+        if name in self.executable.nan_checks:
+            yield from self.nan_checks(self.executable.nan_checks[name])
+        prepared = self._prepared.get(name)
         if prepared is not None and self._is_strict and may_make_nan(placement.node):
             yield reference_call(placement.node, self.array)
         elif prepared is not None and (checks := self._checks(placement)):
@@ -168,36 +173,39 @@ class Binder:
         return None
 
     def _address(self, root: str) -> int:
-        """Where a block of memory begins."""
-        found = self._addresses.get(root)
-        if found is None:
-            outside = self._outside(root)
-            found = self._start + self.executable.memory.offsets[root] if outside is None else int(outside.ctypes.data)
-            self._addresses[root] = found
+        """Where a block of memory begins, when it is first asked for."""
+        outside = self._outside(root)
+        found = self._start + self.executable.memory.offsets[root] if outside is None else int(outside.ctypes.data)
+        self._addresses[root] = found
         return found
 
     def _launch(self, placement: "Placement", prepared: "Prepared") -> Launch:
-        lib, node = library(), placement.node
-        bound = [(a.arg, self._memory(lib, node.node, a, prepared)) for a in prepared.stage.arguments]
+        lib, node, constants = library(), placement.node.node, prepared.constants
+        bound = [
+            (a.arg, constants[a.arg].memory if a.arg in constants else self._memory(lib, node, a))
+            for a in prepared.stage.arguments
+        ]
         if prepared.scratchpad:
             address = self._start + self.executable.memory.offsets[f"scratch:{node.name}:0"]
             bound.append((Arg.SCRATCHPAD, self._at(address, lib.scratchpad_md(prepared.stage.desc))))
         return lib.launch(prepared.primitive, self._stream, bound, placement.is_short)
 
-    def _memory(self, lib: Onednn, node: Node, argument: Argument, prepared: "Prepared") -> Memory:
-        if argument.arg in prepared.constants:
-            return prepared.constants[argument.arg].memory
-        if argument.place == "scratch":
+    def _memory(self, lib: Onednn, node: Node, argument: Argument) -> Memory:
+        place, desc, offset = argument.place, argument.desc, argument.offset
+        if place == "scratch":
             start = self._start + self.executable.memory.offsets[f"scratch:{node.name}:{argument.index + 1}"]
-            return self._at(start, argument.desc, argument.offset)
-        names = node.inputs if argument.place == "input" else node.outputs if argument.place == "output" else node.operands
+            return self._at(start, desc, offset)
+        names = node.inputs if place == "input" else node.outputs if place == "output" else node.operands
         root = self.executable.memory.storage[names[argument.index]]
+        address = self._addresses.get(root)
+        if address is None:
+            address = self._address(root)
         if root not in self._moved:
-            return self._at(self._address(root), argument.desc, argument.offset)
-        key = root, argument.desc, argument.offset
+            return self._at(address, desc, offset)
+        key = root, desc, offset
         memory = self._memories.get(key)
         if memory is None:
-            memory = self._memories[key] = lib.memory(argument.desc, self._address(root), argument.offset)
+            memory = self._memories[key] = lib.memory(desc, address, offset)
             self.readers.setdefault(root, []).append(memory)
         return memory
 

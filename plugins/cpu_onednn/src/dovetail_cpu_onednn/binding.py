@@ -48,6 +48,8 @@ MAX_POST_OPS = 32
 """Post-ops of one primitive. oneDNN answers "out of memory" for one more, which it does not mean."""
 
 _Dims = c_int64 * MAX_NDIMS
+_ARGUMENTS = tuple("iP" * count for count in range(100))
+"""Formats of arguments: structures of a number and a pointer. A primitive has at most 32 post-ops."""
 _OUT_OF_MEMORY, _INVALID_ARGUMENTS, _UNIMPLEMENTED = 1, 2, 3
 _STATUS = {
     1: "out of memory",
@@ -376,14 +378,18 @@ class Onednn:
         """The primitive, compiled when it is first asked for, or taken from the library's cache. Raises `OutOfMemory`."""
         if desc.primitive is None:
             require_free_memory()
-            desc.primitive = self._make(Primitive, "primitive", desc.pointer)
+            made = self._make(Primitive, "primitive", desc.pointer)
+            made.argument = c_void_p.from_param(made.pointer.value)
+            desc.primitive = made
         return desc.primitive
 
     # --- execution -------------------------------------------------------------------------------------------------
 
     def stream(self) -> Stream:
         """A stream; one thread at a time."""
-        return self._make(Stream, "stream", self._engine.pointer, 1)
+        made = self._make(Stream, "stream", self._engine.pointer, 1)
+        made.argument = c_void_p.from_param(made.pointer.value)
+        return made
 
     def memory(self, desc: MemoryDesc, address: int, offset: int = 0) -> Memory:
         """A memory `offset` bytes behind an address that the caller keeps alive."""
@@ -405,11 +411,14 @@ class Onednn:
 
         `is_short`: other threads of Python wait meanwhile.
         """
-        values = [value for arg, memory in arguments for value in (arg, memory.pointer.value)]
-        array = c_char_p.from_param(pack("iP" * len(arguments), *values))  # structures of a number and a pointer
-        handles = c_void_p.from_param(primitive.pointer.value), c_void_p.from_param(stream.pointer.value)
+        values: list[Any] = []
+        for arg, memory in arguments:
+            values += (arg, memory.pointer.value)
+        array = c_char_p.from_param(pack(_ARGUMENTS[len(arguments)], *values))
         execute = self._execute_holding if is_short else self._execute
-        return Launch(partial(execute, *handles, len(arguments), array), (primitive, stream, *[m for _, m in arguments]))
+        return Launch(
+            partial(execute, primitive.argument, stream.argument, len(arguments), array), (primitive, stream, arguments)
+        )
 
     def execute(self, desc: PrimitiveDesc, arguments: Sequence[tuple[int, MemoryDesc, int]]) -> None:
         """Make and execute a primitive once: arguments with their descriptors and addresses."""

@@ -164,14 +164,14 @@ class OnednnDevice(Device):
         with naming_out_of_memory():
             executable = None
             if earlier is not None:
-                unchanged = {one.node.name for one in seen if known.get(one.node.name) is one}
+                unchanged = {one.given.node.name for one in seen if known.get(one.given.node.name) is one}
                 executable = self._again((earlier[0], before), graph, nodes, threads_of, unchanged, groups, threads)
             if executable is None:
                 plans: dict[str, NodePlan] = {}
                 choose = partial(self._taken, plans)
                 placements = tuple([place(node, *one, choose) for node, one in zip(nodes, threads_of, strict=True)])
                 executable = OnednnExecutable(graph, placements, threads, self._constants, self._arenas, plans=plans)
-        executable.seen = {one.node.name: one for one in seen}
+        executable.seen = {one.given.node.name: one for one in seen}
         if before is not None:
             executable.kinds = {name: kind for name, kind in before.kinds.items() if name in groups}
         self._earlier.put(own, (executable.decided, weakref.ref(executable)))
@@ -197,7 +197,8 @@ class OnednnDevice(Device):
             placements, alike = [], dict[object, Placement]()
             for node, one in zip(nodes, counts, strict=True):
                 try:
-                    found = _placed(node, *one, decided, known.get(node.name), groups.get(node.name), alike)
+                    name = node.node.name
+                    found = _placed(node, *one, decided, known.get(name), groups.get(name), alike)
                 except CompileError:  # of these sizes another kernel may take the node, and the others stay as they are
                     if not self._takes_by_another(node):
                         raise
@@ -289,8 +290,9 @@ def _all_seen(graph: Graph, before: OnednnExecutable | None) -> tuple[list[Seen]
     if before is None:
         return [_seen(TypedNode.of(node, graph)) for node in graph.nodes], {}
     found, groups, firsts = [], dict[str, object](), dict[tuple[int, ...] | None, Seen]()
+    seen, kinds = before.seen, before.kinds
     for node in graph.nodes:
-        given, known, kind = TypedNode.of(node, graph), before.seen[node.name], before.kinds.get(node.name)
+        given, known, kind = TypedNode.of(node, graph), seen[node.name], kinds.get(node.name)
         key = None if kind is None else key_of(kind, given, known.given)
         found.append(one := _seen(given, known, firsts.get(key)))
         if key is not None:
@@ -305,8 +307,11 @@ def _seen(given: TypedNode, known: Seen | None = None, alike: Seen | None = None
     if alike is None:
         node = _viewed(given)
         return Seen(given, node, (single_thread_ns(node), _barriers(node)))
-    op = alike.node.op
-    return Seen(given, given if op is alike.given.op else replace(given, node=replace(given.node, op=op)), alike.work)
+    op, own = alike.node.op, given.node
+    if op is alike.given.node.op:
+        return Seen(given, given, alike.work)
+    viewed = Node(own.name, op, own.inputs, own.outputs, own.post_ops, own.origins, own.affinity)
+    return Seen(given, TypedNode(viewed, given.inputs, given.outputs, given.operands), alike.work)
 
 
 def _viewed(node: TypedNode) -> TypedNode:
@@ -380,7 +385,7 @@ def _placed(
     """As `place_again`; `before`, where the types are as they were, if it has so many threads. `alike` has one of each group."""
     if before is not None and before.threads == threads:
         return before
-    earlier, first = decided[node.name], alike.get(group) if alike else None
+    earlier, first = decided[node.node.name], alike.get(group) if alike else None
     if first is not None and first.earlier is not None and _is_decided_alike(earlier, first.earlier):
         return Placement(node, earlier.kernel, first.label, first.refusals, threads, earlier, nanoseconds, group)
     placed = place_again(node, threads, nanoseconds, earlier)

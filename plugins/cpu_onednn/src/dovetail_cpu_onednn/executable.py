@@ -128,13 +128,17 @@ class Prepared:
     scratchpad: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Planned:
-    """The plan of a node, and those of its stages that run where the result shares the memory of these operands."""
+    """The plan of a node, and those of its stages that run where the result shares the memory of these operands.
+
+    `scratch` has the bytes of its work buffers: of the primitives' own, which take turns in one, and of the plan's.
+    """
 
     sharing: tuple[bool, ...]
     plan: NodePlan
     stages: tuple[Stage, ...]
+    scratch: tuple[int, ...]
 
 
 Task = tuple[Placement, tuple[Stage, ...]]
@@ -150,9 +154,7 @@ class OnednnExecutable(Executable):
     compared them with those before. `blocks` are the bytes of the memory in which each output lies.
     """
 
-    _placed: Mapping[str, Placement]
     _takes: Mapping[str, Sequence[str]]
-    decided: Mapping[str, Decided]
 
     def __init__(
         self,
@@ -172,53 +174,60 @@ class OnednnExecutable(Executable):
         self.notes = _notes(placements, threads)
         sized = graph.replace(types=_sized(graph, placements))
         placed, taken = ({}, {}) if earlier is None else (earlier._placed, earlier._takes)
-        self._takes = takes = {(n := p.node.name): taken[n] if placed.get(n) is p else _taken(p) for p in placements}
+        self._takes = takes = {(n := p.node.node.name): taken[n] if placed.get(n) is p else _taken(p) for p in placements}
 
         def scratch(node: Node) -> Sequence[int]:
             found = self.planned.get(node.name)
-            if found is None:
-                return ()
-            size = max((library().scratchpad(s.desc) for s in found.plan.stages), default=0)
-            return (size, *found.plan.scratch) if size or found.plan.scratch else ()
+            return () if found is None else found.scratch
 
         # The memory of a result decides between a sum in place and a binary post-op, so storage is planned before.
-        storage = share_storage(sized, lambda n: takes[n.name])
+        self._decisive = decisive = _decisive(sized, takes)
+        is_again = earlier is not None and not graph.states and earlier._decisive == decisive
+        storage = earlier.memory.storage if is_again and earlier is not None else share_storage(sized, lambda n: takes[n.name])
         self.blocks = {name: sized.types[storage[name]].nbytes for name in graph.outputs}
         kept = {} if earlier is None else earlier.kept(placements, storage)
-        before = {} if earlier is None else earlier.prepared
+        # Looked up once: another thread may close that executable.
+        before, was, decided = ({}, {}, {}) if earlier is None else (earlier.prepared, earlier.planned, earlier.decided)
         nodes = [p.node for p in placements]
         self.clip_checks = clip_checks(nodes, graph.constants)
         self.nan_checks, self.final_nan_checks = nan_checks(nodes, graph.outputs)
         self.checks_values = bool(self.clip_checks or self.nan_checks or self.final_nan_checks)
         self.constants: Mapping[str, Array] = LaidOut(graph)
         self.planned: dict[str, Planned] = {}
-        labelled: list[Placement] = []
+        self._placed: dict[str, Placement] = {}
+        self.decided: dict[str, Decided] = {}
         found: dict[str, list[Found]] = {}
         alike: dict[object, Planned] = {}
+        first: dict[int, str] = {}
+        as_first: dict[str, str] = {}
         asked: set[PrimitiveDesc] = set()
         with Helper(_make, threads) as helper:
             # All about one node after the other: the second thread gets Python's lock while oneDNN chooses, and seldom else.
             for placement in placements:
-                name, planned = placement.node.name, None
+                name, planned = placement.node.node.name, None
                 if name in kept:
                     planned = self.planned[name] = kept[name][0]
                 elif isinstance(placement.kernel, PrimitiveKernel):
                     planned = self.planned[name] = _planned(placement, storage, helper, alike, plans.get(name))
                     known = [one.constants for one in before.get(name, ())]
-                    found[name] = found_constants(placement.node, planned.stages, known, self.constants, shared)
+                    model = first.setdefault(id(planned), name)
+                    is_alike = model is not name and name in before and was.get(name) is was.get(model) is not None
+                    if is_alike and _are_before(found[model], before.get(model, ())):
+                        as_first[name] = model
+                    else:
+                        found[name] = found_constants(placement.node, planned.stages, known, self.constants, shared)
                 elif isinstance(placement.kernel, PythonKernel):
                     library().plan_threads(placement.threads)
                     descs = {desc for desc in placement.kernel.primitives(placement.node) if desc.primitive is None} - asked
                     if descs:
                         asked |= descs
                         helper.add((placement, tuple([Stage(desc, ()) for desc in descs])))
-                labelled.append(placement if name in kept else _relabelled(placement, planned))
-            self.placements = placements = tuple(labelled)
-            decided = {} if earlier is None else earlier.decided
-            self.decided = {
-                (n := p.node.name): decided[n] if n in kept else _decided(p, self.planned.get(n), takes[n]) for p in placements
-            }
-            self._placed = {p.node.name: p for p in placements}
+                if name in kept:
+                    self._placed[name], self.decided[name] = placement, decided[name]
+                else:
+                    self._placed[name] = labelled = _relabelled(placement, planned)
+                    self.decided[name] = _decided(labelled, planned, takes[name])
+            self.placements = placements = tuple(self._placed.values())
             continued = {p.node.name: p.continued for p in placements} if graph.states else {}
             self.memory = plan_graph(
                 sized,
@@ -227,10 +236,12 @@ class OnednnExecutable(Executable):
                 ALIGNMENT,
                 continues=lambda n: continued.get(n.name, {}),
                 storage=None if graph.states else storage,
+                earlier=None if earlier is None else earlier.memory,
             )
         self.prepared: Mapping[str, tuple[Prepared, ...]] = {
             **{name: stages for name, (_, stages) in kept.items()},
-            **self._prepare(found, shared),
+            **(prepared := self._prepare(found, shared)),
+            **{name: _prepared_as(prepared[model], before[name]) for name, model in as_first.items()},
         }
 
         self._requests: weakref.WeakSet[OnednnRequest] = weakref.WeakSet()
@@ -314,7 +325,18 @@ def _sized(graph: Graph, placements: Sequence[Placement]) -> Mapping[str, Tensor
     return found
 
 
+def _decisive(graph: Graph, takes: Mapping[str, Sequence[str]]) -> tuple[object, ...]:
+    """Equal for graphs of the same nodes and layouts in other sizes whose values share memory in the same way."""
+    types, numbers = graph.types, dict[int, int]()
+    names = [*graph.inputs, *[name for node in graph.nodes for name in node.writes]]
+    sizes = [numbers.setdefault(types[name].nbytes, len(numbers)) for name in names]
+    return sizes, takes, [types[name].layout for name in names], [node.op.is_view for node in graph.nodes]
+
+
 def _taken(placement: Placement) -> Sequence[str]:
+    known = placement.earlier
+    if known is not None and known.implementation and not known.in_place:
+        return ()
     library().plan_threads(placement.threads)
     return placement.in_place
 
@@ -340,7 +362,8 @@ def _planned(
     stages = tuple([s for s in plan.stages if s.unless_shared is None or not sharing[s.unless_shared]])
     if any(stage.desc.primitive is None for stage in stages):
         helper.add((placement, stages))
-    planned = Planned(sharing, plan, stages)
+    size = max([stage.desc.scratchpad[1] for stage in plan.stages], default=0)
+    planned = Planned(sharing, plan, stages, (size, *plan.scratch) if size or plan.scratch else ())
     if key is not None:
         alike[key] = planned
     return planned
@@ -411,6 +434,20 @@ def _giving_back(places: Mapping[str, Placement], planned: Mapping[str, Planned]
             left[memory] -= 1
             if memory is not None and not left[memory]:
                 let_go(graph.constants[inputs[index]])
+
+
+def _are_before(found: Sequence[Found], before: Sequence[Prepared]) -> bool:
+    """Whether the constants of a node are those of other sizes. Then the other nodes of its group that had its plan there have
+    theirs, too: that the node of each name has the same constants was compared (see `repeated`).
+    """
+    same = all(not missing and known == one.constants for (known, missing), one in zip(found, before, strict=False))
+    return same and len(found) == len(before)
+
+
+def _prepared_as(stages: Sequence[Prepared], before: Sequence[Prepared]) -> tuple[Prepared, ...]:
+    """The stages of another node of the group, with constants of before."""
+    pairs = zip(stages, before, strict=True)
+    return tuple([Prepared(one.stage, one.primitive, known.constants, one.scratchpad) for one, known in pairs])
 
 
 def _prepare(

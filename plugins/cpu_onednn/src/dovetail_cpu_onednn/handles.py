@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from ctypes import c_void_p
+from typing import Any
 
 __all__ = ["Attr", "Handle", "Memory", "MemoryDesc", "Primitive", "PrimitiveDesc", "Stream"]
 
@@ -41,9 +42,13 @@ class PrimitiveDesc(Handle):
 
 
 class Primitive(Handle):
-    """Code for one computation. Threads may share it: with a scratchpad of the caller's it has no state."""
+    """Code for one computation. Threads may share it: with a scratchpad of the caller's it has no state.
 
-    __slots__ = ()
+    `argument` is its pointer as calls take it.
+    """
+
+    __slots__ = ("argument",)
+    argument: Any
 
 
 class Memory(Handle):
@@ -54,9 +59,10 @@ class Memory(Handle):
 
 
 class Stream(Handle):
-    """Where primitives are executed, each before the next."""
+    """Where primitives are executed, each before the next. `argument` is its pointer as calls take it."""
 
-    __slots__ = ()
+    __slots__ = ("argument",)
+    argument: Any
 
 
 class Attr(Handle):

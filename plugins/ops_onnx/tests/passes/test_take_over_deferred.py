@@ -68,7 +68,8 @@ def taken(model: dovetail.Model, device: str, feeds: Sequence[Feeds]) -> list[li
 
 
 def _nodes(compiled: dovetail.CompiledModel) -> list[Any]:
-    return [(n.name, n.op, n.kernel, n.post_ops, n.device, n.outputs) for n in compiled.report().nodes]
+    nodes = compiled.report().nodes  # blocks of memory may be in another order
+    return [(n.name, n.op, n.kernel, n.post_ops, n.device, [(one.name, one.type) for one in n.outputs]) for n in nodes]
 
 
 def positive(g: dovetail.GraphBuilder, x: str) -> str:

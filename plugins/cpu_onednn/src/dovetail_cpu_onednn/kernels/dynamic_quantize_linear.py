@@ -33,8 +33,8 @@ class DynamicQuantize(PythonKernel):
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
         lib = library()
         x, (y, scale, zero) = array(node.node.inputs[0]), map(array, node.node.outputs)
-        numbers = np.ones(4, np.float32)
-        highest, lowest, start = numbers[2:3].reshape(()), numbers[3:].reshape(()), int(numbers.ctypes.data)
+        numbers = np.empty(4, np.float32)
+        highest, lowest, start = numbers[2, ...], numbers[3, ...], int(numbers.ctypes.data)
         desc, src, dst = _quantization(_matrix(x.shape), lib.planned_threads)
         one = plain((1, 1))
         bound = [

@@ -153,6 +153,8 @@ class _Earlier:
         self._by_type: dict[tuple[Any, Any], list[str]] = {}
         for name in names.keys() - graph.constants.keys():
             self._by_type.setdefault((analyzed.types[name].dtype, analyzed.types[name].dims), []).append(name)
+        by_type = [(key, [name for name in names if name in self._inputs]) for key, names in self._by_type.items()]
+        self._inputs_by_type = [(key, names) for key, names in by_type if names]
         self._fixed = {n: pairs_of(d, d) for n in names if n in graph.constants and (d := analyzed.types[n].dims)}
         self._constants = tuple(analyzed.constants)
         self._same = {
@@ -211,7 +213,7 @@ class _Earlier:
         if self._refused == [graph.types[name] for name in graph.inputs] or self.changed(graph):
             return None
         self.look()
-        if self._again is None or not self._holds or self._pairs(graph.types, graph.inputs) is None:
+        if self._again is None or not self._holds or self._pairs(graph.types, of_inputs=True) is None:
             return None
         types = self._again.types(graph, context.limit, context.budget)
         pairs = None if types is None else self._pairs(types)
@@ -219,12 +221,12 @@ class _Earlier:
             return None
         return types if all(types[one].dims[0] == types[other].dims[0] for one, other in self._images) else None
 
-    def _pairs(self, types: Mapping[str, TensorType], inputs: Container[str] | None = None) -> dict[str, Pairs] | None:
-        """The sizes of each value, or of inputs; None where more than sizes changed, or one that is or was 0 or 1."""
+    def _pairs(self, types: Mapping[str, TensorType], *, of_inputs: bool = False) -> dict[str, Pairs] | None:
+        """The sizes of each value, or only of inputs; None where more than sizes changed, or one that is or was 0 or 1."""
         found: dict[str, Pairs] = dict(self._fixed)
-        for (dtype, dims), names in self._by_type.items():
+        for (dtype, dims), names in self._inputs_by_type if of_inputs else self._by_type.items():
             known: dict[int, Pairs] = {}  # equal types are mostly one object: see `TypedAgain`
-            for name in names if inputs is None else [name for name in names if name in inputs]:
+            for name in names:
                 now = types[name]
                 pairs = known.get(id(now))
                 if pairs is None:
