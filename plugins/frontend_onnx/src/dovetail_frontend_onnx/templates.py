@@ -275,7 +275,7 @@ def _declared_types(proto: GraphProto) -> dict[str, TensorType]:
 
 
 def _declared(proto: GraphProto, names: set[str]) -> Iterator[ValueInfoProto]:
-    """What `value_info` has of these values."""
+    """The entries of `value_info` for these values."""
     for content in proto.value_info:
         with contextlib.suppress(Malformed, TooLarge):
             item = decode(ValueInfoProto, content, _MOST)
