@@ -55,6 +55,6 @@ def check_reloadable(arrays: Iterable[NDArray[Any]]) -> None:
 
 def _owners(arrays: Iterable[NDArray[Any]]) -> Iterable[Reloadable]:
     for array in arrays:
-        wrapped = owner(array).base
+        wrapped: Any = owner(array).base
         if isinstance(wrapped, Reloadable):
             yield wrapped
