@@ -93,7 +93,7 @@ def _add(builder: _Smooth, op: str) -> None:
 
 
 def _fits(draft: Draft, x: NDArray[Any]) -> bool:
-    """Whether a window is no larger than the data with its pads, which onnxruntime does not ask of pools."""
+    """Whether windows fit into the data with its pads, which onnxruntime does not ask of pools."""
     given = draft.attributes
     if "kernel_shape" not in given or "SAME" in given.get("auto_pad", ""):
         return True
