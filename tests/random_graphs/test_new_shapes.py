@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from random_graphs.generator import generate
-from random_graphs.graph import IR_VERSION, RandomGraph, equal_bits, read, value_info, written
+from random_graphs.graph import IR_VERSION, RandomGraph, equal_bits, value_info
 
 import dovetail
 from dovetail.device import PLAIN
@@ -31,13 +31,11 @@ RNG = np.random.default_rng(SEED)
 
 def open_model(graph: RandomGraph) -> bytes:
     """The model with open dimensions; its outputs are the values that no node reads."""
-    reads = {name for node in graph.nodes for name in read(node)}
-    outputs = [name for node in graph.nodes for name in written(node) if name not in reads]
     proto = helper.make_graph(
         graph.nodes,
         "random",
         [value_info(name, a, [None] * a.ndim) for name, a in graph.inputs.items()],
-        [value_info(name, graph.values[name]) for name in outputs],
+        [value_info(name, graph.values[name]) for name in graph.unread],
         [numpy_helper.from_array(a, name) for name, a in graph.constants.items()],
     )
     model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", graph.opset)], ir_version=IR_VERSION)

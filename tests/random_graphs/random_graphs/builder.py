@@ -40,7 +40,12 @@ def makes(*op_types: str) -> Callable[[Maker], Maker]:
 
 
 class Builder:
-    """A graph in the making. `op` is the operator that is drafted, `schema` its definition in the graph's operator set."""
+    """A graph in the making. `op` is the operator that is drafted, `schema` its definition in the graph's operator set.
+
+    `least` is the least size of images.
+    """
+
+    least = 4
 
     def __init__(self, rng: np.random.Generator, opset: int) -> None:
         self.rng = rng

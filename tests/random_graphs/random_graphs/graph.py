@@ -52,9 +52,16 @@ class RandomGraph:
     constants: Arrays
     values: Arrays = field(repr=False)
 
-    def model(self) -> ModelProto:
-        """The model, with every value as output."""
-        outputs = {name: self.values[name] for node in self.nodes for name in written(node)}
+    @property
+    def unread(self) -> list[str]:
+        """The values that no node reads."""
+        reads = {name for node in self.nodes for name in read(node)}
+        return [name for node in self.nodes for name in written(node) if name not in reads]
+
+    def model(self, names: Sequence[str] | None = None) -> ModelProto:
+        """The model, with every value as output, or with those of these names."""
+        names = [name for node in self.nodes for name in written(node)] if names is None else names
+        outputs = {name: self.values[name] for name in names}
         return model_of(self.nodes, self.opset, self.inputs, self.constants, outputs)
 
     def without(self, node: NodeProto) -> "RandomGraph":

@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from random_graphs.data import FLOATS, NAMES
 from random_graphs.graph import Arrays, model_of, read, written
 
-__all__ = ["Found", "either", "in_float32", "onnxruntime_outputs", "reference", "widened"]
+__all__ = ["Found", "alone", "either", "in_float32", "onnxruntime_outputs", "reference", "widened"]
 
 Found = list[NDArray[Any]] | None
 """The outputs of a node, or None where the peer does not compute it."""
@@ -62,14 +62,14 @@ def in_float32(node: NodeProto, opset: int, inputs: Arrays) -> Found:
         return None
     with np.errstate(all="ignore"):
         given = {n: a.astype(np.float32) if n in floats else a for n, a in inputs.items()}
-    return _alone(node, opset, given)
+    return alone(node, opset, given)
 
 
 def either(node: NodeProto, opset: int, inputs: Arrays) -> Found:
     """The outputs by onnx.reference, else by onnxruntime, of the types that ONNX infers."""
     found = reference(node, opset, inputs)
     if found is None or not _typed(node, opset, inputs, found):
-        found = _alone(node, opset, inputs)
+        found = alone(node, opset, inputs)
     return found if found is not None and _typed(node, opset, inputs, found) else None
 
 
@@ -113,10 +113,11 @@ def onnxruntime_outputs(nodes: Sequence[NodeProto], opset: int, inputs: Sequence
         results = iter(_session([nodes[i] for i in taken], opset, [inputs[i] for i in taken], types))
         return [next(results) if i in taken else None for i in range(len(nodes))]
     except Exception:  # its exceptions are many, and each of them means the same
-        return [_alone(node, opset, given, types) for node, given in zip(nodes, inputs, strict=True)]
+        return [alone(node, opset, given, types) for node, given in zip(nodes, inputs, strict=True)]
 
 
-def _alone(node: NodeProto, opset: int, inputs: Arrays, types: Arrays | None = None) -> Found:
+def alone(node: NodeProto, opset: int, inputs: Arrays, types: Arrays | None = None) -> Found:
+    """The outputs by onnxruntime; None where it does not compute them."""
     if _is_refused(node, opset, inputs):
         return None
     if types is None:

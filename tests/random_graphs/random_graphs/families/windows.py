@@ -14,11 +14,11 @@ def _image(b: Builder, dims: int, *, batch0: bool = True, types: Sequence[np.dty
     return b.value(
         types or b.types(),
         (dims + 2,),
-        fits=lambda a: min(a.shape[2:]) >= 4 and a.size < 600 and a.shape[1] > 0 and (batch0 or a.shape[0] > 0),
+        fits=lambda a: min(a.shape[2:]) >= b.least and a.size < 600 and a.shape[1] > 0 and (batch0 or a.shape[0] > 0),
         shape=lambda _: (
             b.integer(0, 2) if batch0 and b.chance(0.2) else 2,
             b.integer(1, 4),
-            *(b.integer(4, 8) for _ in range(dims)),
+            *(b.integer(b.least, 8) for _ in range(dims)),
         ),
     )
 
