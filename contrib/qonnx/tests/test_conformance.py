@@ -1,9 +1,16 @@
 """The conformance kit: each operator as it is written, and each of its cases on every device that is installed."""
 
-from dovetail.testing import OpPackConformance
+import pytest
+
+from dovetail.testing import Check, OpPackConformance
 
 
 class TestConformance(OpPackConformance):
     """Operators of qonnx.custom_op.general."""
 
     domain = "qonnx.custom_op.general"
+
+    @pytest.mark.exhaustive(0.3, device="OPENCL")  # each case compiles programs
+    def test_devices(self, check: Check) -> None:
+        """A case on a device."""
+        super().test_devices(check)

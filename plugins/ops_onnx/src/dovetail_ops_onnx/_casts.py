@@ -66,7 +66,7 @@ def _extreme(ufunc: np.ufunc, x: Array) -> float:
 def _limited(x: Array, to: DType) -> Array:
     """The numbers within the range of an 8-bit float, beyond which NumPy's conversion gives NaN or infinities."""
     low, high = finite_range(to.numpy)
-    return np.clip(x if DType.of(x.dtype).is_float else x.astype(np.float32), low, high)
+    return np.asarray(np.clip(x if DType.of(x.dtype).is_float else x.astype(np.float32), low, high))
 
 
 def _to_powers(x: Array, saturate: bool, round_mode: str) -> Array:
