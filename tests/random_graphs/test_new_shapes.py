@@ -69,8 +69,8 @@ def outcome(compiled: dovetail.CompiledModel, inputs: Inputs) -> tuple[list[NDAr
 
 
 def told(report: PlanReport) -> PlanReport:
-    """The report without times, without passes, which a plan for a new shape takes over, and without the implementations of
-    reorders.
+    """The report without times, without passes, which a plan for a new shape takes over, without the implementations of reorders,
+    and without places in memory: a plan for a new shape keeps the order of blocks.
 
     Where an axis has one element, oneDNN takes two layouts for one, and names what this process made first for either; and a
     plan may have one or the other, with views between them.
@@ -79,11 +79,12 @@ def told(report: PlanReport) -> PlanReport:
     kept = [node for node in nodes if node.kernel != "view" or not node.op.endswith("Reorder")]
     placed = [replace(n, inputs=tuple(map(_plainly, n.inputs)), outputs=tuple(map(_plainly, n.outputs))) for n in kept]
     reorders, notes = report.reorders - len(nodes) + len(kept), tuple(re.sub(r"\d+ of \d+ nodes", "", n) for n in report.notes)
-    return replace(report, nodes=tuple(placed), reorders=reorders, notes=notes, seconds={}, passes=())
+    return replace(report, nodes=tuple(placed), reorders=reorders, notes=notes, seconds={}, passes=(), memory={})
 
 
 def _plainly(value: ValuePlacement) -> ValuePlacement:
-    """In plain layout where that has the same bytes."""
+    """Without its place in memory, and in plain layout where that has the same bytes."""
+    value = replace(value, offset=None if value.offset is None else 0)
     dims = value.type.dims
     order = value.type.layout.order(len(dims)) if value.type.layout.fits(len(dims)) else None
     if order is None or [axis for axis in order if dims[axis] != 1] != [axis for axis in range(len(dims)) if dims[axis] != 1]:

@@ -61,8 +61,10 @@ class Rewriting:
     def _applies(self, graph: Graph) -> bool:
         if self.halves and HALVES.isdisjoint({tensor.dtype for tensor in graph.types.values()}):
             return False
+        if not (self.operators or self.pairs):
+            return True
         kinds = {node.op.op_type for node in graph.nodes}
-        if not kinds.isdisjoint(self.operators) or not (self.operators or self.pairs):
+        if not kinds.isdisjoint(self.operators):
             return True
         pairs = {pair for pair in self.pairs if kinds.issuperset(pair)}
         first = {one for one, _ in pairs}
