@@ -313,11 +313,10 @@ class InferRequest:
 
     def query_state(self, *, on_device: bool = False) -> Mapping[str, Any]:
         """The states by the names of their inputs, zeros before the first run: the next run reads what is written into them.
-        One of an open shape is empty then.
 
-        They are the arrays themselves where these are in the host's memory; from a device they are brought, and go back with the
-        next run. With `on_device` they stay there, as `DeviceArray`s, to be read until then. After a run that failed they are
-        undefined, and may be other arrays. Raises `UsageError` while the request runs.
+        One of an open shape is empty then. They are the arrays themselves where these are in the host's memory; from a device
+        they are brought, and go back with the next run. With `on_device` they stay there, as `DeviceArray`s, to be read until
+        then. After a run that failed they are undefined, maybe other arrays. Raises `UsageError` while the request runs.
         """
         if self.is_running:
             self._refuse()
@@ -460,7 +459,7 @@ class InferRequest:
             return
         bound = self._plans.bind(shapes, self._bind)
         # Forgotten before they are closed: an interrupt must not leave a closed one for the next run.
-        stale, self._bound = [] if self._bound is None else [self._bound], None
+        stale, self._bound = [] if self._bound is None or self._bound is bound else [self._bound], None
         if shapes != self._shapes:
             stale, self._spare = [*stale, *self._spare], []
         for one in stale:
@@ -468,6 +467,8 @@ class InferRequest:
         self._shapes, self._bound = shapes, bound
 
     def _bind(self, plan: Plan) -> PlanRequest:
+        if isinstance(bound := self._bound, PlanRequest) and bound.plan is plan and plan.open_inputs:
+            return bound
         return PlanRequest(plan, has_states=self._has_states)
 
     def _run_async(self, arrays: Sequence[NDArray[Any]], run: Background) -> Results:
