@@ -4,8 +4,9 @@ Nodes that read or give what changes run on the host; all others are planned onc
 """
 
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,11 +25,17 @@ BRIEF = 0.002
 _MIXED = 0.01
 """The same for the nodes that the host runs of a graph of which the devices run others: it takes longer to plan these, too."""
 
+_PLANNED = 2.5e-4
+"""The same for each node of the graph: planning takes 50 us a node, and most nodes a fifth of what `most_seconds` estimates."""
+
 _LARGE, _PART = 1 << 17, 0.1
 """Bytes of an input from which on the host takes parts of it, and how large these may be."""
 
 _FEW = 1 << 16
 """Elements of a graph's inputs up to which the host runs all of its nodes."""
+
+GROWING = 8
+"""Plans of a model after which it counts as one whose inputs grow, as the caches of decoders do, if each had more elements."""
 
 _MOST = 4
 """Attempts to plan a graph with open inputs: the shapes of others may change later."""
@@ -39,7 +46,7 @@ class AnyShapes:
 
     `typed` types the graph for a signature, `plan_open` plans it with inputs of open shapes and the names of values whose types
     change, `on_host` without any device, once there are `full` plans. `varying` are those of the values around the graph: None
-    where they are to be found by comparing signatures.
+    where they are to be found by comparing signatures. `grows`: of a model, whose plans are shared where its inputs grow alone.
     """
 
     def __init__(
@@ -50,8 +57,9 @@ class AnyShapes:
         on_host: Callable[[Graph], Plan],
         varying: frozenset[str] | None = None,
         full: int = 1,
+        grows: bool = False,
     ) -> None:
-        self._full = full
+        self._full, self._grows = full, grows
         self._graph, self._typed, self._plan_open, self._on_host = graph, typed, plan_open, on_host
         self._varying = varying
         self._made: list[tuple[Signature, Plan]] = []
@@ -63,10 +71,12 @@ class AnyShapes:
         for taken, plan in self._made:
             if plan.open_inputs is not None and plan.open_inputs.serve(taken, key):
                 return plan
-        if self._tries < _MOST:
+        if self._tries < _MOST and (not self._grows or _grow([*plans][-GROWING:], key)):
             self._tries += 1
             if (mixed := self._mixed(key, plans)) is not None:
                 return mixed
+        if self._grows:
+            return None
         if self._varying is None and len(plans) < self._full:  # shapes of which there are some may all return
             return None
         everything = frozenset(number for number, item in enumerate(key) if not isinstance(item, str))
@@ -90,7 +100,8 @@ class AnyShapes:
         nodes = now.graph.nodes
         on_host = [n for n in nodes if not varying.isdisjoint((*n.reads, *n.writes))]
         seconds = sum(most_seconds(node, now.graph) for node in on_host)
-        if not open_inputs or len(on_host) == len(nodes) or seconds > _MIXED:
+        limit = max(_MIXED, _PLANNED * len(nodes))
+        if not open_inputs or len(on_host) == len(nodes) or seconds > limit:
             return None
         open_inputs = open_inputs.union(name for name in self._graph.inputs if name not in self._graph.consumers)
         numbers = frozenset(
@@ -98,10 +109,16 @@ class AnyShapes:
             for number, (name, item) in enumerate(zip(self._graph.inputs, key, strict=True))
             if name in open_inputs and not isinstance(item, str)
         )
-        most = elements(key, numbers) * _MIXED / max(seconds, 1e-9)
+        most = elements(key, numbers) * limit / max(seconds, 1e-9)
         plan = replace(self._plan_open(opened(self._graph, key, open_inputs), varying), open_inputs=OpenInputs(numbers, most))
         self._made.append((key, plan))
         return plan
+
+
+def _grow(keys: Sequence[Signature], key: Signature) -> bool:
+    """Whether the inputs of the signatures, in order, have more and more elements."""
+    counts = [elements(one, frozenset(range(len(one)))) for one in (*keys, key)]
+    return len(keys) >= GROWING and all(a < b for a, b in pairwise(counts))
 
 
 def opened(graph: Graph, key: Signature, names: Set[str]) -> Graph:

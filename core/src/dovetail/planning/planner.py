@@ -213,18 +213,24 @@ class Planner:
             inner = graph if prepared else self.prepare(graph)
             # The key is of identities, so the graph has to live as long as it.
             make = partial(self._plan_later if prepared else self._plan_body, graph, inner)
-            any_shapes = self._for_any_shapes(inner, varying)
+            any_shapes = self.for_any_shapes(inner, varying)
             self.later[key] = found = PlanCache(make, self.options.PLAN_CACHE, any_shapes, 0 if varying else few)
         return found
 
-    def _for_any_shapes(self, graph: Graph, varying: frozenset[str] | None) -> AnyShapes | None:
-        """Plans for further shapes of a prepared graph. None where the host cannot run its nodes."""
-        runs = (n.op.has_reference() or n.op.has_composition() or n.op.has_control() for n in graph.nodes)
-        if graph.states or not all(runs) or not any(target.name == REFERENCE_DEVICE for target in self.targets):
-            return None
+    def for_any_shapes(
+        self, graph: Graph, varying: frozenset[str] | None, growing: Callable[[Callable[[], Plan]], Plan] | None = None
+    ) -> AnyShapes | None:
+        """Plans for further shapes of a prepared graph, or of a model whose inputs grow: `growing` calls what makes one.
 
-        typed, full = partial(self._typed, graph), self.options.PLAN_CACHE
-        return AnyShapes(graph, typed, self._plan_open, self._on_host_alone, varying, full)
+        None where the host cannot run its nodes; for such models on other devices than CPUs too, which would wait for the host.
+        """
+        runs = (n.op.has_reference() or n.op.has_composition() or n.op.has_control() for n in graph.nodes)
+        on_host = any(target.name == REFERENCE_DEVICE for target in self.targets) and all(runs)
+        if graph.states or not on_host or (growing and self.devices[0].info.kind != "CPU"):
+            return None
+        make = (lambda *given: growing(partial(self._plan_open, *given))) if growing else self._plan_open
+        typed = partial(self._typed, graph)
+        return AnyShapes(graph, typed, make, self._on_host_alone, varying, self.options.PLAN_CACHE, growing is not None)
 
     def _typed(self, graph: Graph, key: Signature) -> Typed:
         return type_and_fold(typed_inputs(graph, key), self.budget, self.options.MEMORY_LIMIT)
@@ -242,7 +248,7 @@ class Planner:
 
     def _plan_body(self, _: Graph, inner: Graph, key: Signature) -> Plan:
         """The plan of a sub-graph. The host takes rows of large inputs, which would be copied to the device in each iteration."""
-        parts = read_in_parts(inner, key, partial(self._typed, inner)) if self._for_any_shapes(inner, None) else frozenset()
+        parts = read_in_parts(inner, key, partial(self._typed, inner)) if self.for_any_shapes(inner, None) else frozenset()
         return self._planned(opened(inner, key, parts), None, varying=parts) if parts else self._plan_later(_, inner, key)
 
     def _plan_later(self, _: Graph, inner: Graph, key: Signature) -> Plan:

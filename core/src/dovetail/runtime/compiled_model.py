@@ -19,6 +19,7 @@ from dovetail.graph.types import TensorType
 from dovetail.locks import Lock
 from dovetail.lru import LruCache
 from dovetail.names import printable
+from dovetail.planning.any_shapes import GROWING
 from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.plan import Plan
 from dovetail.planning.plan_cache import PlanCache
@@ -33,13 +34,21 @@ from dovetail.tracing import Trace, current_trace
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["CompiledModel", "Preparation", "Shapes", "finish_elsewhere"]
+__all__ = ["CompiledModel", "Planning", "Preparation", "Shapes", "finish_elsewhere"]
 
 _VARIANTS = 8
 """How many sets of overridden constants a model is kept compiled for."""
 
 _worker = threading.local()
 """`here` is true in the threads that run inferences in the background, and so in their callbacks."""
+
+
+@dataclass(frozen=True)
+class Planning:
+    """`make` gives the plan of a model for input shapes, `instead` one that serves others too, or None; see `PlanCache`."""
+
+    make: Callable[[Shapes], Plan]
+    instead: Callable[[Shapes, Mapping[Shapes, Plan]], Plan | None]
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,7 @@ class Preparation:
     devices: tuple[str, ...]
     of: "Callable[[Model], Preparation]"
     describe: "Callable[[CompiledModel], Recipe]"
-    planning: Callable[[Model], Callable[[Shapes], Plan]] | None = None
+    planning: "Callable[[Model], Planning] | None" = None
     plan_cache: int = 1
     time_limit: float | None = None
     composite: Composite | None = None
@@ -160,8 +169,9 @@ class CompiledModel:
             assert prepared.planning is not None  # a composite has parts in its place
             with self._preparing:
                 if self._cache is None:
-                    make = partial(_planned, prepared.planning(self.model), self.model.source, prepared.device)
-                    self._cache = PlanCache(make, prepared.plan_cache)
+                    planning = prepared.planning(self.model)
+                    make = partial(_planned, planning.make, self.model.source, prepared.device)
+                    self._cache = PlanCache(make, prepared.plan_cache, planning.instead, GROWING)
         return self._cache
 
     @property

@@ -32,15 +32,16 @@ from dovetail.names import DEFAULT_DEVICE, printable, visible
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.pipeline import pipeline
+from dovetail.planning.any_shapes import AnyShapes
 from dovetail.planning.better import Better
 from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.dispatch import Dispatch
 from dovetail.planning.options import CompileOptions
-from dovetail.planning.plan import Plan, Target
+from dovetail.planning.plan import Plan, Signature, Target
 from dovetail.planning.planner import Planner, Prepared
 from dovetail.plugins import PluginManager
 from dovetail.plugins.records import HOST, plain_domain
-from dovetail.runtime.compiled_model import CompiledModel, Preparation, Shapes, finish_elsewhere
+from dovetail.runtime.compiled_model import CompiledModel, Planning, Preparation, Shapes, finish_elsewhere
 from dovetail.runtime.recipe import Recipe
 from dovetail.runtime.session import DeviceSession, Properties, as_mapping
 from dovetail.runtime.sources import content_of
@@ -278,16 +279,20 @@ class Core:
             return replace(made, make_report=lambda: replace(made.report, passed_over=passed_over), better=better)
 
         def plan(graph: Prepared, shapes: Shapes) -> Plan:
+            return recorded(lambda: planner.plan(_specialised(graph.graph, shapes), graph.reports))
+
+        def recorded(make: Callable[[], Plan]) -> Plan:
             with limited(limit), trace.recording() if trace else nullcontext():
-                made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
+                made = make()
             _log_fallbacks(model, made, targets.devices, logged)
             return noted(made) if passed_over else made
 
         save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
         streams = targets.requests or opened[0].device.streams
 
-        def planning(model: Model) -> Callable[[Shapes], Plan]:
-            return partial(plan, Prepared(planner, _without_growing_states(model.graph)))
+        def planning(model: Model) -> Planning:
+            prepared = Prepared(planner, _without_growing_states(model.graph))
+            return Planning(partial(plan, prepared), _growing(planner, prepared, recorded))
 
         kept = options.PLAN_CACHE
         return Preparation(name, targets.devices, *ways, planning, kept, limit, streams=streams, trace=trace, save=save)
@@ -367,6 +372,27 @@ def _placement(model: Model, targets: Targets) -> Placement | None:
 def _without_growing_states(graph: Graph) -> Graph:
     """The graph whose states of open shapes are plain inputs and outputs, which requests carry on: no device keeps those."""
     return graph.replace(states={name: index for name, index in graph.states.items() if graph.types[name].is_static})
+
+
+def _growing(
+    planner: Planner, prepared: Prepared, recorded: Callable[[Callable[[], Plan]], Plan]
+) -> Callable[[Shapes, Mapping[Shapes, Plan]], Plan | None]:
+    """Gives the plan of a model for further shapes, where those of its inputs grow: None for others."""
+    found: list[AnyShapes | None] = []
+
+    def instead(shapes: Shapes, plans: Mapping[Shapes, Plan]) -> Plan | None:
+        if not found:
+            found.append(planner.for_any_shapes(prepared.graph, None, recorded))
+        any_shapes, types = found[0], [prepared.graph.types[name] for name in prepared.graph.inputs]
+        if any_shapes is None or None in shapes:
+            return None
+
+        def key(given: Shapes) -> Signature:
+            return tuple((t.dtype, shape or ()) for t, shape in zip(types, given, strict=True))
+
+        return any_shapes(key(shapes), {key(one): plan for one, plan in plans.items()})
+
+    return instead
 
 
 def _specialised(graph: Graph, shapes: Shapes | None) -> Graph:

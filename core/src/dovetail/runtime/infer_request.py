@@ -298,11 +298,10 @@ class InferRequest:
 
     def query_state(self, *, on_device: bool = False) -> Mapping[str, Any]:
         """The states by the names of their inputs, zeros before the first run: the next run reads what is written into them.
-        One of an open shape is empty then.
 
-        They are the arrays themselves where these are in the host's memory; from a device they are brought, and go back with the
-        next run. With `on_device` they stay there, as `DeviceArray`s, to be read until then. After a run that failed they are
-        undefined, and may be other arrays. Raises `UsageError` while the request runs.
+        One of an open shape is empty then. They are the arrays themselves where these are in the host's memory; from a device
+        they are brought, and go back with the next run. With `on_device` they stay there, as `DeviceArray`s, to be read until
+        then. After a run that failed they are undefined, maybe other arrays. Raises `UsageError` while the request runs.
         """
         if self.is_running:
             self._refuse()
@@ -445,7 +444,7 @@ class InferRequest:
             return
         bound = self._resting.take(self._plans, shapes) or self._plans.bind(shapes, self._bind)
         # Forgotten before they are closed: an interrupt must not leave a closed one for the next run.
-        old, self._bound = self._bound, None
+        old, self._bound = None if self._bound is bound else self._bound, None
         stale = [] if old is None else [old]
         if old is not None and self._has_states:
             stale = [*self._resting.put(self._plans, self._shapes, old, shapes)]
@@ -456,6 +455,8 @@ class InferRequest:
         self._shapes, self._bound = shapes, bound
 
     def _bind(self, plan: Plan) -> PlanRequest:
+        if isinstance(bound := self._bound, PlanRequest) and bound.plan is plan and plan.open_inputs:
+            return bound
         return PlanRequest(plan, has_states=self._has_states)
 
     def _run_async(self, arrays: Sequence[NDArray[Any]], run: Background) -> Results:
