@@ -16,8 +16,6 @@ from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 from dovetail_ops_onnx.relu import Relu
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
 SIZES = ((2, 3, 17), (1, 3, 17), (2, 1, 5), (3, 2, 1), (1, 1, 1), (5, 7, 40), (1, 30, 2), (0, 3, 5), (2, 0, 5))
 """Batches, and two lengths, or heights and widths."""
 Build = Callable[[Any, int, int, int], Sequence[Any]]

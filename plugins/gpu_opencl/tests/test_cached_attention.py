@@ -11,7 +11,7 @@ from dovetail.errors import InferError
 from dovetail_gpu_opencl.kernels import _heads
 from dovetail_ops_onnx.cached_attention import CachedAttention
 
-pytestmark = [pytest.mark.exhaustive(0.1), pytest.mark.usefixtures("unoptimized")]  # each test compiles programs
+pytestmark = pytest.mark.exhaustive(0.1)  # each test compiles programs
 
 Array = np.ndarray[Any, Any]
 KINDS = ["GPU", "CPU"]
