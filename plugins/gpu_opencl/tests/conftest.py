@@ -1,6 +1,7 @@
 """Opened devices, and a bench to build small graphs and run them without the runtime."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from dovetail.device import DeviceInfo, Graph, Node, TensorType, TypedNode, Unav
 from dovetail.op import Operator
 from dovetail.testing import KernelBench
 from dovetail_gpu_opencl import dovetail_device_info
+from dovetail_gpu_opencl.capabilities import kind_of
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.program import Programs
 from dovetail_ops_onnx import find
 
 _FOUND = dovetail_device_info({})
@@ -62,6 +65,24 @@ class ForcedDevice(OpenCLDevice):
     def kernels(self, node: TypedNode) -> tuple[CLKernel, ...]:
         found = super().kernels(node)
         return tuple(k for k in found if k.name == self.forced) if self.forced and node.op.stem != "reorder" else found
+
+
+@pytest.fixture
+def unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU that a test takes for a GPU builds without optimization, in a fifth of the time: code for CPUs of these kernels is
+    used in tests alone. Kernels of CPUs, and devices that are GPUs, build as everywhere; so does all with DOVETAIL_EXHAUSTIVE=1.
+
+    For files that ask for it: so built, PoCL ends the process at some kernels that emulate matrix units.
+    """
+    if os.environ.get("DOVETAIL_EXHAUSTIVE") == "1":
+        return
+    build = Programs._build_twice
+
+    def built(self: Programs, source: str, options: list[str]) -> Any:
+        is_taken_for_one = self._caps.kind == "GPU" and kind_of(self._device) == "CPU"
+        return build(self, source, [*options, "-cl-opt-disable"] if is_taken_for_one else options)
+
+    monkeypatch.setattr(Programs, "_build_twice", built)
 
 
 @pytest.fixture

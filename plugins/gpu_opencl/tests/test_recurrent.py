@@ -16,6 +16,8 @@ from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.lstm import LSTM
 from dovetail_ops_onnx.rnn import RNN
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 OPERATORS = {
     "lstm": LSTM(direction="bidirectional"),
     "coupled": LSTM(direction="reverse", input_forget=True, clip=0.7),
