@@ -55,7 +55,8 @@ def generate(
     """Write what a language model answers.
 
     The text appears token by token; several prompts run together and are printed when all have ended. Models are .gguf files, or
-    .onnx files of decoders with caches. Ctrl-C ends the text; the exit code is then 130.
+    .onnx files of decoders with caches, or .xml files (OpenVINO's IR) of decoders with states. Ctrl-C ends the text; the exit
+    code is then 130.
 
     \b
     JSON: {"model", "device", "interrupted": bool, "prompt_tokens": int,

@@ -10,7 +10,7 @@ import dovetail
 from dovetail.errors import UsageError
 from dovetail_generate.memory import give_back_freed_memory
 
-__all__ = ["Decoding"]
+__all__ = ["Decoding", "require_room", "shared"]
 
 _PARTS = (32, 128)
 """Tokens of a prompt that are run at once. Few sizes, because each needs a plan of its own."""
@@ -63,10 +63,8 @@ class Decoding:
 
         Raises `UsageError` for texts that are longer than the room, or empty.
         """
-        for text in texts:
-            if not 0 < len(text) <= self.room:
-                raise UsageError(f"a text has {len(text)} tokens; accepted: 1 to {self.room}", hint="give more room: --room")
-        counts = [_shared(old, new) for old, new in zip(self._cached, texts, strict=True)]
+        require_room(texts, self.room)
+        counts = [shared(old, new) for old, new in zip(self._cached, texts, strict=True)]
         self._cached = [list(text[:count]) for text, count in zip(texts, counts, strict=True)]
         while True:
             # At least the last token of each text, whose logits nobody has kept.
@@ -88,7 +86,7 @@ class Decoding:
         where texts are not cached but for their last token, or have no room for guesses, there is one row for each text, as
         `logits` gives it.
         """
-        known = all(_shared(old, text) >= len(text) - 1 for old, text in zip(self._cached, texts, strict=True))
+        known = all(shared(old, text) >= len(text) - 1 for old, text in zip(self._cached, texts, strict=True))
         if not any(guesses) or not known or any(len(text) + count > self.room for text in texts):
             return self.logits(texts)[:, None]
         filled = [[*text, *guessed, *[text[-1]] * (count - len(guessed))] for text, guessed in zip(texts, guesses, strict=True)]
@@ -141,7 +139,14 @@ class Decoding:
         self._compiled.close()
 
 
-def _shared(old: list[int], new: Sequence[int]) -> int:
+def require_room(texts: Sequence[Sequence[int]], room: int) -> None:
+    """Raise `UsageError` for texts that are longer than the room, or empty."""
+    for text in texts:
+        if not 0 < len(text) <= room:
+            raise UsageError(f"a text has {len(text)} tokens; accepted: 1 to {room}", hint="give more room: --room")
+
+
+def shared(old: list[int], new: Sequence[int]) -> int:
     """How many tokens both begin with."""
     if list(new[: len(old)]) == old:  # a text that goes on: 30 us less for 600 tokens
         return len(old)
@@ -154,7 +159,7 @@ def _sized(model: dovetail.Model, texts: int, room: int) -> dovetail.Model:
     if not {"input_ids", "attention_mask"} <= {*graph.inputs} or "logits" not in graph.outputs:
         raise UsageError(
             f"{model.source} has the inputs {', '.join(model.inputs)} and the outputs {', '.join(model.outputs)}",
-            hint="accepted: a decoder with input_ids, attention_mask, past_key_values.*, logits and present.*",
+            hint="accepted: a decoder with input_ids, attention_mask, past_key_values.*, logits and present.*, or growing states",
         )
     model = model if graph.states else model.with_states(_STATES)
     shapes = {}

@@ -10,6 +10,7 @@ from typing import Any
 import dovetail
 from dovetail.errors import UsageError
 from dovetail_generate.decoding import Decoding
+from dovetail_generate.growing import GrowingDecoding
 from dovetail_generate.lookup import guess
 from dovetail_generate.sampling import Sampling
 from dovetail_generate.tokens import Tokens, of_file, of_metadata
@@ -56,7 +57,7 @@ class TextGenerator:
         for piece in generator.chat([{"role": "user", "content": "What is an ocean?"}]):
             print(piece.text, end="", flush=True)
 
-    `tokenizer` is a tokenizer.json; by default the one in the .gguf file, or beside the .onnx file. `room` is how many tokens a
+    `tokenizer` is a tokenizer.json; by default the one in the .gguf file, or beside another one. `room` is how many tokens a
     prompt and its continuation may have together, at most as many as the model was trained for. `properties` are those of
     `Core.compile_model`. Used by one thread at a time. Raises `FormatError` and `UsageError`.
     """
@@ -79,7 +80,7 @@ class TextGenerator:
         if self.room < 2:
             raise UsageError(f"room for {room} tokens; accepted: 2 or more")
         self._device, self._properties = device, dict(properties or {})
-        self._decoding: tuple[int, Decoding] | None = None
+        self._decoding: tuple[int, Decoding | GrowingDecoding] | None = None
         self.seconds: dict[str, float] = {}
 
     @property
@@ -164,12 +165,13 @@ class TextGenerator:
                     if ended or token != guessed:
                         break
 
-    def _loaded(self, texts: Sequence[Sequence[int]]) -> Decoding:
+    def _loaded(self, texts: Sequence[Sequence[int]]) -> Decoding | GrowingDecoding:
         """The model compiled for so many texts."""
         if self._decoding is None or self._decoding[0] != len(texts):
             self.close()
             device = device_for(self._core, self.model) if self._device == DEFAULT_DEVICE else self._device
-            decoding = Decoding(self._core, self.model, device, len(texts), self.room, self._properties)
+            kind = Decoding if self.model.growth is None else GrowingDecoding
+            decoding = kind(self._core, self.model, device, len(texts), self.room, self._properties)
             self._decoding = len(texts), decoding
             decoding.plan(max(map(len, texts)))
         return self._decoding[1]
