@@ -100,6 +100,6 @@ def test_a_source_that_does_not_compile(session: Session, tmp_path: Path) -> Non
 def test_a_dump_that_cannot_be_written(session: Session, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     given = model([unknown("New", ["x"], "y")], {"x": (1, 1, 1, 1)}, {"y": (1, 1, 1, 1)})
-    for folder, said in ((str(tmp_path / "file" / "x"), "cannot be written"), (5, "DUMP_KERNELS is 5; accepted")):
+    for folder, said in ((str(tmp_path / "file" / "x"), "cannot be written"), (5, "DUMP_KERNELS of OPENCL is 5; accepted")):
         with pytest.raises(UsageError, match=said):
             session.compile(given, layer("New", "negate"), NEGATE, DUMP_KERNELS=folder)

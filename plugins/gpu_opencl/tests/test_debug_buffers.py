@@ -115,5 +115,5 @@ def test_weights_and_faults_are_guarded_too(device: OpenCLDevice, bench: Any) ->
 
 
 def test_only_true_and_false(device: OpenCLDevice, bench: Any) -> None:
-    with pytest.raises(UsageError, match="DEBUG_BUFFERS is 'yes'; accepted: True or False"):
+    with pytest.raises(UsageError, match="DEBUG_BUFFERS of OPENCL is 'yes'; accepted: True or False"):
         run(device, bench, Stray(place=0), DEBUG_BUFFERS="yes")
