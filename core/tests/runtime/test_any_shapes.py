@@ -1,6 +1,8 @@
 """Small graphs in the middle of a model whose shapes keep changing: after a full cache of plans one plan serves all shapes."""
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import dovetail
 from dovetail.errors import OperatorError, OutOfMemory
 from dovetail.graph import DType, Graph, GraphBuilder, Model, TensorType
 from dovetail.op import FLOATS, Operator
+from dovetail.planning.plan_cache import PlanCache
 from dovetail.planning.planner import Planner
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.concat import Concat
@@ -311,3 +314,28 @@ def test_sizes_from_small_inputs_follow_their_content(rng: np.random.Generator) 
     for first, last in ((0, 3), (2, 9), (0, 3), (5, 5), (2, 4)):
         found = request.infer([values, np.array([first]), np.array([last])])
         np.testing.assert_array_equal(found[0], values[first:last])
+
+
+@dataclass
+class Kept:
+    """As a plan for `PlanCache`."""
+
+    key: str
+
+    @property
+    def final(self) -> "Kept":
+        return self
+
+
+def test_threads_may_use_plans_while_one_is_made_that_serves_further_shapes() -> None:
+    """A plan that another thread uses moves to the end of those that are looked at."""
+
+    def instead(_: str, plans: Mapping[str, Kept]) -> Kept:
+        for key in plans:
+            cache.get(key)
+        return Kept("further")
+
+    cache: PlanCache[str, Kept] = PlanCache(Kept, 3, instead)
+    for key in "abc":
+        cache.get(key)
+    assert cache.get("d").key == "further"

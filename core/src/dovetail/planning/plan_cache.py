@@ -50,7 +50,7 @@ class PlanCache(LruCache[K, P]):
         with self._planning:
             plan = super().get(key)  # another thread may have made it meanwhile
             if plan is None and self._instead is not None and len(self._values) >= self._few:
-                plan = self._other = self._instead(key, self._values)
+                plan = self._other = self._instead(key, self.copy())  # others use the cache meanwhile
                 if plan is not None:
                     self._others[id(plan)] = plan
             if plan is None:

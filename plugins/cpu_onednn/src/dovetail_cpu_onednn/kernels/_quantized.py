@@ -138,7 +138,7 @@ def _bias(node: TypedNode, op: Quantized, index: int, size: int) -> Array:
     tensor = node.inputs[index] if op.steps and index < _own_inputs(op) else None
     if tensor is None:
         return np.zeros(size)
-    if tensor.value is None or op.scalings[index] is not None or tensor.size != size or tensor.dims[-1] != size:
+    if tensor.value is None or op.scalings[index] is not None or tensor.size != size or tensor.dims[-1:] not in ((), (size,)):
         raise Refused(Reason.SHAPE, f"bias {tensor}; accepted: a constant row of {size} real numbers")
     return np.asarray(tensor.value, np.float64).reshape(-1)
 

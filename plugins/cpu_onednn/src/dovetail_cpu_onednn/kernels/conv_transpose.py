@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dovetail.device import BYXF, PLAIN, LayerConfig, Reason, TypedNode, same_bytes
 from dovetail_cpu_onednn.binding import F32, TAG_ANY, Alg, Arg, MemoryDesc
-from dovetail_cpu_onednn.descriptors import plain, plain_strides
+from dovetail_cpu_onednn.descriptors import number_of, plain, plain_strides
 from dovetail_cpu_onednn.elementwise import MAX
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, is_constant
 from dovetail_cpu_onednn.kernels._conv import ConvKernel
@@ -129,7 +129,7 @@ class Deconvolution(ConvKernel):
         arguments = [Argument(arg, "output", 0, result, flexible=True) for arg in places]
         before: list[Appended] = []
         if bias is not None:
-            vector = plain((1, *bias.dims, *(1,) * (node.outputs[0].rank - 2)))
+            vector = plain((1, *bias.dims, *(1,) * (node.outputs[0].rank - 2)), number_of(bias.dtype))
             before.append(("binary", (BINARY["add"], vector)))
             arguments.append(Argument(Arg.post_op(0, Arg.SRC_1), "input", 2, vector))
         chain = attach(node, free, False, before=before)
