@@ -68,9 +68,8 @@ class AnyShapes:
 
     def __call__(self, key: Signature, plans: Mapping[Signature, Plan]) -> Plan | None:
         """A plan that serves the signature, made now or before."""
-        for taken, plan in self._made:
-            if plan.open_inputs is not None and plan.open_inputs.serve(taken, key):
-                return plan
+        if (made := self.serving(key)) is not None:
+            return made
         if self._tries < _MOST and (not self._grows or _grow([*plans][-GROWING:], key)):
             self._tries += 1
             if (mixed := self._mixed(key, plans)) is not None:
@@ -87,6 +86,13 @@ class AnyShapes:
         alone = replace(self._alone, open_inputs=OpenInputs(everything, _FEW))
         self._made.append((key, alone))
         return alone
+
+    def serving(self, key: Signature) -> Plan | None:
+        """A plan made before that serves the signature."""
+        for taken, plan in self._made:
+            if plan.open_inputs is not None and plan.open_inputs.serve(taken, key):
+                return plan
+        return None
 
     def _mixed(self, key: Signature, plans: Mapping[Signature, Plan]) -> Plan | None:
         """A plan that leaves open what differs from the latest signature; None where the host would run too much, or all."""

@@ -379,18 +379,19 @@ def _growing(
 ) -> Callable[[Shapes, Mapping[Shapes, Plan]], Plan | None]:
     """Gives the plan of a model for further shapes, where those of its inputs grow: None for others."""
     found: list[AnyShapes | None] = []
+    dtypes = [prepared.graph.types[name].dtype for name in prepared.graph.inputs]
+
+    def key(given: Shapes) -> Signature:
+        return tuple([(dtype, shape or ()) for dtype, shape in zip(dtypes, given, strict=True)])
 
     def instead(shapes: Shapes, plans: Mapping[Shapes, Plan]) -> Plan | None:
         if not found:
             found.append(planner.for_any_shapes(prepared.graph, None, recorded))
-        any_shapes, types = found[0], [prepared.graph.types[name] for name in prepared.graph.inputs]
+        any_shapes = found[0]
         if any_shapes is None or None in shapes:
             return None
-
-        def key(given: Shapes) -> Signature:
-            return tuple((t.dtype, shape or ()) for t, shape in zip(types, given, strict=True))
-
-        return any_shapes(key(shapes), {key(one): plan for one, plan in plans.items()})
+        new = key(shapes)
+        return any_shapes.serving(new) or any_shapes(new, {key(one): plan for one, plan in plans.items()})
 
     return instead
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from dovetail.evaluate.context import node_context
 from dovetail.evaluate.inference import inferred, least_bytes, padded
 from dovetail.graph.dtype import DType
 from dovetail.graph.types import TensorType
+from dovetail.operators.operator import Operator
 from dovetail.planning.deferred import compute
 from dovetail.planning.plan import HostStep
 
@@ -20,8 +22,8 @@ __all__ = ["HostNode"]
 _MANY, _MANY_STRINGS = 1_000_000, 5_000
 """Elements that a node on the host reads, from which on it may take long."""
 
-_KEPT = 256
-"""Types of inputs for which a node keeps those of its results."""
+_KEPT = 512
+"""Types of inputs for which those of results are kept, for each operator."""
 
 _SMALL = 16
 """Whole numbers of an input up to which their content is part of what the types of results are kept for, such as bounds."""
@@ -31,6 +33,53 @@ Kind = tuple[np.dtype[Any], tuple[int, ...]]
 
 _BY_CONTENT: tuple[Kind, ...] = ()
 """In place of the types of results that depend on the content of inputs."""
+
+
+class _KnownTypes:
+    """Types of results by those of inputs, shared by nodes of equal operators, such as those of a model's layers.
+
+    Threads may share it: whatever is kept follows from its key.
+    """
+
+    __slots__ = ("__weakref__", "bounded", "by_content", "constants", "results")
+
+    def __init__(self, constants: Sequence[Any]) -> None:
+        # By types of inputs: those of the results, as `HostNode._expected`, and whether there are many elements.
+        self.results: dict[tuple[Kind | None, ...], tuple[tuple[Kind, ...] | None, bool]] = {}
+        # By types of inputs and the content of small ones, which loops repeat.
+        self.bounded: dict[tuple[Any, ...], tuple[Kind, ...]] = {}
+        # Data types and ranks of inputs with which types of results depend on content: to raise that takes longer than the node.
+        self.by_content: set[tuple[Any, ...]] = set()
+        self.constants = constants  # whose addresses are part of the key
+
+    @staticmethod
+    def of(step: HostStep) -> "_KnownTypes":
+        """Those of the nodes that have the same results for the same types of inputs."""
+        node, constants = step.node, [source if isinstance(source, np.ndarray) else None for source in step.reads]
+        present = tuple(map(bool, node.inputs)), tuple(map(bool, node.outputs))
+        op = (
+            (type(node.op), *[getattr(node.op, name) for name in node.op.attributes])
+            if isinstance(node.op, Operator)
+            else node.op
+        )
+        key = (op, *present, step.limit, step.gives_containers, *map(_content, constants))
+        try:
+            found = _KNOWN.get(key)
+        except TypeError:  # an attribute without a hash, such as an array
+            return _KnownTypes(constants)
+        if found is None:
+            found = _KNOWN[key] = _KnownTypes(constants)
+        return found
+
+
+_KNOWN: WeakValueDictionary[tuple[Any, ...], _KnownTypes] = WeakValueDictionary()
+
+
+def _content(constant: Any) -> Any:
+    """The part of a constant in the key: the content of a small one, the address of others."""
+    if constant is None or constant.size > _SMALL or constant.dtype.kind == "O":
+        return constant if constant is None else id(constant)
+    return constant.dtype, constant.shape, constant.tobytes()
 
 
 class HostNode:
@@ -43,10 +92,7 @@ class HostNode:
         self._missing = padded([], node.op.inputs)[len(step.reads) :]
         self._has_all = all(node.outputs)
         self._constants = [isinstance(source, np.ndarray) for source in step.reads]
-        # By types of inputs: those of the results, as `_expected`, and whether there are many elements.
-        self._results: dict[tuple[Kind | None, ...], tuple[tuple[Kind, ...] | None, bool]] = {}
-        # By types of inputs and the content of small ones, which loops repeat.
-        self._bounded: dict[tuple[Any, ...], tuple[Kind, ...]] = {}
+        self._known = _KnownTypes.of(step)
 
     def __call__(self, slots: Sequence[Any]) -> list[Any]:
         """The outputs that are present, of inputs in these slots.
@@ -55,11 +101,12 @@ class HostNode:
         """
         values = [slots[source] if type(source) is int else source for source in self._reads]
         kinds = tuple([(v.dtype, v.shape) if type(v) is np.ndarray else None for v in values])
-        known = self._results.get(kinds)
+        kept = self._known.results
+        known = kept.get(kinds)
         if known is None:
-            if len(self._results) >= _KEPT:
-                self._results.clear()
-            known = self._results[kinds] = self._expected(kinds, values), _are_many(values)
+            if len(kept) >= _KEPT:
+                kept.clear()
+            known = kept[kinds] = self._expected(kinds, values), _are_many(values)
         (expected, are_many), step, pace = known, self._step, self._pace
         if pace.is_long(are_many):
             found: list[Any] = pace.make(Call(lambda: compute(step, values)), may_be_long=True)
@@ -91,14 +138,15 @@ class HostNode:
         """As `_expected`, with the content of inputs of types that the operator takes; None where the data is not enough."""
         small = [v if v is not None and v.size <= _SMALL and v.dtype.kind in "iub" else None for v in values]
         key = (kinds, *[None if v is None else v.tobytes() for v in small])
-        found = self._bounded.get(key)
+        kept = self._known.bounded
+        found = kept.get(key)
         if found is None:
             found = self._inferred(values, small)
             if found is None:  # it depends on the content of others, or is refused
                 return self._inferred(values, values)
-            if len(self._bounded) >= _KEPT:
-                self._bounded.clear()
-            self._bounded[key] = found
+            if len(kept) >= _KEPT:
+                kept.clear()
+            kept[key] = found
         return found
 
     def _inferred(self, values: Sequence[Any], known: Sequence[Any]) -> tuple[Kind, ...] | None:
@@ -118,6 +166,9 @@ class HostNode:
         named = all(kind is not None or not name for kind, name in zip(kinds, step.node.inputs, strict=True))
         if step.gives_containers or not named or any(kind is not None and kind[0].kind == "O" for kind in kinds):
             return None
+        ranks = tuple([None if kind is None else (kind[0], len(kind[1])) for kind in kinds])
+        if ranks in self._known.by_content:
+            return _BY_CONTENT
         types = [
             None if kind is None else TensorType(DType.of(kind[0]), kind[1], value if is_constant else None)
             for kind, value, is_constant in zip(kinds, values, self._constants, strict=True)
@@ -125,6 +176,7 @@ class HostNode:
         try:
             outputs = inferred(step.node, types)
         except DataDependentShape:
+            self._known.by_content.add(ranks)
             return _BY_CONTENT
         except DovetailError:
             return None
