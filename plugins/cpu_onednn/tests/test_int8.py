@@ -296,6 +296,17 @@ def test_gemm():
     assert IN_FLOAT32 or kernels[0][0] == "dovetail::QuantizedGemm"
 
 
+def test_gemm_of_one_column_with_a_number_as_bias():
+    """A scalar, and a vector of one element."""
+    for bias in (np.float32(3), np.array([3], np.float32)):
+        net = Net(10)
+        x, x_name = net.source((5, 33))
+        w, w_name = net.weights((1, 33))
+        y = net.g.node(op("Gemm", transB=1), x_name, w_name, net.g.constant(np.asarray(bias)))
+        (got,), _ = net.run(net.quantized(y, 0.4, np.uint8(130)))
+        agrees(got, stored(x.real @ w.real.T + bias, 0.4, np.uint8(130)))
+
+
 def test_sum():
     net = Net(11)
     a, a_name = net.source((3, 5, 7), zero=255)

@@ -129,6 +129,23 @@ def test_the_device_keeps_its_own_precision():
 
 
 @needs_bfloat16
+@pytest.mark.parametrize("computed", [False, True])
+def test_the_bias_of_a_transposed_convolution_in_bfloat16(computed):
+    """It stands behind the primitive; one that is not constant is converted to bfloat16, too."""
+    rng = np.random.default_rng(8)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((5, 18, 24, 1), (18, 4, 4, 2)))
+    b = (10 * rng.standard_normal(4)).astype(np.float32)
+    op = find("ConvTranspose", 17)(dilations=(2, 2), pads=(1, 0, 1, 1), strides=(1, 3))
+    g = GraphBuilder()
+    bias = g.input("b", "float32", b.shape) if computed else g.constant(b)
+    model = g.model([g.node(op, g.input("x", "float32", x.shape), g.constant(w), bias)])
+    compiled = Core().compile_model(model, "ONEDNN", {"INFERENCE_PRECISION_HINT": "bf16"})
+    (got,) = compiled({"x": x, "b": b} if computed else {"x": x}).values()
+    want = np.asarray(op.reference(x, w, b)).reshape(got.shape)
+    assert np.abs(got - want).max() <= TOLERANCE * np.abs(want).max()
+
+
+@needs_bfloat16
 @pytest.mark.parametrize("value", [np.nan, -np.nan, np.inf])
 def test_activations_that_stand_alone_keep_what_is_no_number(value):
     g = GraphBuilder()

@@ -425,3 +425,15 @@ def test_a_plan_is_looked_at_when_other_sizes_come(monkeypatch: pytest.MonkeyPat
         run(compiled, model, x=numbers(n, 4, 9, 7))
         counts.append(len(looked))
     assert counts == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_output_that_a_pass_made_constant(device: str) -> None:
+    """Numbers that are stored as int8 are read as they are by products, so that they become constants late."""
+    g = dovetail.GraphBuilder()
+    x, weights = g.input("x", "float32", ("n", 7)), g.constant(numbers(7, 5))
+    stored = [np.array([3, -2], np.int8), np.array(0.5, np.float32), np.array(0, np.int8)]
+    g.node(DequantizeLinear(), *(g.constant(one) for one in stored), outputs=["real"])
+    compiled = dovetail.Core(config=False).compile_model(g.model([g.node(MatMul(), x, weights), "real"]), device)
+    for size in (3, 4, 6, 3):
+        np.testing.assert_array_equal(compiled(numbers(size, 7))[1], [1.5, -1])

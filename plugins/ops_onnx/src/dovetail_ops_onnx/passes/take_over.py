@@ -171,7 +171,9 @@ class _Earlier:
         new = [part.graph.constants[name] for part, one in zip(parts, self._parts, strict=True) for name in one.made]
         # A new constant of whole numbers may be made of sizes, which bytes are not.
         is_made = any(a.dtype.kind in "iuOSU" and a.dtype.itemsize > 1 for a in new)
-        self._holds = not is_made and names.keys() >= {*nothing.outputs}
+        # Constants that a pass made, of which only their own plan knows, may be outputs.
+        folded = planned.whole.constants.keys() - analyzed.constants.keys()
+        self._holds = not is_made and names.keys() >= {*nothing.outputs} and folded.isdisjoint(nothing.outputs)
         self._unseen = None
 
     def refuse(self, graph: Graph) -> None:
