@@ -76,7 +76,9 @@ def test_other_floats(device: str, execute: Any, draw: Any, dtype: str, step: An
     tolerance = {"float16": 5e-3, "bfloat16": 4e-2, "float64": 1e-12}[dtype]
     np.testing.assert_allclose(y.astype(np.float64), step(*arrays), rtol=0, atol=tolerance)
     assert y.dtype == arrays[0].dtype
-    np.testing.assert_array_equal(state, np.rint(y.astype(np.float64) * 64).astype(np.int8))
+    # The state is made from numbers that are not rounded to y's type: of bfloat16 they differ by up to 2^-9 of 1.
+    rounding = {"float16": 2**-12, "bfloat16": 2**-9, "float64": 1e-12}[dtype]
+    assert np.abs(state - y.astype(np.float64) * 64).max() <= 0.5 + 64 * rounding
 
 
 def test_an_8_bit_state_goes_round(device: str, execute: Any, draw: Any, step: Any) -> None:

@@ -56,12 +56,13 @@ def test_what_is_read_as_float16_too_stays_float16(saved: Any, core: Any) -> Non
     np.testing.assert_array_equal(found[0], half[:, :5].T.astype(np.float32))
 
 
-def test_what_depends_on_an_input_stays_float16(saved: Any, core: Any) -> None:
+def test_a_constant_by_an_input_is_that_of_float16(saved: Any, core: Any) -> None:
+    """1/3 is rounded to float16; the product is converted to float32 unrounded, as everything between nodes of halves."""
     x = opset13.parameter([2, 3], np.float16, name="x")
     third = opset13.constant(np.float16([[1 / 3]]))
     read = core.read_model(saved(ov.Model([opset13.convert(opset13.multiply(x, third), "f32")], [x], "m")))
     feed = RNG.standard_normal((2, 3)).astype(np.float16)
-    expected = (feed * np.float16(1 / 3)).astype(np.float32)
+    expected = feed.astype(np.float32) * np.float32(np.float16(1 / 3))
     np.testing.assert_array_equal(core.compile_model(read, "NUMPY")([feed])[0], expected)
 
 
