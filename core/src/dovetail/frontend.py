@@ -23,6 +23,7 @@ from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node, UnboundOperator
 from dovetail.graph.growth import Grown, Growth
+from dovetail.graph.mapped_file import SMALLEST_REGION, MappedFile
 from dovetail.graph.model import Model
 from dovetail.graph.reloadable import Reloadable
 from dovetail.graph.source import ModelSource
@@ -33,6 +34,7 @@ from dovetail.names import free_name, printable, unique_name
 from dovetail.operators.attributes import AttributeText
 
 __all__ = [
+    "SMALLEST_REGION",
     "AttributeText",
     "Copy",
     "DType",
@@ -44,6 +46,7 @@ __all__ = [
     "Grown",
     "Growth",
     "MapType",
+    "MappedFile",
     "Model",
     "ModelSource",
     "Node",

@@ -35,7 +35,7 @@ def owner(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def aligned(array: NDArray[Any]) -> NDArray[Any]:
-    """A constant that kernels can read in place: a shared copy, if it is `Reloadable` and not aligned to 64 bytes."""
+    """A constant that kernels can read in place: if it is `Reloadable`, as weights in files are, a shared copy in memory."""
     return next((one.aligned(array) for one in _owners([array])), array)
 
 

@@ -3,15 +3,13 @@
 import io
 import os
 import sys
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass, field
-from dovetail.frontend import FormatError, ModelSource, OutOfMemory, printable
-from dovetail_frontend_onnx.file_region import FileRegion, is_reloadable
+from dovetail.frontend import SMALLEST_REGION, FormatError, MappedFile, ModelSource, OutOfMemory, printable
 from dovetail_frontend_onnx.messages import TensorProto
 
 __all__ = ["ExternalData"]
@@ -24,14 +22,11 @@ _MAX_DIGITS = 19
 
 @dataclass
 class ExternalData:
-    """The data files of one model. Each is opened once, checked once, and closed by `close`.
-
-    Regions are read rather than mapped: a mapped file that somebody shortens later ends the process with SIGBUS. Memory of large
-    ones is given back when a device asks for that (`FileRegion`).
-    """
+    """The data files of one model. Each is opened once, checked once, and closed by `close`. Large regions are mapped."""
 
     source: ModelSource
     _files: dict[str, io.FileIO] = field(default_factory=dict)
+    _mapped: dict[str, MappedFile | None] = field(default_factory=dict)
     _sizes: dict[str, int] = field(default_factory=dict)
     _unread: dict[str, int] = field(default_factory=dict)
     _regions: dict[tuple[str, int, int], NDArray[np.uint8]] = field(default_factory=dict)
@@ -70,10 +65,9 @@ class ExternalData:
         return self._region(file, offset, length, location)
 
     def _region(self, file: io.FileIO, offset: int, length: int, location: str) -> NDArray[np.uint8]:
-        if is_reloadable(length):
-            assert isinstance(self.source.data, Path)  # else there is no file beside it
-            path, status = self.source.data.parent / location, os.fstat(file.fileno())
-            return np.asarray(FileRegion(path.absolute(), status, offset, length, partial(_fill, file, offset, location)))
+        mapped = self._mapped[location]
+        if mapped is not None and length >= SMALLEST_REGION:
+            return mapped.region(offset, length)
         region = np.empty(length, np.uint8)
         _fill(file, offset, location, region.data)
         region.flags.writeable = False
@@ -83,7 +77,9 @@ class ExternalData:
         if location not in self._files:
             file = self.source.open_beside(location)
             self._files[location] = file
-            self._sizes[location] = size = file.seek(0, io.SEEK_END)
+            assert isinstance(self.source.data, Path)  # else there is no file beside it
+            self._mapped[location] = mapped = MappedFile.of(self.source.data.parent / location, file.fileno())
+            self._sizes[location] = size = file.seek(0, io.SEEK_END) if mapped is None else mapped.content.nbytes
             self._unread[location] = 2 * size
         return self._files[location]
 

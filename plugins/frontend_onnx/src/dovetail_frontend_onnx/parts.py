@@ -2,21 +2,20 @@
 
 Tensors are the initializers of the main graph and the attributes of its nodes: some exporters write all weights as Constant.
 
-Protobuf would copy them into the message, and hand out one more copy. The largest ones of a file are `FileRegion`s, as external
-data is: a device that copies them can give their memory back.
+Protobuf would copy them into the message, and hand out one more copy. The largest ones of a file stay there, as external data
+does: it is mapped.
 """
 
 import os
 from collections.abc import Callable, Container, Mapping
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
+from dovetail.frontend import SMALLEST_REGION, MappedFile
 from dovetail_frontend_onnx.context import KEY_BYTES
-from dovetail_frontend_onnx.file_region import FileRegion, is_reloadable
 from dovetail_frontend_onnx.messages import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 __all__ = ["LARGE", "Parts", "read_parts"]
@@ -67,13 +66,13 @@ class _Irregular(Exception):  # an answer, not an error
     """The content is cut off, or has what this module does not read."""
 
 
-def read_parts(file: BinaryIO, size: int, path: Path | None = None) -> Parts | None:
+def read_parts(file: BinaryIO, size: int, mapped: MappedFile | None = None) -> Parts | None:
     """The parts of a file of `size` bytes, from its begin; None for content that is cut off or has groups: protobuf may judge.
 
-    Raw data that is not a `FileRegion`, as none is without the `path` of the file, is in one array, which is as large as the
-    file; parts that are not written take no memory.
+    Raw data that is not a region of the `mapped` file, because that is None or the data small, is in one array, which is as large
+    as the file; parts that are not written take no memory.
     """
-    reader = _Reader(file, np.empty(size + size // LARGE * _ALIGNMENT + _ALIGNMENT, np.uint8), path)
+    reader = _Reader(file, np.empty(size + size // LARGE * _ALIGNMENT + _ALIGNMENT, np.uint8), mapped)
     try:
         message = reader.message(None, {_GRAPH: reader.graph})
     except _Irregular:
@@ -84,10 +83,8 @@ def read_parts(file: BinaryIO, size: int, path: Path | None = None) -> Parts | N
 class _Reader:
     """Copies messages field by field. `at` is the place in the file."""
 
-    def __init__(self, file: BinaryIO, room: NDArray[np.uint8], path: Path | None) -> None:
-        self._file = file
-        # Without links, which may lead elsewhere later.
-        self._path = None if path is None else Path(os.path.realpath(path))
+    def __init__(self, file: BinaryIO, room: NDArray[np.uint8], mapped: MappedFile | None) -> None:
+        self._file, self._mapped = file, mapped
         self._room = room[-room.ctypes.data % _ALIGNMENT :]
         self._secret = os.urandom(KEY_BYTES - 8)
         self.at = 0
@@ -135,11 +132,11 @@ class _Reader:
     def _raw_data(self, length: int) -> bytes:
         if length < LARGE:
             return self._take(length)
-        if self._path is not None and is_reloadable(length):
-            status = os.fstat(self._file.fileno())
-            if self.at + length > status.st_size:  # before memory is taken for it
+        if self._mapped is not None and length >= SMALLEST_REGION:
+            if self.at + length > self._mapped.content.nbytes:
                 raise _Irregular
-            array = np.asarray(FileRegion(self._path, status, self.at, length, self._read_into))
+            array = self._mapped.region(self.at, length)
+            self._file.seek(length, os.SEEK_CUR)
         else:
             array, self._room = self._room[:length], self._room[-(-length // _ALIGNMENT) * _ALIGNMENT :]
             self._read_into(array.data)

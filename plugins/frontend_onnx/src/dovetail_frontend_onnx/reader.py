@@ -6,7 +6,17 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from dovetail.dataclass import dataclass, field
-from dovetail.frontend import FormatError, GraphError, Model, ModelSource, OutOfMemory, TensorType, printable, validate
+from dovetail.frontend import (
+    FormatError,
+    GraphError,
+    MappedFile,
+    Model,
+    ModelSource,
+    OutOfMemory,
+    TensorType,
+    printable,
+    validate,
+)
 from dovetail_frontend_onnx.context import Context, located
 from dovetail_frontend_onnx.cost import check_cost
 from dovetail_frontend_onnx.external import ExternalData
@@ -50,8 +60,8 @@ def _parse(source: ModelSource, external: ExternalData, limit: int | None) -> tu
         if what is not None:
             raise FormatError(f"this is {what}, not an ONNX model")
         file.seek(0)
-        path = source.data if isinstance(source.data, Path) else None
-        parts = read_parts(file, size, path)
+        mapped = MappedFile.of(source.data, file.fileno()) if isinstance(source.data, Path) else None
+        parts = read_parts(file, size, mapped)
         if parts is not None:
             proto = _message(parts.message, size, limit)
             if not is_old(proto):

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.frontend import DType, FormatError, ModelSource, as_constant, printable
+from dovetail.frontend import SMALLEST_REGION, DType, FormatError, MappedFile, ModelSource, as_constant, printable
 from dovetail_frontend_openvino.markup import MAX_RANK
 from dovetail_frontend_openvino.text import element_type, integer, shape
 
@@ -16,7 +16,7 @@ __all__ = ["Weights"]
 
 _LIMIT = 2**40
 _GROWTH = 80 * 2**20
-"""Constants that are copied, because they are packed or not aligned, may take 80 MiB and four times the file."""
+"""Constants that are copied, because they are packed, not aligned or small, may take 80 MiB and four times the file."""
 
 _NF4 = np.array(
     (
@@ -36,12 +36,13 @@ _BITS = {DType.INT4: 4, DType.UINT4: 4, DType.UINT2: 2, DType.FLOAT4_E2M1: 4}
 
 
 class Weights:
-    """The content of the weights, read when the first constant asks for it. `given` is that content, or a path, or None."""
+    """The content of the weights, mapped when the first constant asks for it. `given` is that content, or a path, or None."""
 
     def __init__(self, source: ModelSource, given: Path | bytes | None) -> None:
         self._source = source
         self._given = given
-        self._content: bytes | None = None
+        self._content: NDArray[np.uint8] | None = None
+        self._mapped: MappedFile | None = None
         self._copies: dict[tuple[int, int, DType], NDArray[Any]] = {}
         self._copied = 0
 
@@ -80,8 +81,9 @@ class Weights:
         return as_constant(array[: math.prod(dims)].reshape(dims))
 
     def _array(self, offset: int, size: int, dtype: DType) -> NDArray[Any]:
-        if dtype not in _BITS and offset % dtype.itemsize == 0:
-            array: NDArray[Any] = np.frombuffer(self._bytes, dtype.numpy, size // dtype.itemsize, offset)
+        found = self._in_place(offset, size) if dtype not in _BITS and offset % dtype.itemsize == 0 else None
+        if found is not None:
+            array: NDArray[Any] = found.view(dtype.numpy)
             return _booleans(array) if dtype is DType.BOOL else array
         key = (offset, size, dtype)
         if key not in self._copies:
@@ -89,28 +91,41 @@ class Weights:
             self._copies[key] = _copy(self._bytes[offset : offset + size], dtype)
         return self._copies[key]
 
+    def _in_place(self, offset: int, size: int) -> NDArray[np.uint8] | None:
+        """Bytes where they are; None if they have to be copied, since a region of a file is not worth it."""
+        content = self._bytes[offset : offset + size]
+        if self._mapped is None:
+            return content
+        return self._mapped.region(offset, size) if size >= SMALLEST_REGION else None
+
     def _spend(self, size: int) -> None:
         self._copied += size
         if self._copied > _GROWTH + 4 * len(self._bytes):
             raise FormatError("constants that overlap or are packed would take many times the size of the weights")
 
     @property
-    def _bytes(self) -> bytes:
+    def _bytes(self) -> NDArray[np.uint8]:
         if self._content is None:
             self._content = self._read()
         return self._content
 
-    def _read(self) -> bytes:
+    def _read(self) -> NDArray[np.uint8]:
         if isinstance(self._given, bytes):
-            return self._given
+            return np.frombuffer(self._given, np.uint8)
         if self._given is not None:
-            return ModelSource(self._given).read(_LIMIT)
+            with ModelSource(self._given).open(_LIMIT) as (file, _):
+                return self._content_of(file, self._given)
         if isinstance(self._source.data, bytes):
             raise FormatError(
                 "the model has constants, but was given as bytes without weights", hint="give weights=, or the path of the .xml"
             )
-        with self._source.open_beside(self._source.data.with_suffix(".bin").name) as file:
-            return file.read()
+        path = self._source.data.with_suffix(".bin")
+        with self._source.open_beside(path.name) as file:
+            return self._content_of(file, path)
+
+    def _content_of(self, file: BinaryIO, path: Path) -> NDArray[np.uint8]:
+        self._mapped = MappedFile.of(path, file.fileno())
+        return np.frombuffer(file.read(), np.uint8) if self._mapped is None else self._mapped.content
 
 
 def _nbytes(count: int, kind: str, dtype: DType) -> int:
@@ -119,9 +134,9 @@ def _nbytes(count: int, kind: str, dtype: DType) -> int:
     return -(-count * _BITS.get(dtype, 8 * dtype.itemsize) // 8)
 
 
-def _joined(content: bytes, low: int) -> NDArray[Any]:
+def _joined(content: NDArray[np.uint8], low: int) -> NDArray[Any]:
     """Elements whose `low` low bits are in two bytes and whose others are in the third; the first is in the high bits of each."""
-    groups = np.frombuffer(content, np.uint8).reshape(-1, 3)
+    groups = content.reshape(-1, 3)
     firsts = (groups[:, :2, None] >> np.arange(8 - low, -1, -low, dtype=np.uint8) & (2**low - 1)).reshape(len(groups), -1)
     high = low // 2
     rest = groups[:, 2:] >> np.arange(8 - high, -1, -high, dtype=np.uint8) & (2**high - 1)
@@ -142,12 +157,12 @@ def _booleans(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def _copy(content: bytes, dtype: DType) -> NDArray[Any]:
+def _copy(content: NDArray[np.uint8], dtype: DType) -> NDArray[Any]:
     bits = _BITS.get(dtype)
     if bits is None:
-        return np.frombuffer(content, dtype.numpy).copy()
-    packed = np.frombuffer(content, np.uint8)
-    parts = np.stack([packed >> shift & (2**bits - 1) for shift in range(0, 8, bits)], axis=-1).reshape(-1)
+        copy: NDArray[Any] = content.copy().view(dtype.numpy)
+        return _booleans(copy) if dtype is DType.BOOL else copy
+    parts = np.stack([content >> shift & (2**bits - 1) for shift in range(0, 8, bits)], axis=-1).reshape(-1)
     if dtype is DType.FLOAT4_E2M1:
         return parts.astype(np.uint8).view(dtype.numpy)
     signed = np.where(parts > 7, parts.astype(np.int8) - 16, parts) if dtype is DType.INT4 else parts
