@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper
 
 import dovetail
-from dovetail.device import aligned, let_go
+from dovetail.device import aligned
 from dovetail.errors import FormatError
+from dovetail.graph.reloadable import let_go
 from dovetail_frontend_onnx.file_region import SMALLEST
 
 SIDE = 1024
