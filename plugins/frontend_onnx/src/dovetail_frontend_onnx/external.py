@@ -71,7 +71,7 @@ class ExternalData:
 
     def _region(self, file: io.FileIO, offset: int, length: int, location: str) -> NDArray[np.uint8]:
         if is_reloadable(length):
-            assert isinstance(self.source.data, Path)  # else there is no file beside it
+            assert isinstance(self.source.data, Path)  # else no file is beside it
             path, status = self.source.data.parent / location, os.fstat(file.fileno())
             return np.asarray(FileRegion(path.absolute(), status, offset, length, partial(_fill, file, offset, location)))
         region = np.empty(length, np.uint8)
