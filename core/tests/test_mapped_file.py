@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dovetail.device import aligned, let_go
+from dovetail.device import aligned
 from dovetail.errors import FormatError
 from dovetail.frontend import MappedFile
+from dovetail.graph.reloadable import let_go
 
 pytestmark = pytest.mark.skipif(not hasattr(mmap.mmap, "madvise"), reason="files are not mapped on Windows")
 

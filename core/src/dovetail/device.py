@@ -23,7 +23,7 @@ from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Graph, KernelSource, Node
 from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp, PostOps, Prelu, Sum
-from dovetail.graph.reloadable import aligned, let_go, owner
+from dovetail.graph.reloadable import ConstantReaders, aligned, owner
 from dovetail.graph.types import Shape, TensorType, same_bytes
 from dovetail.internal.convert import Convert
 from dovetail.internal.copy import Copy
@@ -51,6 +51,7 @@ __all__ = [
     "Binary",
     "CallsByNode",
     "Choice",
+    "ConstantReaders",
     "Convert",
     "Copy",
     "DType",
@@ -103,7 +104,6 @@ __all__ = [
     "choose",
     "clock",
     "current_budget",
-    "let_go",
     "node_context",
     "node_reference",
     "one_of",

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper
 
 import dovetail
-from dovetail.device import aligned, let_go
+from dovetail.device import aligned
 from dovetail.errors import FormatError
 from dovetail.frontend import SMALLEST_REGION
+from dovetail.graph.reloadable import let_go
 
 SIDE = 1024
 """A matrix of 4 MB."""

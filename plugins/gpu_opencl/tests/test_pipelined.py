@@ -138,6 +138,7 @@ ATTENTION = [  # batch, query heads, key heads, queries, keys, size, size of val
 ]
 
 
+@pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("sizes", ATTENTION)
 def test_attention(sizes: tuple[Any, ...], device: Any, bench: Any, rng: Any) -> None:
     """Weights are rounded to halves, too; a row that sees no key is zeros."""
@@ -286,6 +287,7 @@ def test_embeddings_that_are_not(positions: tuple[int, ...], read_twice: bool, d
     assert ("NormalizedSum" in found) == read_twice
 
 
+@pytest.mark.usefixtures("unoptimized")
 def test_an_image_stays_in_halves_with_channels_innermost(device: Any, bench: Any, rng: Any) -> None:
     """Depthwise, max pool and the mean between products; only the first product converts, and only the last node widens."""
     x = rng.standard_normal((2, 8, 9, 9)).astype(np.float32)
@@ -348,6 +350,7 @@ def test_what_float16_may_not_hold_stays_float32(device: Any, bench: Any) -> Non
     assert lowered.types[last.inputs[0]].dtype is DType.FLOAT32
 
 
+@pytest.mark.usefixtures("unoptimized")
 def test_one_product_makes_queries_keys_and_values(device: Any, bench: Any, rng: Any) -> None:
     x = rng.standard_normal((2, 9, 32)).astype(np.float32)
     weights = [(rng.standard_normal((32, 32)) / 5).astype(np.float32) for _ in range(3)]

@@ -289,7 +289,7 @@ def test_devices(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("maps", [3, 5])
 def test_what_the_cost_model_chooses(maps: int, dtype: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
-    """Many GPUs have no tiles for a pointwise convolution to less than four channels, so that there is no cost to compare."""
+    """Many GPUs have no tiles for a pointwise convolution to less than four channels, so that no cost can be compared."""
     device, arrays = kind_device("GPU"), numbers(rng, dtype, (1, 16, maps, (7, 9)), (3, 3))
     graph = pair(bench, arrays, pads=(1,) * 4)
     lowered = device.lower(graph)

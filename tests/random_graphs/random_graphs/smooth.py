@@ -5,18 +5,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import NodeProto
 
-from random_graphs import families, peers
-from random_graphs.builder import MAKERS, Builder, Draft, Shape
+from random_graphs import peers
+from random_graphs.builder import Builder, Draft, Shape
 from random_graphs.data import random_array
+from random_graphs.generator import grow
 from random_graphs.graph import Arrays, RandomGraph, read, written
 
 __all__ = ["OPERATORS", "generate_smooth", "recomputed"]
 
 FLOAT = np.dtype(np.float32)
 OPSET = 22
-LARGEST, LARGEST_NUMBER = 4096, 1e3
-"""Elements of a value, and the magnitude of one."""
+LARGEST_NUMBER = 1e3
+"""The magnitude of a number."""
 
 _CHAINED = (
     *("Abs", "Add", "Celu", "Clip", "Dropout", "Elu", "Erf", "Gelu", "HardSigmoid", "HardSwish", "Identity", "LeakyRelu", "Max"),
@@ -33,8 +35,6 @@ _OTHERS = (
 )
 
 OPERATORS = (*_CHAINED, *_OTHERS)
-
-assert families.__all__  # imported for the makers that it registers
 
 
 class _Smooth(Builder):
@@ -66,30 +66,19 @@ def generate_smooth(seed: int) -> RandomGraph:
     """The graph of 3 to 12 nodes of this seed."""
     rng = np.random.default_rng(seed)
     builder, target = _Smooth(rng, OPSET), int(rng.integers(3, 13))
-    for _ in range(4 * target):
-        _add(builder, str(rng.choice(_CHAINED if builder.nodes and builder.chance(0.5) else _OTHERS)))
-        if len(builder.nodes) == target:
-            break
-    used = {name for node in builder.nodes for name in read(node)}
-    inputs, constants = ({n: a for n, a in kept.items() if n in used} for kept in (builder.inputs, builder.constants))
-    return RandomGraph(seed, OPSET, tuple(builder.nodes), inputs, constants, builder.values)
+
+    def choose() -> str:
+        return str(rng.choice(_CHAINED if builder.nodes and builder.chance(0.5) else _OTHERS))
+
+    return grow(seed, builder, target, 4 * target, choose, _computed)
 
 
-def _add(builder: _Smooth, op: str) -> None:
-    """Add a node of this operator, unless no value fits, its results are large or onnx.reference gives others."""
-    builder.op = op
-    draft = MAKERS[op](builder)
-    if draft is None:
-        return
-    node = builder.node(draft)
-    inputs = {name: builder.values[name] for name in read(node)}
+def _computed(draft: Draft, node: NodeProto, inputs: Arrays) -> peers.Found:
+    """The results by onnxruntime, unless numbers are large, windows do not fit or onnx.reference gives others."""
     outputs, others = peers.alone(node, OPSET, inputs), peers.reference(node, OPSET, inputs)
-    if outputs is None or any(a.size > LARGEST or a.ndim > 6 or not _is_tame(a) for a in outputs):
-        return
-    if others is None or not _are_close(outputs, others) or not _fits(draft, inputs[node.input[0]]):
-        return
-    builder.nodes.append(node)
-    builder.values.update(zip(written(node), outputs, strict=True))
+    if outputs is None or others is None or not all(map(_is_tame, outputs)):
+        return None
+    return outputs if _are_close(outputs, others) and _fits(draft, inputs[node.input[0]]) else None
 
 
 def _fits(draft: Draft, x: NDArray[Any]) -> bool:

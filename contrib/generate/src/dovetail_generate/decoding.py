@@ -10,7 +10,7 @@ import dovetail
 from dovetail.errors import UsageError
 from dovetail_generate.memory import give_back_freed_memory
 
-__all__ = ["Decoding", "require_room", "shared"]
+__all__ = ["Compiled", "Decoding", "require_room", "shared"]
 
 _PARTS = (32, 128)
 """Tokens of a prompt that are run at once. Few sizes, because each needs a plan of its own."""
@@ -24,22 +24,12 @@ _TRIMMED = 32
 _STATES = "past_key_values.*:present.*"
 
 
-class Decoding:
-    """A model compiled for `texts` texts at once of at most `room` tokens each.
+class Compiled:
+    """A model that is compiled for a device, with one request."""
 
-    The model takes `input_ids`, `attention_mask` and caches, as the frontend for .gguf describes them; models in .onnx, whose
-    caches are inputs and outputs named past_key_values.* and present.*, may also take `position_ids`. Raises `UsageError` for
-    other models.
-    """
-
-    def __init__(self, core: dovetail.Core, model: dovetail.Model, device: str, texts: int, room: int, properties: Any) -> None:
-        self.room = room
-        self._parts = sorted({min(size, room) for size in _PARTS})
-        self._compiled = core.compile_model(_sized(model, texts, room), device, properties)
+    def __init__(self, core: dovetail.Core, model: dovetail.Model, device: str, properties: Any) -> None:
+        self._compiled = core.compile_model(model, device, properties)
         self._request = self._compiled.create_infer_request()
-        self._cached: list[list[int]] = [[] for _ in range(texts)]
-        self._places = np.arange(room)
-        self._since = _TRIMMED  # the first run makes a plan
 
     @property
     def device(self) -> str:
@@ -50,6 +40,27 @@ class Decoding:
     def plans(self) -> int:
         """How many plans were made that are kept."""
         return len(self._compiled.plans)
+
+    def close(self) -> None:
+        """Free the model."""
+        self._compiled.close()
+
+
+class Decoding(Compiled):
+    """A model compiled for `texts` texts at once of at most `room` tokens each.
+
+    The model takes `input_ids`, `attention_mask` and caches, as the frontend for .gguf describes them; models in .onnx, whose
+    caches are inputs and outputs named past_key_values.* and present.*, may also take `position_ids`. Raises `UsageError` for
+    other models.
+    """
+
+    def __init__(self, core: dovetail.Core, model: dovetail.Model, device: str, texts: int, room: int, properties: Any) -> None:
+        super().__init__(core, _sized(model, texts, room), device, properties)
+        self.room = room
+        self._parts = sorted({min(size, room) for size in _PARTS})
+        self._cached: list[list[int]] = [[] for _ in range(texts)]
+        self._places = np.arange(room)
+        self._since = _TRIMMED  # the first run makes a plan
 
     def plan(self, longest: int) -> None:
         """Make the plans for prompts of at most so many tokens and for single tokens now."""
@@ -133,10 +144,6 @@ class Decoding:
         if "position_ids" in self._compiled.inputs:
             inputs["position_ids"] = np.maximum(last - size, 0)[:, None] + np.arange(size)
         return inputs
-
-    def close(self) -> None:
-        """Free the model."""
-        self._compiled.close()
 
 
 def require_room(texts: Sequence[Sequence[int]], room: int) -> None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 import dovetail
 from dovetail.errors import UsageError
-from dovetail_generate.decoding import require_room, shared
+from dovetail_generate.decoding import Compiled, require_room, shared
 
 __all__ = ["GrowingDecoding"]
 
@@ -18,7 +18,7 @@ _PART = 128
 _POSITIONS = "position_ids"
 
 
-class GrowingDecoding:
+class GrowingDecoding(Compiled):
     """A model compiled for `texts` texts at once, of at most `room` tokens each; it declares how its states grow.
 
     Shorter prompts are filled up in front, which the mask hides. Raises `UsageError` for models with other inputs.
@@ -33,22 +33,11 @@ class GrowingDecoding:
                 f"{model.source} has the inputs {', '.join(model.inputs)} and the outputs {', '.join(model.outputs)}",
                 hint=f"accepted: a decoder with {', '.join(filter(None, known))} and the output logits",
             )
+        super().__init__(core, model, device, properties)
         self.room, self._growth = room, growth
-        self._compiled = core.compile_model(model, device, properties)
-        self._request = self._compiled.create_infer_request()
         self._cached: list[list[int]] = []
         self._ended = set[int]()
         self._mask, self._texts = np.zeros((texts, 0), np.int64), texts
-
-    @property
-    def device(self) -> str:
-        """The name of the device."""
-        return self._compiled.device
-
-    @property
-    def plans(self) -> int:
-        """How many plans were made that are kept."""
-        return len(self._compiled.plans)
 
     def plan(self, longest: int) -> None:
         """Nothing: plans depend on the numbers of tokens of all runs, and are made with these."""
@@ -106,10 +95,6 @@ class GrowingDecoding:
             inputs[_POSITIONS] = np.maximum(before + np.cumsum(mask, 1) - 1, 0)
         found: NDArray[Any] = self._request.infer(inputs, share_outputs=True)["logits"]
         return found
-
-    def close(self) -> None:
-        """Free the model."""
-        self._compiled.close()
 
 
 def _continues(old: list[int], new: Sequence[int]) -> bool:

@@ -93,7 +93,7 @@ class Decoder:
     def _total(self, mask: Any, batch: int, given: int, count: int) -> int:
         """The tokens with those of this run, of which the mask has all; 0 for other masks.
 
-        Where a model counts them, the caches may have room: then these are no more than fit.
+        Where a model counts them, the caches may have room: then these are at most as many as fit.
         """
         if type(mask) is not np.ndarray or mask.ndim != 2 or len(mask) != batch:
             return 0

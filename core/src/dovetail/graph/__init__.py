@@ -6,6 +6,7 @@ from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.layout import Layout
 from dovetail.graph.model import Model
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp, PostOps, Prelu, Sum
+from dovetail.graph.reloadable import owner
 from dovetail.graph.types import Dim, Shape, TensorType, as_constant
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "Sum",
     "TensorType",
     "as_constant",
+    "owner",
 ]

@@ -1,6 +1,7 @@
 """Memory of constants that can be given back to the system, because its content can be read again."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -8,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Reloadable", "aligned", "check_reloadable", "let_go", "owner"]
+from dovetail.graph.graph import Graph
+
+__all__ = ["ConstantReaders", "Reloadable", "aligned", "check_reloadable", "let_go", "owner"]
 
 
 class Reloadable(ABC):
@@ -46,6 +49,29 @@ def let_go(*arrays: NDArray[Any], still_read: Iterable[NDArray[Any]] = ()) -> No
     """
     for one in {*_owners(arrays)} - {*_owners(still_read)}:
         one.let_go()
+
+
+class ConstantReaders:
+    """The nodes and outputs of a graph that read its constants in place, as far as is known.
+
+    Memory that all of them have copied is given back, as `let_go` does it; constants may be views of each other.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._constants = graph.constants
+        self._owners = {name: id(owner(array)) for name, array in graph.constants.items()}
+        reads = (*(node.reads for node in graph.nodes), graph.outputs)
+        self._left = Counter(self._owners[name] for names in reads for name in names if name in self._owners)
+
+    def copied(self, names: Iterable[str]) -> None:
+        """A node has copied these inputs, each counted as often as it reads it; those that are not constants do not count."""
+        for name in names:
+            memory = self._owners.get(name)
+            if memory is None:
+                continue
+            self._left[memory] -= 1
+            if not self._left[memory]:
+                let_go(self._constants[name])
 
 
 def check_reloadable(arrays: Iterable[NDArray[Any]]) -> None:

@@ -14,8 +14,7 @@ from dovetail.dataclass import dataclass, field
 from dovetail.devices.contract import Device, Executable
 from dovetail.devices.interruptible import Pace, Speed
 from dovetail.devices.memory import MemoryPlan
-from dovetail.devices.refusals import Accepted, Reason, Refusal
-from dovetail.devices.typed_node import TypedNode
+from dovetail.devices.refusals import Reason, Refusal
 from dovetail.devices.virtual import Placement
 from dovetail.errors import CompileError, OutOfMemory, UnsupportedNode
 from dovetail.graph.graph import AbstractOperator, Graph, Node
@@ -43,17 +42,14 @@ from dovetail.planning.better import Better
 from dovetail.planning.deferred import declared_signature, kernel_on_host, typed_inputs, why_on_host
 from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions
 from dovetail.planning.partition import Part, partition
+from dovetail.planning.place import Placed, place, require_homes
 from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source, Step, Tail, Target
 from dovetail.planning.plan_cache import PlanCache
 from dovetail.planning.report import NodePlacement, PlanReport, ValuePlacement
 from dovetail.plugins.rules import PREFERRED
 from dovetail.tracing import phase
 
-__all__ = ["Planner", "Prepared", "place"]
-
-Refusals = tuple[tuple[str, Refusal], ...]
-Placed = Mapping[str, tuple[str, Refusals]]
-"""Node name -> the device that runs it, and the refusals of those asked before."""
+__all__ = ["Planner", "Prepared"]
 
 _LONG = 0.05
 """Estimated seconds of a node from which on a run need not wait for its end."""
@@ -164,7 +160,7 @@ class Planner:
         let_go(*graph.constants.values(), still_read=(whole if continuation is None else graph).constants.values())
         with phase("place nodes on devices", "plan"):
             placed = place(whole, self.targets, self.placement)
-        _require_homes(whole, placed)
+        require_homes(whole, placed)
         by_name = {target.name: target for target in self.targets}
         homes = {name: home for name, (home, _) in placed.items()}
         parts = [self._on_device(part, by_name[part.device].device, notes) for part in partition(whole, homes)]
@@ -330,41 +326,6 @@ class Prepared:
         return self._done[1]
 
 
-def place(graph: Graph, targets: Sequence[Target], placement: Placement | None = None) -> Placed:
-    """For each node the target that runs it (`""` if none does), and the refusals of those preferred to it.
-
-    Without a placement that is the first target that accepts the node; only a placement has all targets asked. Raises
-    `CompileError` when it places a node where it was refused.
-    """
-    typed = {node.name: TypedNode.of(node, graph) for node in graph.nodes}
-    if placement is None:
-        return {name: _first(node, targets) for name, node in typed.items()}
-    answers = {name: {target.name: target.device.supports(node) for target in targets} for name, node in typed.items()}
-    homes = placement(graph, answers)
-    return {name: _chosen(typed[name].node, found, homes.get(name, "")) for name, found in answers.items()}
-
-
-def _first(node: TypedNode, targets: Sequence[Target]) -> tuple[str, Refusals]:
-    refusals: list[tuple[str, Refusal]] = []
-    for target in targets:
-        answer = target.device.accepts(node)
-        if isinstance(answer, Accepted):
-            return target.name, tuple(refusals)
-        if not isinstance(answer, Refusal):  # True of a plugin would count as a refusal
-            raise CompileError(f"{target.name} answers {answer!r} for node {node.node}; accepted: Accepted or Refusal")
-        refusals.append((target.name, answer))
-    return "", tuple(refusals)
-
-
-def _chosen(node: Node, answers: Mapping[str, Accepted | Refusal], home: str) -> tuple[str, Refusals]:
-    if (not home and any(answers.values())) or (home and not answers.get(home)):
-        accepted = ", ".join(name for name, answer in answers.items() if answer)
-        raise CompileError(f"node {node} is placed on {home or 'no device'}; accepted by: {accepted or 'none'}")
-    names = list(answers)
-    asked = names[: names.index(home)] if home else names
-    return home, tuple((name, refusal) for name in asked if isinstance(refusal := answers[name], Refusal))
-
-
 def _contents(graph: Graph) -> Hashable:
     """Equal for graphs of the same nodes and constants; small constants are compared, because plans make them of sizes."""
     constants = [
@@ -385,16 +346,6 @@ def _require_host(continuation: Continuation, targets: Sequence[Target]) -> None
 
 def _on_host(node: Node, provider: str) -> NodePlacement:
     return NodePlacement(node.name, node.op.key, REFERENCE_DEVICE, kernel_on_host(node), provider, node.origins)
-
-
-def _require_homes(graph: Graph, placed: Placed) -> None:
-    for node in graph.nodes:
-        home, refusals = placed[node.name]
-        if not home:
-            said = "; ".join(f"{device}: {refusal}" for device, refusal in refusals)
-            types = ", ".join("-" if name == "" else str(graph.types[name]) for name in node.inputs)
-            hint = "give the operator a NumPy reference" if REFERENCE_DEVICE in dict(refusals) else "let FALLBACK be True"
-            raise UnsupportedNode(f"no device runs node {node} with inputs ({types}): {said}", hint=hint)
 
 
 def _compile(parts: Sequence[Part], by_name: Mapping[str, Target], limit: int) -> list[Executable]:

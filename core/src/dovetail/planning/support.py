@@ -11,8 +11,9 @@ from dovetail.internal.opaque import OpaqueOperator
 from dovetail.passes.graph_pass import Notes
 from dovetail.planning.deferred import kernel_on_host, why_on_host
 from dovetail.planning.options import REFERENCE_DEVICE
+from dovetail.planning.place import place
 from dovetail.planning.plan import Target
-from dovetail.planning.planner import Planner, place
+from dovetail.planning.planner import Planner
 
 __all__ = ["NodeSupport", "ask"]
 

@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from dovetail.planning.support import NodeSupport
     from dovetail.runtime.compiled_model import CompiledModel
     from dovetail.runtime.core import Core
-    from dovetail.runtime.infer_request import InferRequest, Results
+    from dovetail.runtime.infer_request import InferRequest
     from dovetail.runtime.queue import AsyncInferQueue
     from dovetail.runtime.recipe import Recipe
+    from dovetail.runtime.results import Results
     from dovetail.tracing import Slice, Trace
 
 __all__ = [
@@ -39,7 +40,8 @@ __getattr__ = lazy_names(
         "dovetail.planning.support": ("NodeSupport",),
         "dovetail.runtime.compiled_model": ("CompiledModel",),
         "dovetail.runtime.core": ("Core",),
-        "dovetail.runtime.infer_request": ("InferRequest", "Results"),
+        "dovetail.runtime.infer_request": ("InferRequest",),
+        "dovetail.runtime.results": ("Results",),
         "dovetail.runtime.queue": ("AsyncInferQueue",),
         "dovetail.runtime.recipe": ("Recipe",),
         "dovetail.tracing": ("Slice", "Trace"),

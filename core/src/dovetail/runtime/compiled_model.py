@@ -25,10 +25,11 @@ from dovetail.planning.plan import Plan
 from dovetail.planning.plan_cache import PlanCache
 from dovetail.planning.report import NodePlacement, PlanReport
 from dovetail.runtime.bound_request import BoundRequest
-from dovetail.runtime.infer_request import InferRequest, Results
+from dovetail.runtime.infer_request import InferRequest
 from dovetail.runtime.inputs import InputReader, Shapes
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.runtime.recipe import Recipe
+from dovetail.runtime.results import Results
 from dovetail.tracing import Trace, current_trace
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 import os
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from weakref import ref
 
 import numpy as np
@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from dovetail.devices.device_array import DeviceArray
 from dovetail.devices.interruptible import are_calls_left
 from dovetail.devices.work_budget import RUNNING, WorkBudget
-from dovetail.errors import OutOfMemory, RunCancelled, UsageError, did_you_mean
-from dovetail.html_table import html_table
+from dovetail.errors import OutOfMemory, RunCancelled, UsageError
 from dovetail.locks import Lock
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
@@ -22,70 +21,20 @@ from dovetail.planning.plan import Plan
 from dovetail.runtime.bound_request import BoundRequest, Resting
 from dovetail.runtime.inputs import InputReader, Shapes, apart
 from dovetail.runtime.plan_request import PlanRequest
+from dovetail.runtime.results import Results
 from dovetail.runtime.states import Plans, RequestStates
 from dovetail.tracing import Trace
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = ["Background", "InferRequest", "Results"]
+__all__ = ["Background", "CompiledPlans", "InferRequest"]
 
 _SPARE = 2
 """Sets of buffers of results that were freed, which wait for their next use."""
 
 _RUNNING = "the request is running"
 _RUNNING_HINT = "wait() for it, or create a request for each thread"
-
-
-class Results(Mapping[Any, NDArray[Any]]):
-    """Output arrays by name or by position; iterates over names, as mappings do: `values()` gives the arrays in order.
-
-    A sequence is a list, a map a dictionary, an optional that is absent None.
-    """
-
-    __slots__ = ("_arrays", "_names")
-
-    def __init__(self, names: Sequence[str], arrays: Sequence[NDArray[Any]]) -> None:
-        self._names = tuple(names)
-        self._arrays = tuple(arrays)
-
-    def __getitem__(self, key: str | SupportsIndex) -> NDArray[Any]:
-        if not isinstance(key, str):
-            try:
-                return self._arrays[key]
-            except IndexError:
-                raise IndexError(f"no output {key}; there are {len(self)}: {', '.join(self._names)}") from None
-        try:
-            return self._arrays[self._names.index(key)]
-        except ValueError:
-            raise KeyError(f"no output {key!r}. {did_you_mean(str(key), self._names)}") from None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def _ipython_key_completions_(self) -> list[str]:
-        return list(self._names)
-
-    def __repr__(self) -> str:
-        return f"Results({', '.join(f'{n}: {_kind(a)}' for n, a in zip(self._names, self._arrays, strict=True))})"
-
-    def _repr_html_(self) -> str:
-        rows = ((name, _kind(value), _first(value)) for name, value in zip(self._names, self._arrays, strict=True))
-        return html_table(f"{len(self)} outputs", ("name", "type", "first values"), rows)
-
-
-def _kind(value: Any) -> str:
-    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
-
-
-def _first(value: Any) -> str:
-    """The first elements of an array; nothing for other values."""
-    if not isinstance(value, np.ndarray):
-        return ""
-    return ", ".join(f"{v:.5g}" if isinstance(v, float) else str(v) for v in value.reshape(-1)[:6].tolist())
 
 
 class CompiledPlans(Plans, Protocol):
@@ -111,7 +60,7 @@ class CompiledPlans(Plans, Protocol):
     def time_limit(self) -> float | None:
         """The seconds that a run may take; None for no limit."""
 
-    def traced(self, inputs: Any, runs: int, budget: WorkBudget) -> tuple[Trace, "Results"]:
+    def traced(self, inputs: Any, runs: int, budget: WorkBudget) -> tuple[Trace, Results]:
         """Run so often, each time under the budget, with a request that records; the record and the outputs."""
 
     def check_open(self) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from dovetail.errors import UsageError
 from dovetail.runtime.compiled_model import CompiledModel
-from dovetail.runtime.infer_request import InferRequest, Results
+from dovetail.runtime.infer_request import InferRequest
+from dovetail.runtime.results import Results
 
 __all__ = ["AsyncInferQueue"]
 

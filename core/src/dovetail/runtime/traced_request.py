@@ -15,8 +15,9 @@ from dovetail.graph.graph import Node
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan, Step
 from dovetail.planning.report import NodePlacement
-from dovetail.runtime.infer_request import Background, CompiledPlans, InferRequest, Results
+from dovetail.runtime.infer_request import Background, CompiledPlans, InferRequest
 from dovetail.runtime.plan_request import PlanRequest
+from dovetail.runtime.results import Results
 from dovetail.tracing import PartRecorder, RunLog, Slice, Spans, Trace, clock
 
 __all__ = ["TracedRequest"]

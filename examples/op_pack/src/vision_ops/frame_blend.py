@@ -15,7 +15,7 @@ from vision_ops.flow_warp import FlowWarp
 class FrameBlend(Operator):
     """Y = (1 - share) * warped(first, flow) + share * second, where warped is `FlowWarp`.
 
-    There is no reference: the sub-graph that `compose` builds defines it, in models of every format that has the operator.
+    It has no reference: the sub-graph that `compose` builds defines it, in models of every format that has the operator.
     """
 
     domain = "com.example.vision"

@@ -17,7 +17,7 @@ from dovetail_ops_onnx.transpose import Transpose
 class ImageToTensor(Operator):
     """tensor[n, c, h, w] = (image[n, h, w, c] - mean[c]) / std[c]; `mean` and `std` in pixel values, 0 to 255.
 
-    There is no reference: the composition defines it. A device that has a kernel for the whole operator uses that instead.
+    It has no reference: the composition defines it. A device that has a kernel for the whole operator uses that instead.
     """
 
     domain = "com.example.vision"

@@ -2,8 +2,7 @@
 
 import threading
 import weakref
-from collections import Counter
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
@@ -12,6 +11,7 @@ from typing import cast
 from dovetail.dataclass import dataclass
 from dovetail.device import (
     Arenas,
+    ConstantReaders,
     Executable,
     Graph,
     Node,
@@ -19,8 +19,6 @@ from dovetail.device import (
     Refusal,
     TensorType,
     TypedNode,
-    let_go,
-    owner,
     phase,
     plan_graph,
     share_storage,
@@ -265,10 +263,13 @@ class OnednnExecutable(Executable):
         missing = [(self._placed[n].node, a) for n, stages in found.items() for _, arguments in stages for a in arguments]
         memory, prepared = ConstantMemory(missing), {}
         brings = any(argument.place in ("input", "operand") and argument.content is None for _, argument in missing)
-        for name in _giving_back(self._placed, self.planned, self.graph) if brings else found:
+        readers = ConstantReaders(self.graph) if brings else None
+        for name, planned in self.planned.items():
             if name in found:
-                stages = zip(self.planned[name].stages, found[name], strict=True)
+                stages = zip(planned.stages, found[name], strict=True)
                 prepared[name] = tuple([_prepare(self._placed[name], stage, *one, memory, shared) for stage, one in stages])
+            if readers is not None:
+                readers.copied(_copied(self._placed[name].node.node, planned))
         return prepared
 
     @cached_property
@@ -417,23 +418,11 @@ def _relabelled(placement: Placement, planned: Planned | None) -> Placement:
     return replace(placement, label=placement.kernel.label(plan.name, placement.node))
 
 
-def _giving_back(places: Mapping[str, Placement], planned: Mapping[str, Planned], graph: Graph) -> Iterator[str]:
-    """The names of the nodes to prepare; when all readers of a constant have copied it, its memory is given back."""
-    owners = {name: id(owner(array)) for name, array in graph.constants.items()}  # constants may be views of each other
-    left: Counter[int | None] = Counter(
-        owners[name] for reads in (*(n.reads for n in graph.nodes), graph.outputs) for name in reads if name in owners
-    )
-    for name, found in planned.items():
-        yield name
-        inputs = places[name].node.node.inputs
-        moves = {(i, a.arg) for i, stage in enumerate(found.stages) for a in stage.arguments if is_moved(a)}
-        reads = [(i, a.arg, a.index) for i, s in enumerate(found.stages) for a in s.arguments if a.place == "input"]
-        in_place = {index for i, arg, index in reads if (i, arg) not in moves}
-        for index in {index for _, _, index in reads} - in_place:
-            memory = owners.get(inputs[index])
-            left[memory] -= 1
-            if memory is not None and not left[memory]:
-                let_go(graph.constants[inputs[index]])
+def _copied(node: Node, planned: Planned) -> list[str]:
+    """The inputs that a node has copied, if they are constants: none that it reads in place."""
+    reads = [a for stage in planned.stages for a in stage.arguments if a.place == "input"]
+    in_place = {a.index for a in reads if not is_moved(a)}
+    return [node.inputs[index] for index in {a.index for a in reads} - in_place]
 
 
 def _are_before(found: Sequence[Found], before: Sequence[Prepared]) -> bool:

@@ -77,7 +77,7 @@ class ExternalData:
         if location not in self._files:
             file = self.source.open_beside(location)
             self._files[location] = file
-            assert isinstance(self.source.data, Path)  # else there is no file beside it
+            assert isinstance(self.source.data, Path)  # else no file is beside it
             self._mapped[location] = mapped = MappedFile.of(self.source.data.parent / location, file.fileno())
             self._sizes[location] = size = file.seek(0, io.SEEK_END) if mapped is None else mapped.content.nbytes
             self._unread[location] = 2 * size

@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import threading
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,6 +15,7 @@ from dovetail.device import (
     Accepted,
     Binary,
     Choice,
+    ConstantReaders,
     Device,
     DeviceError,
     DeviceInfo,
@@ -32,8 +32,6 @@ from dovetail.device import (
     TensorType,
     TypedNode,
     choose,
-    let_go,
-    owner,
     plan_graph,
     plan_regions,
 )
@@ -234,8 +232,10 @@ class OpenCLDevice(Device):
             self._tune((chosen[name].kernel, node) for name, node in typed.items())
         stubs = {name for name, n in typed.items() if {n.op.op_type, n.op.key} & {*chosen_options.STUB}}
         wanted: dict[str, tuple[Launch, ...]] = {}
-        for name in _giving_back(graph, wanted):
-            wanted[name] = () if name in stubs else self._launches(chosen[name].kernel, typed[name])
+        readers = ConstantReaders(graph)
+        for name, node in typed.items():
+            wanted[name] = () if name in stubs else self._launches(chosen[name].kernel, node)
+            readers.copied(_copied(node.node, wanted[name], graph))
         exact = {name: [self._exact(x, typed[name]) for x in found if not x.is_empty] for name, found in wanted.items()}
         launches = {name: _numbered(found, name) for name, found in exact.items()}
         graph = graph.replace(states=_kept_states(graph))
@@ -374,22 +374,15 @@ def _apart_from_sizes(tensor: TensorType | None) -> object:
     return tensor and (tensor.dtype, len(tensor.dims) if tensor.value is None else tensor.dims)
 
 
-def _giving_back(graph: Graph, launches: Mapping[str, Sequence[Launch]]) -> Iterator[str]:
-    """The names of the nodes, whose launches are made meanwhile; gives back the memory of constants that all readers copied."""
-    owners = {name: id(owner(array)) for name, array in graph.constants.items()}  # constants may be views of each other
-    left = Counter(owners[name] for reads in (*(n.reads for n in graph.nodes), graph.outputs) for name in reads if name in owners)
-    for node in graph.nodes:
-        yield node.name
-        arguments = [a for launch in launches[node.name] for a in launch.places]
-        in_place = {a.value for a in arguments if isinstance(a, Read)}
-        copies = [a.array for a in arguments if isinstance(a, Constant)]
-        for name in node.reads if arguments else ():  # a view has none, and is read in place
-            array = graph.constants.get(name)
-            if array is None or name in in_place or any(np.may_share_memory(array, copy) for copy in copies):
-                continue
-            left[owners[name]] -= 1
-            if not left[owners[name]]:
-                let_go(array)
+def _copied(node: Node, launches: Sequence[Launch], graph: Graph) -> Iterator[str]:
+    """The constants that a node with these launches has copied: none that it reads in place."""
+    arguments = [a for launch in launches for a in launch.places]
+    in_place = {a.value for a in arguments if isinstance(a, Read)}
+    copies = [a.array for a in arguments if isinstance(a, Constant)]
+    for name in node.reads if arguments else ():  # a view has none, and is read in place
+        array = graph.constants.get(name)
+        if array is not None and name not in in_place and not any(np.may_share_memory(array, copy) for copy in copies):
+            yield name
 
 
 def _in_place(chosen: Mapping[str, Choice[CLKernel]], typed: Mapping[str, TypedNode], node: Node) -> Sequence[str]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
+from dovetail.graph import owner
 
 __all__ = ["block_of", "once"]
 
@@ -28,8 +29,8 @@ def _size_of(arrays: Sequence[Array]) -> int:
 
 def block_of(arrays: Sequence[Array]) -> Array | None:
     """The bytes that hold these arrays in their order, each from a multiple of 64 on; None where they are elsewhere."""
-    root = _root_of(arrays[0])
-    if root.dtype != np.uint8 or root.ndim != 1 or any(_root_of(a) is not root or not a.flags.c_contiguous for a in arrays):
+    root = owner(arrays[0])
+    if root.dtype != np.uint8 or root.ndim != 1 or any(owner(a) is not root or not a.flags.c_contiguous for a in arrays):
         return None
     *starts, end = _places([array.nbytes for array in arrays])
     found = [array.ctypes.data - root.ctypes.data for array in arrays]
@@ -48,13 +49,6 @@ def _parts_of(block: Array, kinds: _Kinds) -> list[Array]:
     return [block[start : start + size].view(dtype).reshape(shape) for (shape, dtype), start, size in pairs]
 
 
-def _root_of(array: Array) -> Array:
-    """The array whose memory it is."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
-
-
 @dataclass(frozen=True)
 class _Made:
     sources: tuple[weakref.ref[Array], ...]
@@ -71,7 +65,7 @@ def once(sources: Sequence[Array], key: Hashable, make: Callable[[], tuple[Any, 
 
     It makes some details and arrays. So all plans of a model, for whatever shapes, share these; they are in one block.
     """
-    roots = [_root_of(source) for source in sources]
+    roots = [owner(source) for source in sources]
     entry = key, *((id(root), a.ctypes.data, a.nbytes) for root, a in zip(roots, sources, strict=True))
     found = _made.get(entry)
     if found is not None and all(ref() is root for ref, root in zip(found.sources, roots, strict=True)):
