@@ -188,7 +188,7 @@ def test_the_core_names_all_packages() -> None:
             "dovetail_virtual_devices.batch:DEFAULT_SIZE",
             1,
         ),
-        ("plugins/frontend_onnx/README.md", "a tensor of {} KiB or more", "dovetail_frontend_onnx.file_region:SMALLEST", 1 << 10),
+        ("plugins/frontend_onnx/README.md", "{} KiB or more, external", "dovetail.frontend:SMALLEST_REGION", 1 << 10),
         ("plugins/frontend_onnx/README.md", "may be nested {} deep", "dovetail_frontend_onnx.link:MAX_DEPTH", 1),
         ("plugins/frontend_openvino/README.md", "with their bodies, {} deep", "dovetail_frontend_openvino.link:MAX_DEPTH", 1),
         ("plugins/frontend_openvino/README.md", "more than {} levels", "dovetail_frontend_openvino.markup:MAX_DEPTH", 1),

@@ -14,6 +14,7 @@ INTERNAL = {"import_capi_exception", "package_name", "version", "cuda_version"}
 """Names that onnxruntime's `__init__` happens to have."""
 NEWEST = "1.32"
 """The newest onnxruntime whose symbols were compared: a later one may have more."""
+IS_NEWER = Version(onnxruntime.__version__).release[:2] > Version(NEWEST).release
 
 
 def test_symbols() -> None:
@@ -23,18 +24,18 @@ def test_symbols() -> None:
     missing = {name for name in theirs if not hasattr(dovetail_onnxruntime, name)}
     listed = {name for name in ABSENT if "." not in name and name in theirs}
     assert listed <= missing
-    if Version(onnxruntime.__version__).release[:2] <= Version(NEWEST).release:
+    if not IS_NEWER:
         assert missing == listed
 
 
+@pytest.mark.skipif(IS_NEWER, reason=f"onnxruntime is newer than {NEWEST}, and may have more members")
 @pytest.mark.parametrize(
     "name", ["InferenceSession", "IOBinding", "ModelMetadata", "NodeArg", "OrtDevice", "OrtValue", "RunOptions", "SessionOptions"]
 )
 def test_members(name: str) -> None:
     theirs = {member for member in dir(getattr(onnxruntime, name)) if not member.startswith("_")}
     ours = getattr(dovetail_onnxruntime, name)
-    if Version(onnxruntime.__version__).release[:2] <= Version(NEWEST).release:
-        assert theirs <= {*dir(ours), *inspect.get_annotations(ours), "name", "type"}
+    assert theirs <= {*dir(ours), *inspect.get_annotations(ours), "name", "type"}
 
 
 def test_members_that_raise() -> None:

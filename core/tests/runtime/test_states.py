@@ -141,7 +141,8 @@ def test_a_state_that_another_part_reads_is_left_alone() -> None:
         ("past.*", "no other output ''"),
         ("x:y,past.a:y", "no other output 'y'"),
         ("", "no input ''"),
-        (5, "no input '5'"),
+        (5, "STATE is a int; accepted: text 'input:output'"),
+        ({"past.a": "present.a"}, "STATE is a dict; accepted: text 'input:output'"),
     ],
 )
 def test_unknown_names_are_refused(core: Any, states: Any, message: str) -> None:

@@ -165,6 +165,24 @@ def test_activations_that_stand_alone_keep_what_is_no_number(value):
 
 
 @needs_bfloat16
+@pytest.mark.parametrize("channels", [32, 33])
+def test_a_transpose_that_writes_float32_is_not_a_view(channels):
+    """It would move nothing in these layouts, but reads bfloat16; PRelu reads only float32."""
+    rng = np.random.default_rng(3)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((1, 32, 8), (channels, 32, 1)))
+    slope = np.array([1.25], np.float32)
+    g = GraphBuilder()
+    convolved = g.node(find("Conv", 17)(), g.input("x", "float32", x.shape), g.constant(w))
+    turned = g.node(find("Transpose", 17)(perm=(0, 2, 1)), convolved)
+    model = g.model([g.node(find("PRelu", 17)(), turned, g.constant(slope))])
+    compiled = Core().compile_model(model, "ONEDNN", {"INFERENCE_PRECISION_HINT": "bf16"})
+    (got,) = compiled({"x": x}).values()
+    want = np.einsum("oc,bcl->blo", w[..., 0].astype(np.float64), x)
+    want = np.where(want < 0, slope * want, want)
+    assert np.abs(got - want).max() <= TOLERANCE * np.abs(want).max()
+
+
+@needs_bfloat16
 def test_other_sizes_take_over_the_precision_of_nodes():
     """Values under the names that they have in the model are bfloat16, too."""
     model, expected, x = residual_net()

@@ -69,7 +69,7 @@ def test_large_ones_are_not_parsed(build: Any, rng: np.random.Generator) -> None
 
 @pytest.mark.parametrize("is_file", [True, False])
 def test_large_attributes_are_not_parsed(read: Any, build: Any, rng: np.random.Generator, tmp_path: Any, is_file: bool) -> None:
-    """Weights as Constant nodes, as some exporters write them; above the size of a `FileRegion` too."""
+    """Weights as Constant nodes, as some exporters write them; above the size from which on they are mapped, too."""
     weights = _weights(rng, (FEW, FEW + 1, 3 * FEW, 2**18 + 1))
     nodes = [helper.make_node("Constant", [], [n], name=n, value=numpy_helper.from_array(a)) for n, a in weights.items()]
     model = build([*nodes, helper.make_node("Concat", ["x", *weights], ["y"], axis=0)])

@@ -75,10 +75,14 @@ class Model:
         """A copy whose requests keep the values of some inputs: zeros at first, after each run those of an output.
 
         `pairs` is `input:output`, several with commas between; `*` in both stands for any text: `past.*:present.*`. These inputs
-        and outputs are no longer given and returned; see `InferRequest.query_state`. Raises `UsageError` for unknown names.
+        and outputs are no longer given and returned; see `InferRequest.query_state`. Raises `UsageError` for unknown names and
+        for something else than text.
         """
+        if not isinstance(pairs, str):
+            hint = "several pairs have commas between them: 'past_key:present_key,past_value:present_value'"
+            raise UsageError(f"STATE is a {type(pairs).__name__}; accepted: text 'input:output'", hint=hint)
         outputs, states = self.graph.outputs, dict[str, int]()
-        for past, _, present in (pair.strip().partition(":") for pair in str(pairs).split(",")):
+        for past, _, present in (pair.strip().partition(":") for pair in pairs.split(",")):
             pattern = re.compile("(.*)".join(map(re.escape, past.split("*", 1))))
             found = [(name, match.groups()) for name in self.graph.inputs if (match := pattern.fullmatch(name))]
             if not found:

@@ -24,9 +24,10 @@ class _Permuting(OnednnKernel):
 
 
 def _unmoved(node: TypedNode) -> Sequence[LayerConfig]:
-    """The layouts in which the node moves nothing."""
+    """The layouts in which the node moves nothing. None where it converts, from bfloat16 to float32 (see `precision.lower`)."""
     assert isinstance(node.op, Transpose)
-    found = () if node.post_ops else node.op.unmoved(given(node, 0).rank)
+    changes = node.post_ops or given(node, 0).dtype is not node.outputs[0].dtype
+    found = () if changes else node.op.unmoved(given(node, 0).rank)
     return [LayerConfig((source,), (result,)) for source, result in found]
 
 
