@@ -280,7 +280,8 @@ def test_operators_on_bytes_are_expanded_before_the_passes_on_quantized_forms() 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_operators_on_halves_are_expanded_unless_the_device_has_a_kernel_for_them_or_for_float32(dtype: str) -> None:
     g = GraphBuilder()
-    graph = fold_constants(g.graph([g.node(Shifted(), g.input("x", dtype, [3])), g.node(Shifted(), g.input("z", "float32", [3]))]))
+    x, z = g.input("x", dtype, [3]), g.input("z", "float32", [3])
+    graph = fold_constants(g.graph([g.node(Shifted(), x), g.node(Shifted(), z)]))
 
     def only(kept: DType) -> Graph:
         return decompose_halves(graph, lambda node, scope: all(scope.types[n].dtype is kept for n in node.writes))

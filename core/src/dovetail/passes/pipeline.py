@@ -75,7 +75,7 @@ def _decompose_quantized(graph: Graph, context: PassContext) -> Graph:
 
 
 def _decompose_halves(graph: Graph, context: PassContext) -> Graph:
-    """Expand operators on halves for which the device has no kernel in float32 either, so that their parts can compute in that."""
+    """Expand operators on halves for which the device has no kernel in float32 either, so that their parts compute in that."""
     return decompose_halves(graph, context.keeps, context.notes.bodies)
 
 
