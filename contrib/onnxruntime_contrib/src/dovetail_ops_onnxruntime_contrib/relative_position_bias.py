@@ -61,4 +61,5 @@ class RelativePositionBias(MicrosoftOperator):
         ratio = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(exact))
         scale = np.log(np.float32(self.max_distance) / np.float32(exact))
         steps = (ratio / scale * np.float32(buckets - exact)).astype(np.int64)
-        return first + np.where(distance < exact, distance, np.minimum(exact + steps, buckets - 1))
+        found: NDArray[np.int64] = first + np.where(distance < exact, distance, np.minimum(exact + steps, buckets - 1))
+        return found

@@ -50,7 +50,8 @@ def _normal(x: Array, gamma: Array, beta: Array, groups: int, silu: bool) -> Arr
     parts = x.astype(np.float64).reshape(*x.shape[:3], groups, -1)
     away = parts - parts.mean((1, 2, 4), keepdims=True)
     y = (away / np.sqrt((away**2).mean((1, 2, 4), keepdims=True) + 1e-5)).reshape(x.shape) * gamma + beta
-    return (y / (1 + np.exp(-y)) if silu else y).astype(np.float32)
+    found: Array = (y / (1 + np.exp(-y)) if silu else y).astype(np.float32)
+    return found
 
 
 def group_norm(rng: np.random.Generator) -> Iterator[Case]:

@@ -26,4 +26,10 @@ def relative_position_bias(rng: np.random.Generator) -> Iterator[Case]:
             for k in range(keys):
                 want[0, :, q, k] = table[:, _EVERY[abs(k - q)] + (8 if both and k > q else 0)]
         op = RelativePositionBias(max_distance=16, is_bidirectional=both)
-        yield Case(name, op, (table.reshape(buckets, 3), np.int64(queries), np.int64([keys])), (want,), constants=(1, 2))
+        yield Case(
+            name,
+            op,
+            (table.reshape(buckets, 3), np.array(queries, np.int64), np.array([keys], np.int64)),
+            (want,),
+            constants=(1, 2),
+        )
