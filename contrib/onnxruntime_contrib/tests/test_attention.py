@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dovetail import Core, GraphBuilder
 from dovetail.errors import OperatorError
 from dovetail.op import Operator
 from dovetail_ops_onnx.cached_attention import CachedAttention
@@ -42,6 +43,18 @@ def test_the_least_value_for_what_is_left_out(
     agree("Attention", arrays, constants=(1, 2), num_heads=3, mask_filter_value=value, **near)
     sides = [_floats(rng, 2, length, 6).astype(dtype) for length in (3, 5, 5)]
     agree("MultiHeadAttention", [*sides, None, MASKS["lengths"]], num_heads=2, mask_filter_value=value, **near)
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+def test_attention_in_float16_computes_in_float32(rng: np.random.Generator, device: str) -> None:
+    g = GraphBuilder()
+    weights, bias = (g.constant(_floats(rng, *shape).astype(np.float16)) for shape in ((8, 36), (36,)))
+    y = g.node(Attention(num_heads=3), g.input("x", "float16", [2, 5, 8]), weights, bias)
+    model = Core().compile_model(g.model([y]), device)
+    model({"x": _floats(rng, 2, 5, 8).astype(np.float16)})
+    kernels = {node.op: node.kernel for node in model.report().nodes}
+    assert kernels["MatMul"] != "ref"
+    assert kernels["Attention"] != "ref"
 
 
 def test_attention_with_other_sizes_of_v_and_a_scale(agree: Any, rng: np.random.Generator) -> None:

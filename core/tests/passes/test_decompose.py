@@ -10,7 +10,7 @@ from dovetail.graph import Graph, GraphBuilder, Node, TensorType
 from dovetail.internal.copy import Copy
 from dovetail.op import FLOATS, DType, Operator
 from dovetail.passes.constant_folding import fold_constants
-from dovetail.passes.decompose import decompose, decompose_quantized
+from dovetail.passes.decompose import decompose, decompose_halves, decompose_quantized
 from dovetail.passes.pipeline import pipeline
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.concat import Concat
@@ -275,3 +275,19 @@ def test_operators_on_bytes_are_expanded_before_the_passes_on_quantized_forms() 
     assert decompose_quantized(graph, lambda node, scope: isinstance(node.op, OfBytes)) is graph
     order = [(one.stage, one.name) for one in pipeline()]
     assert order.index(("quantize", "decompose_quantized")) < order.index(("expand", "decompose"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_operators_on_halves_are_expanded_unless_the_device_has_a_kernel_for_them_or_for_float32(dtype: str) -> None:
+    g = GraphBuilder()
+    x, z = g.input("x", dtype, [3]), g.input("z", "float32", [3])
+    graph = fold_constants(g.graph([g.node(Shifted(), x), g.node(Shifted(), z)]))
+
+    def only(kept: DType) -> Graph:
+        return decompose_halves(graph, lambda node, scope: all(scope.types[n].dtype is kept for n in node.writes))
+
+    assert [type(n.op) for n in only(DType.FLOAT64).nodes] == [Add, Shifted]
+    assert only(DType(dtype)) is graph
+    assert only(DType.FLOAT32) is graph
+    order = [(one.stage, one.name) for one in pipeline()]
+    assert order.index(("quantize", "decompose_halves")) < order.index(("expand", "decompose"))

@@ -7,6 +7,7 @@ from dovetail_ops_onnxruntime_contrib.activations import BiasGelu, FastGelu, Gel
 from dovetail_ops_onnxruntime_contrib.attention import Attention, MultiHeadAttention
 from dovetail_ops_onnxruntime_contrib.beam_search import BeamSearch, WhisperBeamSearch
 from dovetail_ops_onnxruntime_contrib.decoder_masked_attention import DecoderMaskedMultiHeadAttention
+from dovetail_ops_onnxruntime_contrib.diffusion import BiasAdd, BiasSplitGelu, GroupNorm, NhwcConv, SkipGroupNorm
 from dovetail_ops_onnxruntime_contrib.fused import FusedConv, FusedGemm, FusedMatMul, TransposeMatMul
 from dovetail_ops_onnxruntime_contrib.gather_block_quantized import GatherBlockQuantized
 from dovetail_ops_onnxruntime_contrib.generation import NGramRepeatBlock
@@ -45,6 +46,7 @@ from dovetail_ops_onnxruntime_contrib.quantized_products import (
 )
 from dovetail_ops_onnxruntime_contrib.quantized_transformers import QAttention, QEmbedLayerNormalization
 from dovetail_ops_onnxruntime_contrib.recurrent import DynamicQuantizeLSTM
+from dovetail_ops_onnxruntime_contrib.relative_position_bias import RelativePositionBias
 from dovetail_ops_onnxruntime_contrib.rotary_embedding import MRotaryEmbedding, RotaryEmbedding
 from dovetail_ops_onnxruntime_contrib.superseded import (
     ConvTransposeWithDynamicPads,
@@ -66,7 +68,9 @@ if TYPE_CHECKING:
 OPERATORS: "tuple[type[Operator], ...]" = (
     Attention,
     BeamSearch,
+    BiasAdd,
     BiasGelu,
+    BiasSplitGelu,
     CDist,
     CausalConvWithState,
     ConvTransposeWithDynamicPads,
@@ -87,6 +91,7 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     Gelu,
     GreedySearch,
     GridSample,
+    GroupNorm,
     GroupQueryAttention,
     Inverse,
     LinearAttention,
@@ -98,6 +103,7 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     MoE,
     MultiHeadAttention,
     NGramRepeatBlock,
+    NhwcConv,
     NhwcMaxPool,
     Pad,
     QAttention,
@@ -117,9 +123,11 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     QuantizeLinear,
     QuickGelu,
     Range,
+    RelativePositionBias,
     RotaryEmbedding,
     Sampling,
     SimplifiedLayerNormalization,
+    SkipGroupNorm,
     SkipLayerNormalization,
     SkipSimplifiedLayerNormalization,
     Tokenizer,

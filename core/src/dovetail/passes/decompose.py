@@ -17,7 +17,7 @@ from dovetail.passes._bodies import check_types, free_scope, write_to
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.unfuse_post_ops import unfuse_post_ops
 
-__all__ = ["composition", "decompose", "decompose_quantized"]
+__all__ = ["composition", "decompose", "decompose_halves", "decompose_quantized"]
 
 Keeps = Callable[[Node, Graph], bool]
 """Whether a device runs the node, whose types are in the graph, with a kernel of its own."""
@@ -34,6 +34,7 @@ _WIDENED = 4
 """How much larger than what a node reads are the constants that its composition makes of it: weights of 8 bits as floats."""
 
 _BYTES = frozenset({DType.INT8, DType.UINT8})
+_HALVES = frozenset({DType.FLOAT16, DType.BFLOAT16})
 
 
 def decompose(graph: Graph, keeps: Keeps, bodies: Bodies | None = None) -> Graph:
@@ -48,12 +49,27 @@ def decompose(graph: Graph, keeps: Keeps, bodies: Bodies | None = None) -> Graph
 
 def decompose_quantized(graph: Graph, keeps: Keeps, bodies: Bodies | None = None) -> Graph:
     """As `decompose`, for nodes that read or write tensors of int8 or uint8; what their compositions hold besides stays."""
-    return decompose(graph, lambda node, scope: not _has_bytes(node, scope) or keeps(node, scope), bodies)
+    return decompose(graph, lambda node, scope: not _has(_BYTES, node, scope) or keeps(node, scope), bodies)
 
 
-def _has_bytes(node: Node, graph: Graph) -> bool:
+def decompose_halves(graph: Graph, keeps: Keeps, bodies: Bodies | None = None) -> Graph:
+    """As `decompose`, for nodes that read or write tensors of float16 or bfloat16 and are not kept in float32 either."""
+
+    def is_left(node: Node, scope: Graph) -> bool:
+        return not _has(_HALVES, node, scope) or keeps(node, scope) or keeps(node, _in_float32(node, scope))
+
+    return decompose(graph, is_left, bodies)
+
+
+def _has(dtypes: frozenset[DType], node: Node, graph: Graph) -> bool:
     types = (graph.type_of(name) for name in (*node.inputs, *node.outputs) if name)
-    return any(isinstance(t, TensorType) and t.dtype in _BYTES for t in types)
+    return any(isinstance(t, TensorType) and t.dtype in dtypes for t in types)
+
+
+def _in_float32(node: Node, graph: Graph) -> Graph:
+    """The types of what the node reads and writes, halves as float32."""
+    types = {name: graph.types[name] for name in (*node.reads, *node.writes)}
+    return Graph((), (), (), types={n: t.with_dtype(DType.FLOAT32) if t.dtype in _HALVES else t for n, t in types.items()})
 
 
 def _expand_all(graph: Graph, keeps: Keeps, stack: tuple[str, ...], bodies: Bodies) -> Graph:

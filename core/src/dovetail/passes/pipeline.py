@@ -11,7 +11,7 @@ from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.passes.bind import bind
 from dovetail.passes.compose_in_graph import compose_in_graph
 from dovetail.passes.constant_folding import fold_closed, type_and_fold
-from dovetail.passes.decompose import decompose, decompose_quantized
+from dovetail.passes.decompose import decompose, decompose_halves, decompose_quantized
 from dovetail.passes.defer import split
 from dovetail.passes.drop_identities import drop_identities
 from dovetail.passes.fuse_post_ops import fuse_post_ops
@@ -74,6 +74,11 @@ def _decompose_quantized(graph: Graph, context: PassContext) -> Graph:
     return decompose_quantized(graph, context.keeps, context.notes.bodies)
 
 
+def _decompose_halves(graph: Graph, context: PassContext) -> Graph:
+    """Expand operators on halves for which the device has no kernel in float32 either, so that their parts compute in that."""
+    return decompose_halves(graph, context.keeps, context.notes.bodies)
+
+
 def _decompose(graph: Graph, context: PassContext) -> Graph:
     """Expand operators with a composition if the device has no kernel for them."""
     return decompose(graph, context.keeps, context.notes.bodies)
@@ -118,6 +123,7 @@ PASSES: tuple[GraphPass, ...] = (
     GraphPass("drop_dead_nodes", "type", _plain(drop_dead_nodes), any_sizes=True),
     GraphPass("choose_definitions", "quantize", _choose_definitions, essential=True),
     GraphPass("decompose_quantized", "quantize", _decompose_quantized, any_sizes=True),
+    GraphPass("decompose_halves", "quantize", _decompose_halves, any_sizes=True),
     GraphPass("decompose", "expand", _decompose, essential=True, any_sizes=True),
     GraphPass("drop_expanded_identities", "expand", _plain(drop_identities), any_sizes=True),
     GraphPass("pin_expanded", "expand", _pin, essential=True),
