@@ -103,7 +103,7 @@ def as_kinds(info: DeviceInfo, caps: Capabilities) -> dict[str, Forced]:
 
 WITHOUT_CASES = frozenset(
     {
-        *("cached_attention", "convert", "joined_products", "joined_slices", "mat_mul_blocks", "mat_mul_integer_to_float"),
+        *("cached_attention", "convert", "joined_moves", "joined_products", "mat_mul_blocks", "mat_mul_integer_to_float"),
         *("mat_mul_rows", "normalized_product", "normalized_sum", "packed_attention", "pointwise_depthwise", "quantized"),
         *("reorder", "rotated_halves", "take_rows"),
     }

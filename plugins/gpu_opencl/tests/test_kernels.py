@@ -14,7 +14,7 @@ pytestmark = pytest.mark.exhaustive(0.12)  # each test compiles programs
 
 _FOLDER = resources.files("dovetail_gpu_opencl") / "kernels"
 _INTERNAL = {
-    *("cached_attention", "convert", "joined_products", "joined_slices", "mat_mul_blocks", "mat_mul_integer_to_float"),
+    *("cached_attention", "convert", "joined_moves", "joined_products", "mat_mul_blocks", "mat_mul_integer_to_float"),
     *("mat_mul_rows", "normalized_product", "normalized_sum", "packed_attention", "pointwise_depthwise", "quantized"),
     *("reorder", "rotated_halves", "take_rows"),
 }

@@ -96,7 +96,7 @@ def test_halves_that_are_read_elsewhere_are_kept(kind_device: Callable[[str], An
     (turned,) = (node.writes[0] for node in graph.nodes if node.op.op_type == "Concat")
     found = kinds(kind_device("GPU"), graph.replace(outputs=(*graph.outputs, turned)))
     assert "RotatedHalves" in found
-    assert "Concat" in found
+    assert "JoinedMoves" in found  # the halves, joined
 
 
 def test_on_cpus_nodes_stay(kind_device: Callable[[str], Any], bench: Any) -> None:

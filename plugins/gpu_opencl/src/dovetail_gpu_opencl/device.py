@@ -164,6 +164,10 @@ class OpenCLDevice(Device):
             from dovetail_gpu_opencl.kernels._pointwise_depthwise import merge_pointwise
 
             graph = merge_pointwise(graph, self._runs)
+        if self.caps.kind == "GPU":
+            from dovetail_gpu_opencl.kernels._joined_moves import merge_moves
+
+            graph = merge_moves(graph, self._kernel_of, self._runs)
         return self._joined(graph)
 
     def _viewed(self, node: TypedNode) -> TypedNode:
@@ -173,6 +177,10 @@ class OpenCLDevice(Device):
 
     def _runs(self, node: TypedNode) -> bool:
         return not self._packed.splits(node) and not isinstance(self._choose(node), Refusal)
+
+    def _kernel_of(self, node: TypedNode) -> CLKernel | None:
+        choice = self._choose(node)
+        return None if isinstance(choice, Refusal) else choice.kernel
 
     def _multiplies(self, dtype: DType, node: TypedNode) -> bool:
         """Whether a float32 convolution runs in a pipeline when its values are of this type."""

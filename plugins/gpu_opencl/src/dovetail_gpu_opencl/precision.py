@@ -42,7 +42,7 @@ _FOLLOWERS = frozenset(
         *("group_normalization", "instance_normalization"),
         *("layer_normalization", "rms_normalization", "batch_normalization", "reduce_mean", "reduce_max", "reduce_min"),
         *("max_pool", "average_pool", "global_average_pool", "global_max_pool", "concat", "split", "slice", "transpose"),
-        *("expand", "pad", "resize", "depth_to_space", "space_to_depth", "gather", "tile"),
+        *("expand", "pad", "resize", "depth_to_space", "space_to_depth", "gather", "tile", "rotated_halves"),
     }
 )
 """Operators, by stem, whose results are not much larger than what they read, or sums that float32 holds in between. Others, such
@@ -50,8 +50,8 @@ as Exp, Pow and ReduceSum, stay float32: their results often pass 65504, and bfl
 _PARTED = frozenset(("split",))
 """Of these all results are half, or none."""
 _SEEDS = frozenset(("attention", "packed_attention"))
-_VALUES = {"attention": 3, "packed_attention": 1}
-"""The first inputs that are converted, where others may stay: a mask often has numbers beyond 16 bits."""
+_VALUES = {"attention": 3, "packed_attention": 1, "rotated_halves": 1}
+"""The first inputs that are converted, where others may stay: a mask often has numbers beyond 16 bits, angles lose digits."""
 
 
 def holds(dtype: DType, array: NDArray[Any]) -> bool:

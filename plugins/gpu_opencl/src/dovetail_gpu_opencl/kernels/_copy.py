@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from dovetail.dataclass import dataclass
 from dovetail.device import DType, Reason, Refusal, TypedNode
@@ -12,16 +13,16 @@ from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
 from dovetail_gpu_opencl.sizes import RuntimeSizes
-from dovetail_gpu_opencl.source import MOVABLE, assemble, storage
+from dovetail_gpu_opencl.source import MOVABLE, STORED_TYPES, assemble, loaded, storage, stored
 
-__all__ = ["COMPUTED", "WORDS", "Move", "MoveKernel", "part_strides"]
+__all__ = ["AT_ONCE", "COMPUTED", "WORDS", "Move", "MoveKernel", "part_strides"]
 
 WORDS = {1: "uchar", 2: "ushort", 4: "uint", 8: "uint2", 16: "uint4"}
 """Bytes of an element -> the C type as which it is moved, whatever its data type."""
 COMPUTED = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16})
 """The data types to which operators that move apply post-ops."""
-_AT_ONCE = 4
-"""Moves of one launch: with their numbers some 400 bytes of the 1,024 of arguments that every GPU takes."""
+AT_ONCE = 6
+"""Moves of one launch: with their numbers some 600 bytes of the 1,024 of arguments that every GPU takes."""
 _CHUNK = 4096
 """Elements of a run that a work item of a CPU moves."""
 
@@ -57,14 +58,17 @@ class Move:
         places = self._places(dims, src, dst, sizes, width)
         return self._launched("copy", {"T": WORDS[itemsize * width], **places}, sizes, work, local)
 
-    def step(self, number: int, width: int) -> "_Step":
-        """The move as a part of copies.cl, in words of so many elements."""
+    def step(self, number: int, types: tuple[str, str], width: int = 1) -> "_Step":
+        """The move as a part of copies.cl, of elements of two C types; in words of `width` elements where these are one type."""
         dims, src, dst = _divided(self.dims, self.src_strides, self.dst_strides, width)
         sizes = RuntimeSizes(f"n{number}_")
         places = self._places(dims, src, dst, sizes, width)
-        size, source, result = places["SIZE"], places["SRC(o)"], places["DST(o)"]
-        text = f"if (o < {size}) {{ dst{number}[{result}] = src{number}[{source}]; return; }} o -= {size};"
-        pointers = f"__global const T* restrict src{number}, __global T* restrict dst{number}{sizes.parameters}"
+        size, source, result = places["SIZE"], str(places["SRC(o)"]), str(places["DST(o)"])
+        moved = f"dst{number}[{result}] = src{number}[{source}]"
+        if types[0] != types[1]:
+            moved = stored(types[1], f"dst{number}", result, loaded(types[0], f"src{number}", source))
+        text = f"if (o < {size}) {{ {moved}; return; }} o -= {size};"
+        pointers = f"__global const {types[0]}* restrict src{number}, __global {types[1]}* restrict dst{number}{sizes.parameters}"
         return _Step(math.prod(dims), pointers, text, (self._source, Write(self.dst), *sizes.arguments))
 
     def computed(self, node: TypedNode, caps: Capabilities) -> Launch:
@@ -141,6 +145,12 @@ def _divided(
     return inner, (*(s // width for s in src[:-1]), 1), (*(s // width for s in dst[:-1]), 1)
 
 
+def _types(node: TypedNode) -> dict[object, DType]:
+    """The data types of the values that the node reads as inputs and writes."""
+    names = (*zip(node.node.inputs, node.inputs, strict=True), *zip(node.node.writes, node.outputs, strict=True))
+    return {name: tensor.dtype for name, tensor in names if tensor is not None}
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     """One of several moves: its words, its parameters, the statement that moves a word, and its arguments."""
@@ -163,12 +173,17 @@ def post_ops_refusal(node: TypedNode, caps: Capabilities) -> Refusal | None:
 
 
 class MoveKernel(CLKernel):
-    """Base of kernels that are one or more moves; on GPUs up to `_AT_ONCE` are one launch, as each takes longer than its work."""
+    """Base of kernels that are one or more moves; on GPUs up to `AT_ONCE` are one launch, as each takes longer than its work."""
 
     name = "copy"
     dtypes = MOVABLE
     has_epilogue = False
     computes = False
+    converts: ClassVar[bool] = False
+    """True when results may have other floating-point types than what they are moved from."""
+
+    only_moves: ClassVar[bool] = True
+    """False where the node does more than its moves say, so that it stays a node of its own."""
 
     @abstractmethod
     def moves(self, node: TypedNode) -> Sequence[Move]:
@@ -176,25 +191,36 @@ class MoveKernel(CLKernel):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         moves = self.moves(node)
-        if self.caps.kind == "CPU" or len(moves) == 1:
+        if self.caps.kind == "CPU" or (len(moves) == 1 and not self._converts(node, moves[0])):
             return tuple(self._moved(node, number, move) for number, move in enumerate(moves) if math.prod(move.dims))
-        parts = [(first, moves[first : first + _AT_ONCE]) for first in range(0, len(moves), _AT_ONCE)]
+        parts = [(first, moves[first : first + AT_ONCE]) for first in range(0, len(moves), AT_ONCE)]
         return tuple(self._joined(node, *part) for part in parts if any(math.prod(move.dims) for move in part[1]))
 
     def _joined(self, node: TypedNode, first: int, moves: Sequence[Move]) -> Launch:
         """The launch of several moves. Empty ones stay in it, so that other sizes have the same program."""
-        itemsize = node.outputs[0].dtype.itemsize
-        most = min(move.word(itemsize, self.caps) for move in moves if math.prod(move.dims))
-        width = self.packed.settled(f"copies {first}", node, most, lambda built: most % built == 0)
-        steps = [move.step(number, width) for number, move in enumerate(moves)]
+        steps = [self._step(node, first, number, move) for number, move in enumerate(moves)]
         defines = {
-            "T": WORDS[itemsize * width],
             "PLACES": ", ".join(step.parameters for step in steps),
             "COPIES": " ".join(step.text for step in steps),
+            "HALF_STORAGE": any("half*" in step.parameters for step in steps),
         }
         work, local = spread(sum(step.count for step in steps), self.caps)
         arguments = tuple(argument for step in steps for argument in step.arguments)
         return Launch("copies.cl", assemble("copies.cl", defines), "copies", arguments, work, local)
+
+    def _step(self, node: TypedNode, first: int, number: int, move: Move) -> "_Step":
+        types = _types(node)
+        dst = types[move.dst]
+        if self._converts(node, move):
+            return move.step(number, (STORED_TYPES[types[move.src]], STORED_TYPES[dst]))
+        most = move.word(dst.itemsize, self.caps) if math.prod(move.dims) else 1
+        width = self.packed.settled(f"copies {first + number}", node, most, lambda built: most % built == 0)
+        return move.step(number, (WORDS[dst.itemsize * width],) * 2, width)
+
+    def _converts(self, node: TypedNode, move: Move) -> bool:
+        """Whether the numbers get another type on the way; else their bits are moved, whatever types both values have."""
+        types = _types(node)
+        return self.converts and types[move.src] is not types[move.dst]
 
     def _moved(self, node: TypedNode, number: int, move: Move) -> Launch:
         if node.post_ops:

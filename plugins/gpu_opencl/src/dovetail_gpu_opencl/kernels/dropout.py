@@ -14,6 +14,8 @@ __all__ = ["KERNELS"]
 class WithMask(MoveKernel):
     """A copy, and ones."""
 
+    only_moves = False
+
     def check(self, node: TypedNode) -> Refusal | None:
         training = node.inputs[2] if len(node.inputs) > 2 else None
         drops = training is not None and (training.value is None or bool(training.value.any()))

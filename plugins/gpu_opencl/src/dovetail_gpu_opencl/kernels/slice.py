@@ -1,19 +1,16 @@
 """Slice."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from dovetail.device import ANY, PLAIN, Graph, LayerConfig, Node, Reason, Refusal, TypedNode
+from dovetail.device import ANY, PLAIN, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
-from dovetail_gpu_opencl.kernels._joined_slices import join_slices
 
 __all__ = ["KERNELS"]
 
 
 class Slice(MoveKernel):
-    """A copy with multiplied strides and an offset; on GPUs several of one value are joined."""
-
-    joins_nodes = True
+    """A copy with multiplied strides and an offset."""
 
     def check(self, node: TypedNode) -> Refusal | None:
         if any(t is not None and t.value is None for t in node.inputs[1:]):
@@ -25,12 +22,6 @@ class Slice(MoveKernel):
 
     def any_sizes(self, node: TypedNode) -> bool:
         return True
-
-    def join_key(self, node: TypedNode) -> tuple[object, ...] | None:
-        return (node.node.inputs[0],) if self.caps.kind == "GPU" else None
-
-    def joined(self, graph: Graph, nodes: Sequence[Node]) -> Mapping[str, Node | None]:
-        return join_slices(graph, nodes)
 
     def moves(self, node: TypedNode) -> Sequence[Move]:
         src, dst = node.given(0), node.outputs[0]
