@@ -50,7 +50,7 @@ def test_caches_of_one_length(batch: int, monkeypatch: pytest.MonkeyPatch) -> No
         assert programs[0].length == 10
     same(*[program.step([5]) for program in programs])
     same_caches(*programs)
-    assert len(programs[0].session._compiled.plans) == 1
+    assert not programs[0].session._compiled.plans
 
 
 def test_texts_that_part_in_caches_of_one_length() -> None:
@@ -70,7 +70,85 @@ def test_texts_that_part_in_caches_of_one_length() -> None:
     for found, want in zip(*results, strict=True):
         same(found, want)
     assert not np.array_equal(results[0][2], results[0][3])
-    assert len(programs[0].session._compiled.plans) == 1
+    assert not programs[0].session._compiled.plans
+
+
+class _Bound:
+    """Runs a session with caches that are bound as inputs and outputs at once."""
+
+    def __init__(self, module: Any, session: Any, caches: dict[str, Any]) -> None:
+        self.session, self.caches, self.module = session, caches, module
+        self.binding = session.io_binding()
+        for name, cache in caches.items():
+            value = module.OrtValue.ortvalue_from_numpy(cache)
+            self.binding.bind_ortvalue_input(name, value)
+            self.binding.bind_ortvalue_output(name.replace("past_key_values", "present"), value)
+
+    def step(self, words: list[int], total: int) -> Any:
+        batch = next(iter(self.caches.values())).shape[0]
+        self.binding.bind_cpu_input("input_ids", np.array([words] * batch, np.int64))
+        self.binding.bind_cpu_input("attention_mask", np.ones((batch, total), np.int64))
+        self.binding.bind_output("logits")
+        self.session.run_with_iobinding(self.binding)
+        return np.array(self.binding.get_outputs()[-1].numpy())
+
+
+def _bound(session: Any, module: Any, batch: int, room: int) -> _Bound:
+    names = [arg.name for arg in session.get_inputs() if arg.name.startswith("past")]
+    return _Bound(module, session, {name: np.full((batch, HEADS, room, SIZE), 7, np.float32) for name in names})
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", "OPENCL"])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_caches_that_are_bound_as_inputs_and_outputs_at_once(device: str, batch: int) -> None:
+    """They are read and written in place, and the program may change them between runs."""
+    data, room = grouped_model(), 9
+    ours = dovetail_onnxruntime.InferenceSession(data, providers=[("DovetailExecutionProvider", {"device": device})])
+    sessions = (ours, dovetail_onnxruntime), (onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]), onnxruntime)
+    texts = [[_bound(session, module, batch, room) for session, module in sessions] for _ in range(2)]
+
+    def both(text: int, words: list[int], total: int) -> None:
+        one, other = texts[text]
+        same(one.step(words, total), other.step(words, total))
+        for name, cache in one.caches.items():
+            same(cache[:, :, :total], other.caches[name][:, :, :total])
+
+    both(0, [1, 5, 2], 3)
+    both(0, [4], 4)
+    both(1, [3, 3], 2)
+    both(0, [6], 5)
+    both(1, [2], 3)
+    for text in texts[0]:  # the program changes what was written
+        for cache in text.caches.values():
+            cache[:, :, 1] = 0.5
+    both(0, [2], 6)
+    both(0, [8], 5)  # and goes back
+    both(0, [1, 9], 2)
+    assert not ours._compiled.plans
+
+
+def test_nothing_is_copied_for_caches_that_are_bound_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = dovetail_onnxruntime.InferenceSession(grouped_model())
+    monkeypatch.setattr("dovetail_onnxruntime.decoder._Text.fill", lambda *_: pytest.fail("caches are copied"))
+    text, requests = _bound(session, dovetail_onnxruntime, 1, 9), []
+    for total in (1, 2, 3):
+        text.step([total], total)
+        requests.append(text.binding._bound.text._request)
+    assert len({*map(id, requests)}) == 1
+    states = requests[0].query_state()
+    assert all(states[name] is cache for name, cache in text.caches.items())
+
+
+def test_caches_that_share_memory_are_copied() -> None:
+    """Each would overwrite the other."""
+    session = dovetail_onnxruntime.InferenceSession(grouped_model())
+    text = _bound(session, dovetail_onnxruntime, 1, 9)
+    whole = np.zeros(2 * HEADS * 9 * SIZE, np.float32)
+    parts = [whole[start : start + HEADS * 9 * SIZE].reshape(1, HEADS, 9, SIZE) for start in (0, 8)]
+    caches = dict(zip(text.caches, [*parts, *[*text.caches.values()][2:]], strict=True))
+    text = _Bound(dovetail_onnxruntime, session, caches)
+    text.step([1], 1)
+    assert text.binding._bound.text is None
 
 
 def _programs_with_room(batch: int, room: int) -> list[Any]:

@@ -37,6 +37,37 @@ def core() -> Any:
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 
 
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", *VIRTUAL])
+@pytest.mark.parametrize("late", [False, True])
+def test_states_in_arrays_of_the_caller(core: Any, device: str, late: bool) -> None:
+    with core.compile_model(accumulator(late=late), device, {"STATE": "past.*:present.*"}) as compiled:
+        request, given = compiled.create_infer_request(), np.full(3, 2, np.float32)
+        request.infer({"x": X})
+        request.set_state({"past.a": given})
+        request.infer({"x": X[:1]})
+        np.testing.assert_array_equal(given, [3, 4, 5])
+        given[:] = 1
+        request.infer({"x": X})
+        np.testing.assert_array_equal(given, [6, 8, 10])
+        assert request.query_state()["past.a"] is given
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "reason"),
+    [
+        ("x", np.zeros(3, np.float32), r"'x' is not a state"),
+        ("past.a", np.zeros(4, np.float32), r"float32\[3\].*float32\[4\]"),
+        ("past.a", np.zeros(3), r"float32\[3\].*float64\[3\]"),
+        ("past.a", [0, 0, 0], r"the array list"),
+        ("past.a", np.zeros(6, np.float32)[::2], "gaps"),
+    ],
+)
+def test_arrays_that_hold_no_state(core: Any, name: str, array: Any, reason: str) -> None:
+    request = core.compile_model(accumulator(), "NUMPY", {"STATE": "past.*:present.*"}).create_infer_request()
+    with pytest.raises(InputError, match=reason):
+        request.set_state({name: array})
+
+
 @pytest.mark.parametrize("device", ["NUMPY", *VIRTUAL])
 @pytest.mark.parametrize("late", [False, True])
 def test_a_request_keeps_its_states(core: Any, device: str, late: bool) -> None:

@@ -8,7 +8,7 @@ import openvino as ov
 import pytest
 from openvino import opset13
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, UsageError
 from dovetail_frontend_openvino import dovetail_read_model
 
 HEADS, SIZE, WORDS = 2, 4, 11
@@ -198,6 +198,13 @@ def test_what_is_written_into_states_is_read(saved: Any, core: Any) -> None:
         for name, state in other.query_state().items():
             state[...] = one.query_state()[name]
         np.testing.assert_array_equal(other.infer(np.array([[7]]))[0], one.infer(np.array([[7]]))[0])
+
+
+def test_states_that_grow_stay_in_memory_of_the_request(saved: Any, core: Any) -> None:
+    model = core.read_model(saved(_Decoder(is_masked=False, is_ordered=False).model()))
+    request = core.compile_model(model, "NUMPY").create_infer_request()
+    with pytest.raises(UsageError, match="grow"):
+        request.set_state({})
 
 
 def test_runs_that_do_not_continue_texts(saved: Any, core: Any, theirs_of: Any) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail_onnxruntime.decoder import Bound
 from dovetail_onnxruntime.values import OrtDevice, OrtValue, array_at
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class IOBinding:
         self._targets: dict[str, OrtValue | None] = {}
         self._kept: set[str] = set()
         self._outputs: list[OrtValue] = []
+        self._bound = Bound()
 
     def bind_cpu_input(self, name: str, arr_on_cpu: NDArray[Any]) -> None:
         """Bind an input to an array, which is read when the session runs. Raises `RuntimeError` for an unknown name."""
@@ -106,8 +108,10 @@ class IOBinding:
         """Run the session; for `Session.run_with_iobinding`. Raises `RuntimeError` for a wrong binding, as onnxruntime does."""
         if not self._targets:
             raise RuntimeError("Error in execution: At least one output should be requested.")
+        memory = {name: target._value for name, target in self._targets.items() if target is not None}
+        self._bound.targets = memory
         try:
-            results = self._session._run(list(self._targets), self._inputs, on_device=bool(self._kept))
+            results = self._session._run(list(self._targets), self._inputs, on_device=bool(self._kept), bound=self._bound)
         except Exception as error:
             raise RuntimeError(f"Error in execution: {error}") from error
         bound = zip(self._targets.items(), results, strict=True)
@@ -137,5 +141,6 @@ def _stored(name: str, target: OrtValue | None, value: Any, kept: bool) -> OrtVa
         raise RuntimeError(
             f"Error in execution: output {name!r} is bound to an array that is read-only; accepted: a writable one"
         )
-    array[...] = value
+    if value is not array:
+        array[...] = value
     return target

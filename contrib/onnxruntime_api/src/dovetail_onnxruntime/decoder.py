@@ -5,6 +5,7 @@ tokens; what a run returns are views of their rows in use. So a run whose caches
 Caches of one length, of which the mask tells how much is in use, are returned in that length.
 """
 
+import itertools
 import logging
 import threading
 import weakref
@@ -21,7 +22,7 @@ from dovetail.errors import DovetailError
 from dovetail.graph import DType
 from dovetail_onnxruntime.growing import LENGTH, Growing, growing_caches
 
-__all__ = ["Decoder"]
+__all__ = ["Bound", "Decoder"]
 
 _log = logging.getLogger("dovetail.onnxruntime")
 
@@ -46,6 +47,7 @@ class Decoder:
         self._texts: list[_Text] = []
         self._refused: set[int] = set()
         self._is_proven = False
+        self._is_on_host = True
 
     @staticmethod
     def of(model: Model, compile: Callable[[Model], CompiledModel]) -> "Decoder | None":  # noqa: A002
@@ -53,12 +55,18 @@ class Decoder:
         growing = growing_caches(model)
         return None if growing is None else Decoder(model, compile, growing)
 
-    def run(self, feed: Mapping[str, Any]) -> Sequence[Any] | None:
-        """The outputs in order; None for a run that does not continue a text, or that only the plain model can make."""
+    def run(self, feed: Mapping[str, Any], bound: "Bound | None" = None) -> Sequence[Any] | None:
+        """The outputs in order; None for a run that does not continue a text, or that only the plain model can make.
+
+        `bound` is the memory for outputs. Where that of the caches is that of the inputs, they are read and written in place.
+        """
         step = self._step(feed)
         if step is None or step.batch in self._refused:
             return None
         try:
+            if bound is not None and self._is_in_place(feed, bound, step):
+                found = self._run_in_place(feed, bound, step)
+                return [found[name] for name in self._outputs]
             text = self._text(feed, step)
             found = text.run(feed, step)
         except DovetailError as error:  # the plain model runs, or says in its words what is wrong
@@ -98,7 +106,7 @@ class Decoder:
         if type(mask) is not np.ndarray or mask.ndim != 2 or len(mask) != batch:
             return 0
         total, counts = mask.shape[1], self._growing.counts
-        fits = total == given + count or (counts and count < total <= given)
+        fits = total == given + count or (counts and count <= total <= given)
         return total if fits and (not counts or bool((mask == 1).all())) else 0
 
     def _text(self, feed: Mapping[str, Any], step: "_Step") -> "_Text":
@@ -120,11 +128,40 @@ class Decoder:
         text.fill(feed, step)
         return text
 
-    def _held_for(self, step: "_Step") -> "_Held":
+    def _is_in_place(self, feed: Mapping[str, Array], bound: "Bound", step: "_Step") -> bool:
+        """Whether the caches, which have room, are written where they are read, each in memory of its own."""
+        if not (self._is_on_host and self._growing.counts and step.is_in_room):
+            return False
+        pairs = [(feed[past], bound.targets.get(present)) for past, present in self._growing.caches.items()]
+        if not all(one is other or (type(other) is np.ndarray and _place(one) == _place(other)) for one, other in pairs):
+            return False
+        if bound.text is not None and bound.text.is_of(feed):
+            return True
+        ranges = sorted((array.ctypes.data, array.ctypes.data + array.nbytes) for array, _ in pairs)
+        apart = all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
+        return apart and all(array.flags.carray for array, _ in pairs)
+
+    def _run_in_place(self, feed: Mapping[str, Array], bound: "Bound", step: "_Step") -> Mapping[str, Any]:
+        text = bound.text
+        if text is None or not text.is_of(feed):
+            with self._lock:
+                held = self._held_for(step, step.given)
+            bound.text = text = _InPlace(held, self._growing, {past: feed[past] for past in self._growing.caches})
+        try:
+            found = text.run(feed, step)
+        except DovetailError:
+            bound.text = None  # its states are in other arrays now
+            raise
+        self._is_on_host = text.is_on_host
+        return found
+
+    def _held_for(self, step: "_Step", exactly: int = 0) -> "_Held":
+        """The model with room for the step, or for `exactly` so many tokens."""
         held = self._held
-        if held is not None and held.rows == step.rows and step.returned <= held.room:
+        fits = held is not None and held.rows == step.rows
+        if held is not None and fits and (held.room == exactly if exactly else step.returned <= held.room):
             return held
-        room = _ROOM
+        room = exactly or _ROOM
         while room < step.returned:
             room *= 4
         self._texts, self._held, self._is_proven = [], None, False  # the memory of the old one is needed
@@ -187,7 +224,6 @@ class _Text:
     def __init__(self, held: _Held, growing: Growing) -> None:
         self.held, self._growing = held, growing
         self._request: InferRequest = held.compiled.create_infer_request()
-        self._left_out = {*growing.caches, *growing.flags}
         self._given: list[tuple[Any, ...]] = []
         self._views: list[weakref.ref[Array]] = []
         self._used = 0
@@ -223,14 +259,7 @@ class _Text:
 
     def run(self, feed: Mapping[str, Array], step: _Step) -> Mapping[str, Any]:
         """One run: all outputs."""
-        known = self._growing
-        given = {name: value for name, value in feed.items() if name not in self._left_out}
-        given[LENGTH] = np.array([step.total])
-        if known.mask:
-            mask = feed[known.mask]
-            rest = np.zeros((step.batch, self.held.room - step.total), mask.dtype)
-            given[known.mask] = np.concatenate([mask, rest] if known.counts else [rest, mask], axis=1)
-        found = dict(self._request.infer(given))
+        known, found = self._growing, dict(self._request.infer(_inputs(feed, step, self._growing, self.held.room)))
         states, lease = self._request.query_state(on_device=True), _Lease()
         self._leases.append(weakref.ref(lease))
         views, places, axis = dict[str, Array](), [], known.axis
@@ -265,6 +294,49 @@ class _Text:
 
     def _rows(self, state: Array, count: int) -> Array:
         return state[(*(slice(None),) * self._growing.axis, slice(count))]
+
+
+class _InPlace:
+    """Caches in arrays of the caller, which a run reads and writes in place."""
+
+    def __init__(self, held: _Held, growing: Growing, caches: Mapping[str, Array]) -> None:
+        self._growing, self._caches, self._room = growing, caches, held.room
+        self._places = {past: _place(array) for past, array in caches.items()}
+        self._request: InferRequest = held.compiled.create_infer_request()
+        self._request.set_state(caches)
+        self.is_on_host = True
+
+    def is_of(self, feed: Mapping[str, Array]) -> bool:
+        """Whether the caches of a run are in the same memory."""
+        return all(feed[past] is array or _place(feed[past]) == self._places[past] for past, array in self._caches.items())
+
+    def run(self, feed: Mapping[str, Array], step: _Step) -> Mapping[str, Any]:
+        """One run: all outputs."""
+        found = dict(self._request.infer(_inputs(feed, step, self._growing, self._room)))
+        states = self._request.query_state(on_device=True)
+        for past, array in self._caches.items():
+            if states[past] is not array:  # it went to a device
+                self.is_on_host, array[...] = False, np.asarray(states[past])
+        return {**found, **{present: feed[past] for past, present in self._growing.caches.items()}}
+
+
+class Bound:
+    """The memory for outputs by name, and the caches among it that runs of a decoder share."""
+
+    def __init__(self) -> None:
+        self.targets: Mapping[str, Any] = {}
+        self.text: _InPlace | None = None
+
+
+def _inputs(feed: Mapping[str, Array], step: _Step, known: Growing, room: int) -> Mapping[str, Any]:
+    """The inputs of the model with states that have room for so many tokens."""
+    given = {name: value for name, value in feed.items() if name not in known.caches and name not in known.flags}
+    given[LENGTH] = np.array([step.total])
+    if known.mask:
+        mask = feed[known.mask]
+        rest = np.zeros((step.batch, room - step.total), mask.dtype)
+        given[known.mask] = np.concatenate([mask, rest] if known.counts else [rest, mask], axis=1)
+    return given
 
 
 def _place(array: Array) -> tuple[Any, ...]:

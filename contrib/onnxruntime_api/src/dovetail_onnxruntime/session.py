@@ -15,7 +15,7 @@ from dovetail.op import UnboundOperator
 from dovetail_onnxruntime.absent import refuse
 from dovetail_onnxruntime.arguments import ModelMetadata, NodeArg, metadata_of
 from dovetail_onnxruntime.binding import IOBinding
-from dovetail_onnxruntime.decoder import Decoder
+from dovetail_onnxruntime.decoder import Bound, Decoder
 from dovetail_onnxruntime.devices import OrtEpDevice, device_of_provider
 from dovetail_onnxruntime.enums import GraphOptimizationLevel
 from dovetail_onnxruntime.exceptions import Fail, InvalidArgument, ModelLoadCanceled, coded, failed_run, loading
@@ -116,18 +116,19 @@ class Session:
         input_feed: Mapping[str, Any],
         run_options: RunOptions | None = None,
         on_device: bool = False,
+        bound: Bound | None = None,
     ) -> list[Any]:
-        """As `run`; with `on_device` the outputs stay in the memory of the device."""
+        """As `run`; with `on_device` the outputs stay in the memory of the device. `bound` is that for outputs."""
         indices = self._indices(output_names)
         if run_options is not None and run_options.terminate:
             raise coded(Fail, "Exiting due to terminate flag being set to true.")
         feed = self._feeds.read(input_feed)
         try:
             if self._profile is None:
-                found = self._outputs_of(feed, on_device)
+                found = self._outputs_of(feed, on_device, bound)
             else:
                 with self._profile.event("model_run"):
-                    found = self._outputs_of(feed, on_device)
+                    found = self._outputs_of(feed, on_device, bound)
         except DovetailError as error:
             raise failed_run(error) from error
         outputs = []
@@ -136,8 +137,8 @@ class Session:
             outputs.append(value if type(value) is ndarray else result(value))
         return outputs
 
-    def _outputs_of(self, feed: Mapping[str, Any], on_device: bool) -> Any:
-        found = None if self._decoder is None or on_device else self._decoder.run(feed)
+    def _outputs_of(self, feed: Mapping[str, Any], on_device: bool, bound: Bound | None) -> Any:
+        found = None if self._decoder is None or on_device else self._decoder.run(feed, bound)
         return self._compiled(feed, on_device=on_device) if found is None else found
 
     def _indices(self, names: Sequence[str] | None) -> Sequence[int]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dovetail import _log
 from dovetail.dataclass import dataclass
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, UsageError
 from dovetail.graph.dtype import DType
 from dovetail.graph.growth import LENGTH, Growth
 from dovetail.graph.model import Model
@@ -75,6 +75,10 @@ class GrowingStates(RequestStates):
         """As of the base: the rows in use."""
         found = super().on_host()
         return {name: self._rows(state) for name, state in found.items()} if self._room else found
+
+    def use(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Raise `UsageError`: arrays of the caller have no room for further tokens."""
+        raise UsageError("the states of this model grow", hint="write into the arrays of query_state()")
 
     def reset(self) -> None:
         """As of the base."""

@@ -258,6 +258,17 @@ class InferRequest:
             self._require_idle()
             return dict(self._states.values()) if on_device else self._states.on_host()
 
+    def set_state(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Hold states, by the names of their inputs, in these arrays from the next run on: they are read, and where the device
+        keeps states in the host's memory, written in place. Raises `InputError` for others than C-contiguous arrays of the
+        states' types, else as `query_state`.
+        """
+        if self.is_running:
+            self._refuse()
+        with self._busy:
+            self._require_idle()
+            self._states.use(arrays)
+
     def reset_state(self) -> None:
         """Set the states to zeros. Raises as `query_state`."""
         if self.is_running:

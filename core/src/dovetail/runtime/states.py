@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.devices.device_array import DeviceArray
-from dovetail.errors import InferError
+from dovetail.errors import InferError, InputError
 from dovetail.graph.graph import Graph
 from dovetail.graph.model import Model
 from dovetail.graph.types import ANONYMOUS, TensorType
@@ -59,6 +59,22 @@ class RequestStates:
         """The arrays of the host that the next run reads; those of a device are brought."""
         self._held = {name: np.asarray(state) for name, state in self._held.items()}
         return dict(self.values())
+
+    def use(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Hold states in these arrays. Raises `InputError` for unknown names, and for arrays that cannot be read in place."""
+        for name, array in arrays.items():
+            wanted = self._types.get(name)
+            if wanted is None:
+                raise InputError(f"{name!r} is not a state", hint=f"accepted: {', '.join(map(repr, self._types))}")
+            if type(array) is not np.ndarray or (array.dtype, array.shape) != (wanted.dtype.numpy, wanted.shape):
+                found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+                raise InputError(f"the state {name!r} is {wanted}, the array {found}", hint="accepted: an array of that type")
+            if not array.flags.carray:
+                raise InputError(
+                    f"the array for the state {name!r} has gaps, is read-only or is not aligned",
+                    hint="accepted: a writeable C-contiguous array",
+                )
+        self._held.update(arrays)
 
     def reset(self) -> None:
         """Set all to zeros; those on a device, and of open shapes, are made anew."""

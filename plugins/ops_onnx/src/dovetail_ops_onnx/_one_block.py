@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass
 from dovetail.graph import owner
 
-__all__ = ["block_of", "once"]
+__all__ = ["block_of", "is_one_memory", "made_once", "once"]
 
 Array = NDArray[Any]
 _Kinds = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
@@ -58,6 +58,19 @@ class _Made:
 
 
 _made: dict[Hashable, _Made] = {}
+_blocks: "weakref.WeakValueDictionary[int, Array]" = weakref.WeakValueDictionary()
+"""By identity those that `once` made."""
+
+
+def made_once(array: Array) -> bool:
+    """Whether `once` made it: of its sources and key alone, whatever the sizes of other values are."""
+    root = _root_of(array)
+    return _blocks.get(id(root)) is root
+
+
+def is_one_memory(one: Array, other: Array) -> bool:
+    """Whether two arrays of the same type are the same part of an array."""
+    return one.ctypes.data == other.ctypes.data and _root_of(one) is _root_of(other)
 
 
 def once(sources: Sequence[Array], key: Hashable, make: Callable[[], tuple[Any, Sequence[Array]]]) -> tuple[Any, list[Array]]:
@@ -75,6 +88,7 @@ def once(sources: Sequence[Array], key: Hashable, make: Callable[[], tuple[Any, 
     details, made = make()
     kinds = tuple((array.shape, array.dtype) for array in made)
     block = np.empty(_size_of(made), np.uint8)
+    _blocks[id(block)] = block
     parts = _parts_of(block, kinds)
     for part, array in zip(parts, made, strict=True):
         part[...] = array

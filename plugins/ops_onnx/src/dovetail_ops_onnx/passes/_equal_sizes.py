@@ -13,16 +13,33 @@ __all__ = ["STANDARD", "Group", "Pairs", "groups_of", "images", "origins_of", "p
 _CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "ConvTranspose", "QLinearConv"})
 _PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger", "MatMulIntegerToFloat"})
 _NORMALIZATIONS = frozenset({"BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization"})
-_BY_AXIS = _CONVOLUTIONS | _NORMALIZATIONS.union(
-    {"Add", "AveragePool", "ByteTable", "Cast", "Concat", "DequantizeLinear", "DynamicQuantizeLinear", "Convert"},
-    {"GlobalAveragePool", "GlobalMaxPool", "GridSample", "MaxPool", "Mul", "Pad", "QuantizeLinear", "ReduceMax", "ReduceMean"},
-    {"ReduceMin", "ReduceProd", "ReduceSum", "Reorder", "Reshape", "Resize", "Slice", "Softmax", "Split", "Upsample"},
+_BLOCKS = frozenset({"MatMulBlocks", "MatMulDigits", "RowDigits"})
+_BY_AXIS = (
+    _CONVOLUTIONS
+    | _BLOCKS
+    | _NORMALIZATIONS.union(
+        {"Add", "AveragePool", "ByteTable", "Cast", "Concat", "DequantizeLinear", "DynamicQuantizeLinear", "Convert"},
+        {
+            "GlobalAveragePool",
+            "GlobalMaxPool",
+            "GridSample",
+            "MaxPool",
+            "Mul",
+            "Pad",
+            "QuantizeLinear",
+            "ReduceMax",
+            "ReduceMean",
+        },
+        {"ReduceMin", "ReduceProd", "ReduceSum", "Reorder", "Reshape", "Resize", "Slice", "Softmax", "Split", "Upsample"},
+    )
 )
 """Operators for which sizes of different axes mean nothing to each other, their quantized forms too. So it is for those that
 compute in place, and for products by constants.
 """
 
-_WEIGHTED = _CONVOLUTIONS | _PRODUCTS | {"BatchNormalization", "ByteTable", "GroupNormalization", "InstanceNormalization"}
+_WEIGHTED = (
+    _CONVOLUTIONS | _PRODUCTS | _BLOCKS | {"BatchNormalization", "ByteTable", "GroupNormalization", "InstanceNormalization"}
+)
 """Operators whose constants decide nothing by their sizes. Passes give LayerNormalization some that have those of rows."""
 
 _MOVES, _GROUPED, _INSTANCES = (frozenset({name}) for name in ("Transpose", "GroupNormalization", "InstanceNormalization"))
@@ -148,8 +165,8 @@ def _values(node: Node, constants: Sequence[Container[str]]) -> Sequence[str]:
 
 
 def _numbers(node: Node) -> Iterable[int]:
-    if _is_one_of(_GROUPED, node):
-        return  # the number of groups is that of weights
+    if _is_one_of(_GROUPED | _BLOCKS, node):
+        return  # the numbers of groups and of rows of a block are those of weights
     for name in node.op.attributes:
         if name.endswith(("axis", "axes", "perm")):  # ranks are the same for all sizes
             continue

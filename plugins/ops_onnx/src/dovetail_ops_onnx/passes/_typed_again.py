@@ -11,6 +11,7 @@ from dovetail.dataclass import dataclass
 from dovetail.errors import DataDependentShape
 from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType, as_constant
 from dovetail.passes import chosen_branch, composition, drop_dead_nodes, inlined, schedule
+from dovetail_ops_onnx._one_block import is_one_memory, made_once
 from dovetail_ops_onnx._pairs import Arithmetic
 
 __all__ = ["Bodies", "TypedAgain"]
@@ -110,8 +111,9 @@ class _Classes:
 @dataclass(frozen=True)
 class TypedAgain:
     """The nodes of a prepared graph, as stage `type` left them for some sizes. `inner` are the types of the constants of branches
-    that were chosen, `last` is what was found the last time: decoders get one more row in each run, and most of their values
-    none. `varying` are constants that are others each time. `classes` is empty the first time.
+    that were chosen, and of those that compositions made of weights alone. `last` is what was found the last time: decoders get
+    one more row in each run, and most of their values none. `varying` are constants that are others each time. `classes` is empty
+    the first time.
     """
 
     steps: tuple[_Step, ...]
@@ -136,6 +138,8 @@ class TypedAgain:
         """
         late, unplanned = {name for node in deferred for name in node.writes}, {node.name for node in deferred}
         found, inner = _flattened(graph, analyzed, bodies)
+        made_of_weights = ((n, a) for _, body in bodies.values() for n, a in body.constants.items() if made_once(a))
+        inner.update((name, TensorType.of(array, known=True)) for name, array in made_of_weights)
         # What reads from these, or runs sub-graphs, waits in all sizes.
         found = [
             (node, branch)
@@ -299,9 +303,10 @@ def _expansion(
     kinds: dict[Hashable, int],
     alike: dict[Hashable, Any],
 ) -> _Step:
-    alone = _step(node, constants, types, True, kinds, alike, body)
-    kind = (alone.kind, *[_operator(one.op) for one in body.nodes])
-    writes = dict.fromkeys([*node.writes, *body.constants, *(name for one in body.nodes for name in one.writes)])
+    own = {name: TensorType.of(array, known=True) for name, array in body.constants.items() if name not in constants}
+    alone = _step(node, constants, types, True, kinds, alike, [*own.values()])
+    kind = (alone.kind, *[_operator(one.op) for one in body.nodes], *map(_content, own.values()))
+    writes = dict.fromkeys([*node.writes, *own, *(name for one in body.nodes for name in one.writes)])
     return replace(alone, kind=kinds.setdefault(kind, len(kinds)), writes=tuple(writes), body=body)
 
 
@@ -312,8 +317,9 @@ def _step(
     is_left: bool,
     kinds: dict[Hashable, int],
     alike: dict[Hashable, Any],
-    body: Graph | None = None,
+    computed: Sequence[TensorType] | None = None,
 ) -> _Step:
+    """`computed` are the constants that the composition of a node that is expanded may make of sizes."""
     is_folded = all(types[name].value is not None for name in node.writes)
     missing = (None,) * (sum(not port.variadic for port in node.op.inputs) - len(node.inputs))
     is_identity = not (is_folded or is_left) and _is_identity(node, [types[name] for name in node.writes], types)
@@ -323,7 +329,9 @@ def _step(
         fixed = types[name] if name in constants else None
         if fixed is not None:
             is_any = (
-                (fixed.dtype.is_float or fixed.dtype in _BYTES) and not is_folded and _takes_any(node, fixed, is_identity, body)
+                (fixed.dtype.is_float or fixed.dtype in _BYTES)
+                and not is_folded
+                and _takes_any(node, fixed, is_identity, computed)
             )
             fixed = alike.setdefault((fixed.dtype, fixed.dims) if is_any else _content(fixed), fixed)
         inputs.append(bool(name) if fixed is None else (id(fixed),))
@@ -332,10 +340,10 @@ def _step(
     return _Step(node, node.op.infer, missing, is_folded, is_identity, kinds.setdefault(kind, len(kinds)), reads, node.writes)
 
 
-def _takes_any(node: Node, constant: TensorType, is_identity: bool, body: Graph | None) -> bool:
-    """Whether the types of the results are the same for any content but sizes, and nothing in the body is computed of it."""
-    if body is not None:
-        return constant.size >= LARGE and not body.constants
+def _takes_any(node: Node, constant: TensorType, is_identity: bool, computed: Sequence[TensorType] | None) -> bool:
+    """Whether the types of the results are the same for any content but sizes, and nothing large is `computed` of it."""
+    if computed is not None:
+        return constant.size >= LARGE and all(one.size < LARGE for one in computed)
     if type(node.op).infer is Arithmetic.infer:
         return not is_identity
     return constant.size >= LARGE and node.op.package == PACKAGE
@@ -345,7 +353,7 @@ def _operator(op: AbstractOperator) -> Hashable:
     """Equal for operators that give equal types for equal inputs."""
     key = (type(op), *(getattr(op, name) for name in op.attributes))
     try:
-        return key if op.package == PACKAGE and hash(key) is not None else id(op)
+        return key if hash(key) is not None else id(op)
     except TypeError:  # an attribute is an array
         return id(op)
 
@@ -410,8 +418,12 @@ def _expanded(step: _Step, body: Graph, types: Types, outputs: Sequence[TensorTy
     found = composition(node, given, known, body.name)
     if _described(found) != _described(body) or found.constants.keys() - known.keys() != body.constants.keys():
         raise _Misfit
+    fixed = body.constants.keys() - set(step.writes)
+    if not all(is_one_memory(body.constants[name], found.constants[name]) for name in fixed):
+        raise _Misfit
     # What is made of weights is what it was; devices know it as the same array.
-    same = {name: a for name, a in body.constants.items() if a.size >= LARGE and np.array_equal(a, found.constants[name])}
+    large = {name: array for name, array in body.constants.items() if name not in fixed and array.size >= LARGE}
+    same = {name: array for name, array in large.items() if np.array_equal(array, found.constants[name])}
     return [TensorType.of(same[name], known=True) if name in same else found.types[name] for name in step.writes]
 
 

@@ -63,15 +63,22 @@ def split_rows(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Graph:
 
 
 def would_split_rows(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> bool:
-    """Whether `split_rows` changes the graph. Products of the same types are taken alike, so one of them is asked about."""
+    """Whether `split_rows` changes the graph, or would not have split a product in it: a plan for other sizes was taken over.
+
+    Products of the same types are taken alike, so one of them is asked about.
+    """
     firsts: dict[Hashable, Node] = {}
     for node in graph.nodes:
-        if isinstance(op := node.op, MatMulBlocks):
+        if isinstance(op := node.op, MatMulBlocks | MatMulDigits):
             types = tuple(graph.types[name] if name else None for name in node.inputs)
-            firsts.setdefault((op.bits, op.block_size, op.activation_bits, bool(node.post_ops), types), node)
-    if not firsts or _is_large(graph):
+            attributes = tuple(getattr(op, name) for name in op.attributes)
+            firsts.setdefault((type(op), attributes, bool(node.post_ops), types), node)
+    if not all(keeps(node, graph) for node in firsts.values() if isinstance(node.op, MatMulDigits)):
+        return True
+    whole = [node for node in firsts.values() if isinstance(node.op, MatMulBlocks)]
+    if not whole or _is_large(graph):
         return False
-    return any(split_rows(graph.replace(nodes=(node,)), keeps).nodes != (node,) for node in firsts.values())
+    return any(split_rows(graph.replace(nodes=(node,)), keeps).nodes != (node,) for node in whole)
 
 
 def _is_large(graph: Graph) -> bool:

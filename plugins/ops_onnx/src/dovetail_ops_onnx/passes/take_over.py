@@ -37,7 +37,8 @@ def take_over(graph: Graph, context: PassContext) -> Graph:
     touch which one node of the plan stands for; where these compute element by element or are convolutions, those of one axis),
     and 0 or 1 where they were; in which no other size is an attribute of a new node; and in which constants of another content
     are still read by name, or are the shapes of values. What devices refuse is planned from the beginning, and so are products
-    that the first device takes as digits now and did not before, because the precision must not depend on earlier sizes.
+    that the first device takes as digits now and did not before, or the reverse, because the precision must not depend on
+    earlier sizes.
     """
     if context.notes.afresh:
         return graph
@@ -157,10 +158,11 @@ class _Earlier:
         self._inputs_by_type = [(key, names) for key, names in by_type if names]
         self._fixed = {n: pairs_of(d, d) for n in names if n in graph.constants and (d := analyzed.types[n].dims)}
         self._constants = tuple(analyzed.constants)
+        own = {name for _, body in bodies.values() for name in body.constants}
         self._same = {
             name: array if array.size <= _SMALL else weakref.ref(array)
             for name, array in analyzed.constants.items()
-            if graph.constants.get(name) is array or array.size <= _SMALL
+            if graph.constants.get(name) is array or array.size <= _SMALL or name in own
         }
         self._free = _free(analyzed, parts, widened)
         origins = origins_of(analyzed, bodies)
@@ -257,8 +259,9 @@ class _Earlier:
 
 
 def _splits(parts: Sequence[Any], context: PassContext) -> bool:
-    """Whether the pass `split_rows` changes one of the parts."""
-    products = [part.graph for part in parts if any(node.op.op_type == "MatMulBlocks" for node in part.graph.nodes)]
+    """Whether the pass `split_rows` changes one of the parts, or would have made others."""
+    kinds = ("MatMulBlocks", "MatMulDigits")
+    products = [part.graph for part in parts if any(node.op.op_type in kinds for node in part.graph.nodes)]
     if not products:
         return False
     from dovetail_ops_onnx.passes.split_rows import would_split_rows  # here, because most models have no such products
