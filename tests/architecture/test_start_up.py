@@ -24,6 +24,7 @@ NEEDLESS = {
     "dovetail.runtime.queue": "there is one request",
     "dovetail.runtime.traced_request": "no run is recorded",
     "dovetail_gpu_opencl": "no other device is asked for",
+    "dovetail_ops_onnx._strings": "no strings are cast",
     "dovetail_ops_onnx.attention": "no Softmax is read by a product",
     "dovetail_ops_onnx.cases": "cases are for tests",
     "dovetail_ops_onnx.conv": "no Pad is read by a convolution",
@@ -49,6 +50,7 @@ def test_a_small_model_imports_what_it_needs(tmp_path: Path, device: str) -> Non
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     imported = set(done.stdout.split())
+    print(len([name for name in imported if name.startswith("dovetail")]), [n for n in imported if n.startswith("google")].__len__())
     assert {"dovetail_ops_onnx.pad", "dovetail_ops_onnx.softmax", "dovetail_frontend_onnx.reader"} <= imported
     assert {name: reason for name, reason in NEEDLESS.items() if name in imported} == {}
     assert len([name for name in imported if name.startswith("dovetail")]) <= MODULES[device]
