@@ -1,10 +1,12 @@
 """From the start of a program to its first result: import, session and first run, against onnxruntime.
 
     python benchmarks/first_inference.py -d ONEDNN -d NUMPY --download wheels
+    python benchmarks/first_inference.py -d ONEDNN --after minilm --after mobilenet_v2
 
 Each figure is from a fresh process, the runtimes in turn: the least of the repeats, in milliseconds. `first` is what comes after
 the import: the session and its first run. `whole` has the import too, after that of NumPy. `CPU` is the time of all threads for
-`first`; it can be compared when other programs use the machine. `x` are multiples of onnxruntime's. The models are those of
+`first`; it can be compared when other programs use the machine. With `--after` each process has run these models before, as a
+service has that loads one more. `x` are multiples of onnxruntime's. The models are those of
 `sessions.py` and `real_models.py`, the latter from wheels that pip fetches into a folder.
 """
 
@@ -37,23 +39,31 @@ def inputs_of(model: str) -> Arrays:
     return OWN[model].inputs(rng, 1) if model in OWN else REAL_MODELS[model].make(rng)
 
 
-def child(runtime: str, model: str, path: Path) -> Row:
-    """In a fresh process: import, session, one run."""
+def child(runtime: str, model: str, path: Path, after: list[str]) -> Row:
+    """In a fresh process: import, sessions and runs of the models before, session, one run."""
     inputs = inputs_of(model)
+
+    def session(path: Path) -> Runner:
+        return OnnxRuntime(path, {}, THREADS) if runtime == PEER else Dovetail(path, runtime)
+
     start = time.perf_counter()
     module: Any = import_module(PEER if runtime == PEER else "dovetail")
     _ = None if runtime == PEER else module.Core  # `import dovetail` alone loads nothing
-    imported, used = time.perf_counter(), cpu_ms()
-    runner: Runner = OnnxRuntime(path, {}, THREADS) if runtime == PEER else Dovetail(path, runtime)
+    imported = time.perf_counter() - start
+    for other in after:
+        session(OWN[other].path).run(inputs_of(other))
+    start, used = time.perf_counter(), cpu_ms()
+    runner = session(path)
     runner.run(inputs)
-    end, spent = time.perf_counter(), cpu_ms() - used
-    figures = {"import": imported - start, "first": end - imported, "whole": end - start}
+    first, spent = time.perf_counter() - start, cpu_ms() - used
+    figures = {"import": imported, "first": first, "whole": imported + first}
     return {**{name: 1e3 * value for name, value in figures.items()}, "CPU": spent}
 
 
-def measured(runtime: str, model: str, path: Path, environment: dict[str, str]) -> Row:
+def measured(runtime: str, model: str, path: Path, after: list[str], environment: dict[str, str]) -> Row:
     """The figures of a fresh process; RuntimeError with its standard error if it fails."""
     command = [sys.executable, str(Path(__file__)), "--child", runtime, "--only", model, "--file", str(path)]
+    command += [word for other in after for word in ("--after", other)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{runtime} on {model} exited with {done.returncode}: {done.stderr[-2000:]}")
@@ -61,12 +71,12 @@ def measured(runtime: str, model: str, path: Path, environment: dict[str, str]) 
     return found
 
 
-def rows_of(model: str, path: Path, runtimes: list[str], repeats: int, compiled: str) -> list[Row]:
+def rows_of(model: str, path: Path, runtimes: list[str], after: list[str], repeats: int, compiled: str) -> list[Row]:
     """A row for each runtime."""
     samples: dict[str, list[Row]] = {runtime: [] for runtime in runtimes}
     for number in range(repeats + 1):
         for runtime in runtimes:
-            found = measured(runtime, model, path, compiled_once(compiled))
+            found = measured(runtime, model, path, after, compiled_once(compiled))
             if number:  # the first round compiles modules and kernels, and brings files into the system's cache
                 samples[runtime].append(found)
     least = {runtime: {name: min(one[name] for one in taken) for name in FIGURES} for runtime, taken in samples.items()}
@@ -82,6 +92,7 @@ def main() -> int:
     options = parser(__doc__)
     options.add_argument("-d", "--device", action="append", help="repeatable; ONEDNN and NUMPY by default")
     options.add_argument("--only", action="append", choices=names)
+    options.add_argument("--after", action="append", choices=list(OWN), default=[], help="repeatable; run in each process before")
     options.add_argument("--download", type=Path, metavar="FOLDER", help="fetch the wheels of real models into this folder")
     options.add_argument("--repeats", type=int, default=5)
     options.add_argument("--child", help="a runtime or device, in the process that this script starts for it")
@@ -89,7 +100,7 @@ def main() -> int:
     arguments = options.parse_args()
     limit_threads(THREADS)
     if arguments.child:
-        print(json.dumps(child(arguments.child, arguments.only[0], arguments.file)))
+        print(json.dumps(child(arguments.child, arguments.only[0], arguments.file, arguments.after)))
         return 0
     if arguments.download:
         fetch(arguments.download)
@@ -102,7 +113,7 @@ def main() -> int:
                 if content is None:
                     continue
                 path.write_bytes(content)
-            rows += rows_of(name, path, [PEER, *devices], arguments.repeats, folder)
+            rows += rows_of(name, path, [PEER, *devices], arguments.after, arguments.repeats, folder)
     means = {
         f"{device}, {name} / onnxruntime's (goal 1.5), geometric mean of {what}": geometric_mean(ratios)
         for device in devices

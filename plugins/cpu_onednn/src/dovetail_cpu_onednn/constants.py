@@ -49,8 +49,9 @@ class ConstantMemory:
 
     def __init__(self, arguments: Iterable[tuple[TypedNode, Argument]]) -> None:
         wanted = {_question(node, argument): wanted_layout(argument) for node, argument in arguments}
-        self._free = aligned(sum([_whole(library().nbytes(layout)) for layout in wanted.values()]))
-        self._copy = aligned(0)
+        sizes = [_whole(library().nbytes(layout)) for layout in wanted.values()]
+        self._free = aligned(sum(sizes))
+        self._copy = aligned(max(sizes, default=0))  # once, since new memory is slow; what is not written takes none
         self.made: dict[Hashable, Constant] = {}
 
     def take(self, size: int) -> Array:

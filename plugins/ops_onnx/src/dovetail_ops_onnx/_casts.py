@@ -7,7 +7,6 @@ import numpy as np
 
 from dovetail.op import DType, OperatorError
 from dovetail_ops_onnx._elementwise import converted, finite_range, wide
-from dovetail_ops_onnx._strings import in_parts
 from dovetail_ops_onnx._types import Array
 
 __all__ = ["cast", "to_integer"]
@@ -79,6 +78,8 @@ def _to_powers(x: Array, saturate: bool, round_mode: str) -> Array:
 
 
 def _to_strings(x: Array) -> Array:
+    from dovetail_ops_onnx._strings import in_parts  # here, because few casts are of strings
+
     found = np.empty(x.shape, object)
     in_parts(lambda dst, part: np.copyto(dst, part.astype(np.str_)), found, x)
     return found

@@ -417,8 +417,8 @@ def test_errors_are_those_of_a_first_plan(properties: Mapping[str, int]) -> None
 def test_a_plan_is_looked_at_when_other_sizes_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, however many sizes come."""
     looked, model = [], convolutions()
-    look = take_over._Earlier._look
-    monkeypatch.setattr(take_over._Earlier, "_look", lambda self, *given: looked.append(look(self, *given)))
+    look = take_over._decisions_of
+    monkeypatch.setattr(take_over, "_decisions_of", lambda *given: looked.append(found := look(*given)) or found)
     compiled = dovetail.Core(config=False).compile_model(model, "NUMPY")
     counts = []
     for n in (2, 2, 3, 5):

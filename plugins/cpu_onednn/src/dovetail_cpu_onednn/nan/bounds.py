@@ -45,7 +45,8 @@ def clip_checks(nodes: Sequence[TypedNode], constants: Mapping[str, NDArray[Any]
     None where the constants are so large that no check helps.
     """
     found: dict[str, tuple[str, ...] | None] = {}
-    if not any(has_clip(node) for node in nodes):
+    clips = [index for index, node in enumerate(nodes) if has_clip(node)]
+    if not clips:
         return found
     bounds: MutableMapping[str, float] = {}
 
@@ -54,7 +55,7 @@ def clip_checks(nodes: Sequence[TypedNode], constants: Mapping[str, NDArray[Any]
             bounds[name] = _largest_constant(constants[name]) if name in constants else math.inf
         return bounds[name]
 
-    for node in nodes:
+    for node in nodes[: clips[-1] + 1]:  # the weights behind them need no bound, which takes a look at each
         peak, last = _bounds_of(node, bound)
         if has_clip(node):
             unknown = tuple(name for name in _data(node, constants) if bound(name) > MODERATE) if peak >= LARGEST else ()

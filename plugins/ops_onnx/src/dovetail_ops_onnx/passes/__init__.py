@@ -5,21 +5,28 @@ from importlib import import_module
 from itertools import product
 
 from dovetail.dataclass import dataclass
-from dovetail.graph import DType, Graph
+from dovetail.graph import AbstractOperator, DType, Graph
 from dovetail.passes import GraphPass, PassContext
 
-__all__ = ["HALVES", "PASSES", "WIDENED", "Rewriting"]
+__all__ = ["HALVES", "PASSES", "WIDENED", "Rewriting", "is_one"]
 
 HALVES = frozenset({DType.FLOAT16, DType.BFLOAT16})
 
 WIDENED = "@float32"
 """The end of the names of constants of halves that `widen_halves` made float32."""
 
+_PACKAGE = __name__.partition(".")[0]
+
 KEPT_PLANS = 4
 """Plans of a graph whose decisions are kept for other input sizes."""
 
 MOST_GRAPHS = 256
 """Graphs of a model that have such plans: its sub-graphs, and what waits for data, are some."""
+
+
+def is_one(op: AbstractOperator, *classes: str) -> bool:
+    """Whether an operator is of one of these classes of this package. They are not imported for it: few models have them all."""
+    return type(op).__name__ in classes and op.package == _PACKAGE
 
 
 @dataclass(frozen=True)

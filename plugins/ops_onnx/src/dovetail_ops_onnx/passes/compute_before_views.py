@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from dovetail.graph import Graph, Node, TensorType, as_constant
 from dovetail.passes import drop_dead_nodes
-from dovetail_ops_onnx.flatten import Flatten
 from dovetail_ops_onnx.reshape import Reshape
 
 __all__ = ["compute_before_views"]
@@ -131,6 +130,8 @@ class _Mover:
             shown, given = f"{name}.shown{number or ''}", self._type(name)
             self._types[shown] = given.with_shape(dims)
             if len(dims) == 2 and given.dims[-1:] == dims[-1:]:  # without a constant of sizes, which plans for others lack
+                from dovetail_ops_onnx.flatten import Flatten  # here, because few nodes need it
+
                 view = Node(f"{shown}.view", Flatten(axis=-1), (name,), (shown,))
             else:
                 view = self._view(name, self._types[shown], shown)

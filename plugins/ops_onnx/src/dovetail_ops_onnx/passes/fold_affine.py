@@ -3,28 +3,26 @@
 import dataclasses
 from collections import ChainMap
 from collections.abc import Hashable, MutableMapping
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.graph import AbstractOperator, Graph, Node, TensorType, as_constant
-from dovetail_ops_onnx.add import Add
-from dovetail_ops_onnx.batch_normalization import BatchNormalization, BatchNormalization_7
-from dovetail_ops_onnx.conv import Conv
-from dovetail_ops_onnx.conv_transpose import ConvTranspose
-from dovetail_ops_onnx.div import Div
-from dovetail_ops_onnx.gemm import Gemm
-from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.passes import is_one
 from dovetail_ops_onnx.passes._derived import DerivedConstants
-from dovetail_ops_onnx.sub import Sub
+
+if TYPE_CHECKING:
+    from dovetail_ops_onnx.batch_normalization import BatchNormalization, BatchNormalization_7
+    from dovetail_ops_onnx.conv_transpose import ConvTranspose
+    from dovetail_ops_onnx.gemm import Gemm
 
 __all__ = ["Affine", "fold_affine", "holds", "of_norm"]
 
 
-_ARITHMETIC = (Add, Sub, Mul, Div)
-_PRODUCERS = (Conv, ConvTranspose, Gemm)
+_ARITHMETIC = ("Add", "Sub", "Mul", "Div")
+_PRODUCERS = ("Conv", "ConvTranspose", "Gemm")
 
 
 @dataclass(frozen=True)
@@ -80,17 +78,17 @@ def _fold_once(graph: Graph, derived: DerivedConstants) -> Graph:
 
 def _readers_of_producers(graph: Graph) -> set[int]:
     """The identities of the nodes that read a result of an operator that takes factors: few, and found in one walk."""
-    producers = (node for node in graph.nodes if isinstance(node.op, _PRODUCERS))
+    producers = (node for node in graph.nodes if is_one(node.op, *_PRODUCERS))
     return {id(reader) for node in producers for name in node.writes for reader in graph.consumers.get(name, ())}
 
 
 def _affine(node: Node, graph: Graph) -> Affine | None:
     """The factor and offset that a node applies to each channel of a value that may be folded, if it does nothing else."""
-    if not (type(node.op) in _ARITHMETIC or _normalizes_channels(node.op)) or len(node.writes) != 1 or node.post_ops:
+    if not (is_one(node.op, *_ARITHMETIC) or _normalizes_channels(node.op)) or len(node.writes) != 1 or node.post_ops:
         return None
     if not any(_foldable_producer(name, graph) is not None for name in node.inputs[:2]):
         return None
-    if type(node.op) not in _ARITHMETIC:
+    if not is_one(node.op, *_ARITHMETIC):
         return of_norm(node, graph)
     found = _of_constant(node, graph)
     return found if found is not None and _is_finite(found) else None
@@ -120,11 +118,11 @@ def _of_constant(node: Node, graph: Graph) -> Affine | None:
         if numbers is None or graph.types[value] != result or value in graph.constants:
             continue
         one, nothing = np.ones(()), np.zeros(())
-        if isinstance(node.op, Mul):
+        if is_one(node.op, "Mul"):
             return Affine(value, numbers, nothing)
-        if isinstance(node.op, Add):
+        if is_one(node.op, "Add"):
             return Affine(value, one, numbers)
-        if isinstance(node.op, Sub):
+        if is_one(node.op, "Sub"):
             return Affine(value, one if index == 0 else -one, -numbers if index == 0 else numbers)
         with np.errstate(all="ignore"):
             return Affine(value, 1 / numbers, nothing) if index == 0 else None
@@ -144,21 +142,30 @@ def _per_channel(name: str, result: TensorType, graph: Graph) -> NDArray[Any] | 
 
 def _foldable_producer(value: str, graph: Graph) -> Node | None:
     producer = graph.producers.get(value)
-    if producer is None or producer.post_ops or not isinstance(producer.op, _PRODUCERS):
+    if producer is None or producer.post_ops or not is_one(producer.op, *_PRODUCERS):
         return None
     if any(name and name not in graph.constants for name in producer.inputs[1:]):
         return None
     only_reader = len(graph.consumers[value]) == 1 and value not in graph.output_names
-    if isinstance(producer.op, Gemm) and not _plain_gemm(producer, graph):
+    if _is_gemm(producer.op) and not _plain_gemm(producer, graph):
         return None
     return producer if only_reader else None
 
 
-def _normalizes_channels(op: AbstractOperator) -> TypeGuard[BatchNormalization | BatchNormalization_7]:
+def _normalizes_channels(op: AbstractOperator) -> "TypeGuard[BatchNormalization | BatchNormalization_7]":
     """Whether the operator uses given statistics, one for each channel."""
-    if isinstance(op, BatchNormalization_7):
-        return bool(op.spatial)
-    return isinstance(op, BatchNormalization) and not op.training_mode
+    found: Any = op
+    if is_one(op, "BatchNormalization_7"):
+        return bool(found.spatial)
+    return is_one(op, "BatchNormalization") and not found.training_mode
+
+
+def _is_gemm(op: AbstractOperator) -> "TypeGuard[Gemm]":
+    return is_one(op, "Gemm")
+
+
+def _is_transposed(op: AbstractOperator) -> "TypeGuard[ConvTranspose]":
+    return is_one(op, "ConvTranspose")
 
 
 def _plain_gemm(node: Node, graph: Graph) -> bool:
@@ -174,7 +181,7 @@ def _fold(
     weight = graph.constants[weight_name]
     bias_name = producer.inputs[2] if len(producer.inputs) > 2 else ""
     bias = graph.constants[bias_name].astype(np.float64) if bias_name else np.zeros(())
-    beta = producer.op.beta if isinstance(producer.op, Gemm) else 1.0
+    beta = producer.op.beta if _is_gemm(producer.op) else 1.0
     channels = graph.types[producer.outputs[0]].dims[1]
     key = (_attributes(producer.op), _attributes(node.op), node.inputs.index(affine.value), channels)
     sources = [graph.constants[name] for name in (*producer.inputs[1:], *node.inputs) if name in graph.constants]
@@ -199,7 +206,7 @@ def _fold(
         added[weight_name] = derived.get(("weight", *key), sources, weights)
     names = (weight_name, f"{producer.name}.bias*{node.name}")
     added[names[1]] = derived.get(("bias", *key), sources, offsets)
-    op = dataclasses.replace(producer.op, beta=1.0) if isinstance(producer.op, Gemm) else producer.op
+    op = dataclasses.replace(producer.op, beta=1.0) if _is_gemm(producer.op) else producer.op
     merged = Node(producer.name, op, (producer.inputs[0], *names), node.writes, (), (*producer.origins, *node.origins))
     return merged, added
 
@@ -222,9 +229,9 @@ def holds(old: NDArray[Any], new: NDArray[Any], bias: NDArray[Any]) -> bool:
 
 def _by_output_channel(node: Node, weight: NDArray[Any]) -> NDArray[Any]:
     """The weights as a matrix with a row for each output channel."""
-    if isinstance(node.op, Gemm):
+    if _is_gemm(node.op):
         return weight if node.op.transB else weight.T
-    if isinstance(node.op, ConvTranspose):
+    if _is_transposed(node.op):
         groups = weight.reshape(node.op.group, weight.shape[0] // node.op.group, weight.shape[1], -1)
         return groups.swapaxes(1, 2).reshape(node.op.group * weight.shape[1], -1)
     return weight.reshape(weight.shape[0], -1)
@@ -236,9 +243,9 @@ def _attributes(op: AbstractOperator) -> Hashable:
 
 def _along_output_channel(node: Node, factor: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
     """`factor` (one for each output channel) shaped to multiply the weight tensor."""
-    if isinstance(node.op, Gemm):
+    if _is_gemm(node.op):
         return factor.reshape(-1, 1) if node.op.transB else factor.reshape(1, -1)
-    if isinstance(node.op, ConvTranspose):
+    if _is_transposed(node.op):
         # Weights are [C, M / group, ...]: input channel c belongs to group c // (C / group).
         per_group = factor.reshape(node.op.group, -1)
         rows = np.repeat(per_group, weight.shape[0] // node.op.group, axis=0)

@@ -2,10 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from dovetail.graph import Graph, Node
-from dovetail_ops_onnx.conv import Conv
-from dovetail_ops_onnx.conv_transpose import ConvTranspose
+from dovetail_ops_onnx.passes import is_one
 from dovetail_ops_onnx.slice import Slice, Slice_1
 
 __all__ = ["fold_crop"]
@@ -30,18 +30,15 @@ def _folded(cut: Node, graph: Graph) -> Node | None:
     node = graph.producers.get(cut.inputs[0]) if type(cut.op) in (Slice, Slice_1) else None
     if node is None or node.post_ops or len(graph.consumers[cut.inputs[0]]) > 1 or cut.inputs[0] in graph.output_names:
         return None
-    op, rank = node.op, graph.types[node.inputs[0]].rank - 2
-    if (
-        type(op) not in (Conv, ConvTranspose)
-        or not isinstance(op, Conv | ConvTranspose)
-        or op.auto_pad not in ("NOTSET", "VALID")
-    ):
+    op: Any = node.op
+    rank = graph.types[node.inputs[0]].rank - 2
+    if not is_one(op, "Conv", "ConvTranspose") or op.auto_pad not in ("NOTSET", "VALID"):
         return None
     widths = _widths(cut, graph)
     if widths is None:
         return None
     own = op.pads if op.pads is not None and op.auto_pad == "NOTSET" else (0,) * len(widths)
-    if isinstance(op, Conv):
+    if is_one(op, "Conv"):
         pads = tuple(a - b * s for a, b, s in zip(own, widths, (op.strides or (1,) * rank) * 2, strict=True))
         fits = min(pads) >= 0
     else:

@@ -3,15 +3,13 @@
 import functools
 import math
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from dovetail.graph import Graph
 from dovetail.op import Operator
-from dovetail_ops_onnx.gelu import Gelu
-from dovetail_ops_onnx.hard_swish import HardSwish
-from dovetail_ops_onnx.mish import Mish
 from dovetail_ops_onnx.passes._patterns import (
     FUSED_TYPES,
     Const,
@@ -27,7 +25,6 @@ from dovetail_ops_onnx.passes._patterns import (
     rewrite,
     scalar_of,
 )
-from dovetail_ops_onnx.swish import Swish
 
 __all__ = ["fuse_activations"]
 
@@ -46,18 +43,28 @@ def fuse_activations(graph: Graph, keeps: Keeps) -> Graph:
 def _rules() -> tuple[Rule, ...]:
     x = Var("x")
     forms: list[tuple[str, Pattern, Callable[[Graph, Match], Operator]]] = [
-        ("Mul", product(x, Const(0.5), _erf_sum(x)), lambda graph, match: Gelu()),
-        ("Mul", product(x, Const(0.5), _tanh_sum(x)), lambda graph, match: Gelu(approximate="tanh")),
-        ("Mul", Op("Mul", x, _logistic(x)), lambda graph, match: Swish()),
+        ("Mul", product(x, Const(0.5), _erf_sum(x)), _made("gelu", "Gelu")),
+        ("Mul", product(x, Const(0.5), _tanh_sum(x)), _made("gelu", "Gelu", approximate="tanh")),
+        ("Mul", Op("Mul", x, _logistic(x)), _made("swish", "Swish")),
         ("Mul", Op("Mul", x, _logistic(Op("Mul", x, Scalar("alpha")))), _swish),
-        ("Div", Op("Div", x, Op("Add", Op("Exp", Op("Neg", x)), Const(1))), lambda graph, match: Swish()),
-        ("Mul", Op("Mul", x, Op("HardSigmoid", x, where=_is_sixth)), lambda graph, match: HardSwish()),
-        ("Mul", Op("Mul", x, Op("Div", _clipped(x), Const(6))), lambda graph, match: HardSwish()),
-        ("Mul", product(x, _clipped(x), Const(1 / 6)), lambda graph, match: HardSwish()),
-        ("Div", Op("Div", Op("Mul", x, _clipped(x)), Const(6)), lambda graph, match: HardSwish()),
-        ("Mul", Op("Mul", x, Op("Tanh", _softplus(x))), lambda graph, match: Mish()),
+        ("Div", Op("Div", x, Op("Add", Op("Exp", Op("Neg", x)), Const(1))), _made("swish", "Swish")),
+        ("Mul", Op("Mul", x, Op("HardSigmoid", x, where=_is_sixth)), _made("hard_swish", "HardSwish")),
+        ("Mul", Op("Mul", x, Op("Div", _clipped(x), Const(6))), _made("hard_swish", "HardSwish")),
+        ("Mul", product(x, _clipped(x), Const(1 / 6)), _made("hard_swish", "HardSwish")),
+        ("Div", Op("Div", Op("Mul", x, _clipped(x)), Const(6)), _made("hard_swish", "HardSwish")),
+        ("Mul", Op("Mul", x, Op("Tanh", _softplus(x))), _made("mish", "Mish")),
     ]
     return tuple(Rule(key, pattern, functools.partial(_build, make)) for key, pattern, make in forms)
+
+
+def _made(module: str, name: str, **attributes: Any) -> Callable[[Graph, Match], Operator]:
+    """Makes an operator of this package, whose module is imported for the first form that is found."""
+
+    def make(graph: Graph, match: Match) -> Operator:
+        found: Operator = getattr(import_module(f"dovetail_ops_onnx.{module}"), name)(**attributes)
+        return found
+
+    return make
 
 
 def _build(make: Callable[[Graph, Match], Operator], graph: Graph, match: Match) -> Replacement | None:
@@ -71,7 +78,7 @@ def _build(make: Callable[[Graph, Match], Operator], graph: Graph, match: Match)
 def _swish(graph: Graph, match: Match) -> Operator:
     alpha = scalar_of(graph, match.values["alpha"])
     assert alpha is not None
-    return Swish(alpha=alpha)
+    return _made("swish", "Swish", alpha=alpha)(graph, match)
 
 
 def _erf_sum(x: Pattern) -> Pattern:

@@ -9,16 +9,12 @@ from numpy.typing import NDArray
 from dovetail.graph import Graph, Node, TensorType, as_constant
 from dovetail.passes import drop_dead_nodes
 from dovetail_ops_onnx._reduce import Reduction
-from dovetail_ops_onnx.reduce_max import ReduceMax
-from dovetail_ops_onnx.reduce_mean import ReduceMean
-from dovetail_ops_onnx.reduce_min import ReduceMin
-from dovetail_ops_onnx.reduce_prod import ReduceProd
-from dovetail_ops_onnx.reduce_sum import ReduceSum
+from dovetail_ops_onnx.passes import is_one
 from dovetail_ops_onnx.reshape import Reshape
 
 __all__ = ["simplify_reductions"]
 
-_KEEPING_ONE = (ReduceMax, ReduceMean, ReduceMin, ReduceProd, ReduceSum)
+_KEEPING_ONE = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 """The reductions that give a single element back as it is."""
 
 
@@ -65,17 +61,20 @@ def _joined_means(graph: Graph) -> Graph:
 
 def _axes_of_mean(node: Node, graph: Graph) -> tuple[int, ...] | None:
     """The constant axes of a ReduceMean of floats that keeps them, counted from the front; None for any other node."""
-    if type(node.op) is not ReduceMean or node.post_ops or not node.op.keepdims or not graph.types[node.inputs[0]].dtype.is_float:
+    op = node.op
+    if not (isinstance(op, Reduction) and is_one(op, "ReduceMean") and op.keepdims) or node.post_ops:
+        return None
+    if not graph.types[node.inputs[0]].dtype.is_float:
         return None
     axes = graph.type_of(node.inputs[1]) if len(node.inputs) > 1 else None
     if axes is not None and axes.value is None:
         return None
-    return node.op.reduced_axes(graph.types[node.inputs[0]].rank, None if axes is None else axes.value)
+    return op.reduced_axes(graph.types[node.inputs[0]].rank, None if axes is None else axes.value)
 
 
 def _simplified(node: Node, graph: Graph, shapes: dict[str, NDArray[Any]]) -> Node:
     op = node.op
-    if type(op) not in _KEEPING_ONE or not isinstance(op, Reduction) or node.post_ops:
+    if not isinstance(op, Reduction) or not is_one(op, *_KEEPING_ONE) or node.post_ops:
         return node
     data, axes = graph.types[node.inputs[0]], graph.type_of(node.inputs[1]) if len(node.inputs) > 1 else None
     if axes is not None and axes.value is None:

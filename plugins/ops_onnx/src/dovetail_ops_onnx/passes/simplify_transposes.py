@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from dovetail.graph import Graph, Node, TensorType, as_constant
 from dovetail.passes import rename_reads
-from dovetail_ops_onnx.gemm import Gemm
-from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.passes import is_one
 from dovetail_ops_onnx.passes._patterns import Keeps
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.transpose import Transpose
@@ -83,13 +82,15 @@ def _moves(order: Sequence[int], dims: Sequence[int]) -> bool:
 
 def _product(node: Node, graph: Graph, keeps: Keeps) -> Node | None:
     """A product of two matrices that reads transposed ones where they come from."""
-    if type(node.op) not in (MatMul, Gemm) or node.post_ops:
+    if not is_one(node.op, "MatMul", "Gemm") or node.post_ops:
         return None
     if any(graph.types[name].rank != 2 or not graph.types[name].dtype.is_float for name in node.inputs[:2]):
         return None
     (left, turn_left), (right, turn_right) = (_turned(name, graph) for name in node.inputs[:2])
     if (left, right) == node.inputs[:2]:
         return None
+    from dovetail_ops_onnx.gemm import Gemm  # here, because few matrices are transposed
+
     op = node.op if isinstance(node.op, Gemm) else Gemm()
     turned = dataclasses.replace(op, transA=op.transA ^ turn_left, transB=op.transB ^ turn_right)
     merged = dataclasses.replace(node, op=turned, inputs=(left, right, *node.inputs[2:]))
