@@ -25,9 +25,10 @@ class Choices:
     def get(self, node: TypedNode, threads: int, choose: Callable[[], Found]) -> Found:
         """The choice for a node that so many threads share, made now unless it was the latest for a node of its name."""
         tensors = (*node.inputs, *node.outputs, *node.operands)
-        types = [None if t is None else (t.dtype, t.shape, t.layout, t.value is None) for t in tensors]
-        question = (threads, node.op, node.post_ops, node.node.inputs, node.node.outputs, len(node.operands), types)
         values = [t.value for t in tensors if t is not None and t.value is not None]
+        # Mostly these are the same objects as before. Types with a value would keep it alive.
+        types = [None if t is None else (t.dtype, t.shape, t.layout, t.value is None) for t in tensors] if values else tensors
+        question = (threads, node.op, node.post_ops, node.node.inputs, node.node.outputs, len(node.operands), types)
         latest = self._latest.get(node.name)
         if latest is not None:
             asked, constants, choice = latest

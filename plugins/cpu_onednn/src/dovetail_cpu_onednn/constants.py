@@ -104,6 +104,8 @@ def _found_in(
                 missing.append(a)
             else:
                 found[a.arg] = known
+        elif a.value is not None:
+            found[a.arg] = Constant.of(a.value, a.desc, wanted, None, a.value, a.offset)
         elif source is not None and name in constants:
             found[a.arg] = Constant.of(source, a.desc, wanted, None, constants[name], a.offset)
     return found, missing
@@ -138,7 +140,9 @@ def wanted_layout(argument: Argument) -> MemoryDesc:
 
 def is_moved(a: Argument) -> bool:
     """Whether it is a constant that is copied into the layout that the primitive takes."""
-    if a.content is not None or a.repack is not None or a.value is not None:
+    if a.content is not None or a.repack is not None:
+        return True
+    if a.value is not None and not (a.value.flags.c_contiguous and a.value.flags.aligned):
         return True
     return a.wanted is not None and not library().equal(a.desc, a.wanted)
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import groupby
 
 import numpy as np
@@ -61,8 +62,8 @@ class ElementwiseKernel(PrimitiveKernel):
         where = [node.node.inputs.index(p.operand) for p in own if not isinstance(p, Eltwise)]
         first, rest, dims = own[0], own[1:], _computed_dims(node)
         ends = (
-            Argument(Arg.SRC, "input", chained, _described(given(node, chained), dims)),
-            Argument(Arg.DST, "output", 0, _described(node.outputs[0], dims)),
+            _argument(Arg.SRC, "input", chained, _described(given(node, chained), dims)),
+            _argument(Arg.DST, "output", 0, _described(node.outputs[0], dims)),
         )
         if isinstance(first, Eltwise):
             return self._plan_eltwise(node, ends, where, first, rest)
@@ -80,7 +81,7 @@ class ElementwiseKernel(PrimitiveKernel):
             # With the slope for an operand one primitive serves all slopes.
             slope = np.array(first.alpha, np.float32, ndmin=len(src.dims))
             second = Argument(Arg.SRC_1, "value", 0, plain(slope.shape), value=slope)
-            third = Argument(Arg.post_op(0, Arg.SRC_1), "input", chained, src)
+            third = _argument(Arg.post_op(0, Arg.SRC_1), "input", chained, src)
             limit: Appended = ("binary", (MAX if first.alpha <= 1 else MIN, src))
             return self._plan_binary(node, BINARY["mul"], (*ends, second, third), where, (limit,), rest)
         if first == Eltwise("pow", 1.0, 3.0):
@@ -128,6 +129,12 @@ class ElementwiseKernel(PrimitiveKernel):
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
         return (node.node.inputs[_chain_of(node)[0]],)
+
+
+@lru_cache(512)
+def _argument(arg: int, place: str, index: int, desc: MemoryDesc) -> Argument:
+    """The argument; models have many nodes of the same types."""
+    return Argument(arg, place, index, desc)
 
 
 def _is_sloped(step: PostOp, node: TypedNode) -> bool:

@@ -115,6 +115,8 @@ class NodePlan:
     @cached_property
     def name(self) -> str:
         """The implementations, as oneDNN names them."""
+        if len(self.stages) == 1:  # mostly
+            return self.stages[0].desc.implementation
         telling = [s for s in self.stages if s.unless_shared is None and not s.is_number]
         return " + ".join(dict.fromkeys(s.desc.implementation for s in telling))
 
