@@ -64,13 +64,13 @@ _blocks: "weakref.WeakValueDictionary[int, Array]" = weakref.WeakValueDictionary
 
 def made_once(array: Array) -> bool:
     """Whether `once` made it: of its sources and key alone, whatever the sizes of other values are."""
-    root = _root_of(array)
+    root = owner(array)
     return _blocks.get(id(root)) is root
 
 
 def is_one_memory(one: Array, other: Array) -> bool:
     """Whether two arrays of the same type are the same part of an array."""
-    return one.ctypes.data == other.ctypes.data and _root_of(one) is _root_of(other)
+    return one.ctypes.data == other.ctypes.data and owner(one) is owner(other)
 
 
 def once(sources: Sequence[Array], key: Hashable, make: Callable[[], tuple[Any, Sequence[Array]]]) -> tuple[Any, list[Array]]:
