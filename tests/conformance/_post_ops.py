@@ -1,12 +1,11 @@
 """Shared by the tests of post-ops: chains in the notation of oneDNN's test program, formulas, and models that grow.
 
 The chains are those of oneDNN's own lists of test cases: `sum:scale:zero_point`, `algorithm:alpha:beta:scale`,
-`binary algorithm:operand`, joined by `+`. The formulas are written down apart from the package's own. Operands are `per_oc`
+`binary algorithm:operand`, joined by `+`. Operands are `per_oc`
 (one value for each channel), `per_tensor` (the shape of the result), `3` (the first two axes) and `common` (one value).
 """
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +14,10 @@ from numpy.typing import NDArray
 
 import dovetail
 from dovetail import GraphBuilder, PostOps
-from dovetail.graph import Binary, Eltwise, Model, PostOp, Sum
+from dovetail.graph import Model
 from dovetail.graph.post_ops import BINARY_ALGORITHMS
 from dovetail.runtime import NodePlacement
+from dovetail.testing.post_ops import computed
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.average_pool import AveragePool
 from dovetail_ops_onnx.batch_normalization import BatchNormalization
@@ -53,67 +53,6 @@ OTHERS = (
     "ceil+floor+sign",
 )
 CHAINS = (*COMBINED, *ELTWISE, *OTHERS)
-
-
-def gelu(s: Array, inner: Array) -> Array:
-    return np.asarray(0.5 * s * (1 + inner))
-
-
-erf = np.vectorize(math.erf, otypes=[np.float64])
-
-FORMULAS: dict[str, Callable[[Array, float, float], Any]] = {
-    "abs": lambda s, a, b: abs(s),
-    "ceil": lambda s, a, b: np.ceil(s),
-    "clip": lambda s, a, b: np.minimum(b, np.maximum(a, s)),
-    "cos": lambda s, a, b: np.cos(s),
-    "elu": lambda s, a, b: np.where(s > 0, s, a * (np.exp(np.minimum(s, 0)) - 1)),
-    "erf": lambda s, a, b: erf(s),
-    "exp": lambda s, a, b: np.exp(s),
-    "floor": lambda s, a, b: np.floor(s),
-    "gelu_erf": lambda s, a, b: gelu(s, erf(s / math.sqrt(2))),
-    "gelu_tanh": lambda s, a, b: gelu(s, np.tanh(math.sqrt(2 / math.pi) * (s + 0.044715 * s**3))),
-    "hardsigmoid": lambda s, a, b: np.maximum(0, np.minimum(1, a * s + b)),
-    "hardswish": lambda s, a, b: s * np.maximum(0, np.minimum(1, a * s + b)),
-    "linear": lambda s, a, b: a * s + b,
-    "log": lambda s, a, b: np.log(s),
-    "logistic": lambda s, a, b: 1 / (1 + np.exp(-s)),
-    "mish": lambda s, a, b: s * np.tanh(np.log1p(np.exp(s))),
-    "pow": lambda s, a, b: a * s**b,
-    "relu": lambda s, a, b: np.where(s > 0, s, a * s if a else np.where(np.isnan(s), s, 0)),
-    "round": lambda s, a, b: np.rint(s),
-    "sign": lambda s, a, b: np.sign(s),
-    "sin": lambda s, a, b: np.sin(s),
-    "soft_relu": lambda s, a, b: np.logaddexp(0, a * s) / a,
-    "sqrt": lambda s, a, b: np.sqrt(s),
-    "square": lambda s, a, b: s**2,
-    "swish": lambda s, a, b: s / (1 + np.exp(-a * s)),
-    "tanh": lambda s, a, b: np.tanh(s),
-}
-BINARY: dict[str, Callable[[Array, Array], Any]] = {
-    "add": lambda s, o: s + o,
-    "sub": lambda s, o: s - o,
-    "rsub": lambda s, o: o - s,
-    "mul": lambda s, o: s * o,
-    "div": lambda s, o: s / o,
-    "rdiv": lambda s, o: o / s,
-    "max": np.maximum,
-    "min": np.minimum,
-}
-
-
-def computed(chain: Iterable[PostOp], s: Array, operands: dict[str, Array]) -> Array:
-    """The chain over float64."""
-    with np.errstate(all="ignore"):
-        for post_op in chain:
-            if isinstance(post_op, Eltwise):
-                s = post_op.scale * FORMULAS[post_op.algorithm](s, post_op.alpha, post_op.beta)
-            elif isinstance(post_op, Binary):
-                s = BINARY[post_op.algorithm](s, operands[post_op.operand])
-            elif isinstance(post_op, Sum):
-                s = s + post_op.scale * (operands[post_op.operand] - post_op.zero_point)
-            else:
-                s = np.where(s >= 0, s, operands[post_op.operand] * s)
-    return np.asarray(s, np.float64)
 
 
 @dataclass

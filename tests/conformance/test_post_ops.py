@@ -10,6 +10,7 @@ import dovetail
 from dovetail import GraphBuilder, PostOps
 from dovetail.graph import Sum
 from dovetail.graph.post_ops import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS
+from dovetail.testing.post_ops import FORMULAS
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.mul import Mul
@@ -17,9 +18,7 @@ from dovetail_ops_onnx.relu import Relu
 
 shared = runpy.run_path(str(Path(__file__).with_name("_post_ops.py")))
 Bench, conv, fused_or_told, hidden, plain = (shared[n] for n in ("Bench", "conv", "fused_or_told", "hidden", "plain"))
-CHAINS, COMBINED, ELTWISE, FORMULAS, HEADS, OTHERS = (
-    shared[n] for n in ("CHAINS", "COMBINED", "ELTWISE", "FORMULAS", "HEADS", "OTHERS")
-)
+CHAINS, COMBINED, ELTWISE, HEADS, OTHERS = (shared[n] for n in ("CHAINS", "COMBINED", "ELTWISE", "HEADS", "OTHERS"))
 
 
 def test_every_algorithm_has_a_chain_and_a_formula() -> None:

@@ -1,8 +1,6 @@
 """NaN and infinity in fused chains, on every device."""
 
-import runpy
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +10,12 @@ from numpy.typing import NDArray
 import dovetail
 from dovetail.graph import Binary, Eltwise, GraphBuilder, PostOp
 from dovetail.graph.post_ops import ELTWISE_ALGORITHMS
+from dovetail.testing.post_ops import computed
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.mat_mul import MatMul
 
 pytestmark = pytest.mark.exhaustive(0.5, device="OPENCL")  # compiles programs
 
-computed = runpy.run_path(str(Path(__file__).with_name("_post_ops.py")))["computed"]
 
 Array = NDArray[Any]
 

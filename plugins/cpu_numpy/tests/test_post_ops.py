@@ -1,48 +1,27 @@
 """Post-op chains against float64 formulas: every algorithm, in place and not, whole and in blocks."""
 
-import math
-
 import numpy as np
 import pytest
 
 from dovetail.device import Binary, DType, Eltwise, Prelu, Reason, Sum, TensorType, TypedNode
 from dovetail.graph.post_ops import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS
+from dovetail.testing.post_ops import BINARY, FORMULAS
 from dovetail_cpu_numpy import blocks, post_ops
 from dovetail_ops_onnx.hard_swish import HardSwish
 from dovetail_ops_onnx.split import Split
 from dovetail_ops_onnx.transpose import Transpose
 
-erf = np.vectorize(math.erf, otypes=[np.float64])
-
-ELTWISE = {
-    "abs": (0, 0, lambda s, a, b: np.abs(s)),
-    "ceil": (0, 0, lambda s, a, b: np.ceil(s)),
-    "clip": (-0.5, 1.5, lambda s, a, b: np.minimum(b, np.maximum(a, s))),
-    "cos": (0, 0, lambda s, a, b: np.cos(s)),
-    "elu": (0.7, 0, lambda s, a, b: np.where(s > 0, s, a * (np.exp(s) - 1))),
-    "erf": (0, 0, lambda s, a, b: erf(s)),
-    "exp": (0, 0, lambda s, a, b: np.exp(s)),
-    "floor": (0, 0, lambda s, a, b: np.floor(s)),
-    "gelu_erf": (0, 0, lambda s, a, b: 0.5 * s * (1 + erf(s / np.sqrt(2)))),
-    "gelu_tanh": (0, 0, lambda s, a, b: 0.5 * s * (1 + np.tanh(np.sqrt(2 / np.pi) * (s + 0.044715 * s**3)))),
-    "hardsigmoid": (0.2, 0.5, lambda s, a, b: np.maximum(0, np.minimum(1, a * s + b))),
-    "hardswish": (1 / 6, 0.5, lambda s, a, b: s * np.maximum(0, np.minimum(1, a * s + b))),
-    "linear": (1.5, -0.25, lambda s, a, b: a * s + b),
-    "log": (0, 0, lambda s, a, b: np.log(s)),
-    "logistic": (0, 0, lambda s, a, b: 1 / (1 + np.exp(-s))),
-    "mish": (0, 0, lambda s, a, b: s * np.tanh(np.log(1 + np.exp(s)))),
-    "pow": (0.5, 3, lambda s, a, b: a * s**b),
-    "relu": (0, 0, lambda s, a, b: np.where(s > 0, s, a * s)),
-    "round": (0, 0, lambda s, a, b: np.round(s)),
-    "sign": (0, 0, lambda s, a, b: np.sign(s)),
-    "sin": (0, 0, lambda s, a, b: np.sin(s)),
-    "soft_relu": (1, 0, lambda s, a, b: np.log(1 + np.exp(a * s)) / a),
-    "sqrt": (0, 0, lambda s, a, b: np.sqrt(s)),
-    "square": (0, 0, lambda s, a, b: s**2),
-    "swish": (1.2, 0, lambda s, a, b: s / (1 + np.exp(-a * s))),
-    "tanh": (0, 0, lambda s, a, b: np.tanh(s)),
+PARAMETERS = dict.fromkeys(FORMULAS, (0, 0)) | {
+    "clip": (-0.5, 1.5),
+    "elu": (0.7, 0),
+    "hardsigmoid": (0.2, 0.5),
+    "hardswish": (1 / 6, 0.5),
+    "linear": (1.5, -0.25),
+    "pow": (0.5, 3),
+    "soft_relu": (1, 0),
+    "swish": (1.2, 0),
 }
-"""Algorithm -> alpha, beta, formula in float64; written from the core's table, not from the device."""
+"""Algorithm -> alpha, beta."""
 
 OTHER_PARAMETERS = [
     ("relu", 0.1, 0),
@@ -61,18 +40,7 @@ OTHER_PARAMETERS = [
     ("clip", 0.0, np.inf),
 ]
 
-ELTWISE_CASES = [*((name, alpha, beta) for name, (alpha, beta, _) in ELTWISE.items()), *OTHER_PARAMETERS]
-
-BINARY = {
-    "add": lambda s, o: s + o,
-    "sub": lambda s, o: s - o,
-    "rsub": lambda s, o: o - s,
-    "mul": lambda s, o: s * o,
-    "div": lambda s, o: s / o,
-    "rdiv": lambda s, o: o / s,
-    "max": np.maximum,
-    "min": np.minimum,
-}
+ELTWISE_CASES = [*((name, alpha, beta) for name, (alpha, beta) in PARAMETERS.items()), *OTHER_PARAMETERS]
 
 
 def apply(chain, src, operands=(), in_place=False):
@@ -90,7 +58,7 @@ def apply(chain, src, operands=(), in_place=False):
 
 
 def test_the_formulas_are_complete():
-    assert set(ELTWISE) == set(ELTWISE_ALGORITHMS)
+    assert set(FORMULAS) == set(ELTWISE_ALGORITHMS)
     assert set(BINARY) == set(BINARY_ALGORITHMS)
 
 
@@ -108,7 +76,7 @@ def test_eltwise(monkeypatch, algorithm, alpha, beta, dtype):
         src = np.asarray(np.abs(src)) if algorithm in ("log", "sqrt") else src
         for scale in (1.0, -0.75):
             post_op = Eltwise(algorithm, alpha, beta, scale)
-            want = scale * ELTWISE[algorithm][2](src.astype(np.float64), alpha, beta)
+            want = scale * FORMULAS[algorithm](src.astype(np.float64), alpha, beta)
             whole = apply([post_op], src)
             np.testing.assert_allclose(whole, want, rtol=tolerance, atol=tolerance)
             assert whole.dtype == dtype
@@ -124,7 +92,7 @@ def test_eltwise_of_nan_and_infinity(algorithm, alpha, beta):
     src = np.array([np.nan, np.inf, -np.inf, 0.0, 1e30, -1e30], np.float32)
     got = apply([Eltwise(algorithm, alpha, beta)], np.resize(src, 3000))
     with np.errstate(all="ignore"):
-        want = ELTWISE[algorithm][2](np.resize(src, 3000).astype(np.float64), alpha, beta).astype(np.float32)
+        want = FORMULAS[algorithm](np.resize(src, 3000).astype(np.float64), alpha, beta).astype(np.float32)
     assert np.isnan(got[::6]).all()
     defined = np.isfinite(want)
     if algorithm not in ("sin", "cos"):
@@ -137,7 +105,7 @@ def test_erf_is_within_1e_6_relative():
     src = np.concatenate([np.linspace(-7, 7, 100_001), np.logspace(-37, 37, 20_001)]).astype(np.float32)
     src = src[src != 0]
     got = apply([Eltwise("erf")], src)
-    want = erf(src.astype(np.float64))
+    want = FORMULAS["erf"](src.astype(np.float64), 0, 0)
     assert np.max(np.abs(got / want - 1)) < 1e-6
     assert np.max(np.abs(got)) <= 1
 
@@ -178,12 +146,14 @@ def test_random_chains(monkeypatch, seed):
     shape = tuple(int(n) for n in rng.integers(1, 6, rng.integers(0, 5)))
     src = np.asarray(rng.standard_normal(shape), np.float32)
     chain, operands, want = [], [], src.astype(np.float64)
-    tame = [n for n in ELTWISE if n not in ("exp", "log", "sqrt", "pow", "ceil", "floor", "round", "sign", "square", "soft_relu")]
+    tame = [
+        n for n in FORMULAS if n not in ("exp", "log", "sqrt", "pow", "ceil", "floor", "round", "sign", "square", "soft_relu")
+    ]
     for _ in range(int(rng.integers(1, 33))):
         kind = rng.integers(4)
         if kind < 2:
             name = str(rng.choice(tame))
-            alpha, beta, formula = ELTWISE[name]
+            (alpha, beta), formula = PARAMETERS[name], FORMULAS[name]
             chain.append(Eltwise(name, alpha, beta))
             want = formula(want, alpha, beta)
             continue

@@ -18,10 +18,11 @@ from dovetail.op import FLOATS, PLAIN, DType, HostConfig, HostKernel, Operator, 
 from dovetail.testing.random_graphs import evaluate
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.elementwise import ElementwiseKernel
-from dovetail_cpu_onednn.executable import OnednnExecutable, Placement
+from dovetail_cpu_onednn.executable import OnednnExecutable
 from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Stage
 from dovetail_cpu_onednn.kernels._ufunc import ArithmeticKernel
 from dovetail_cpu_onednn.pair import Helper
+from dovetail_cpu_onednn.placement import Placement
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.clip import Clip
 from dovetail_ops_onnx.conv import Conv

@@ -61,8 +61,11 @@ def test_products(
     bench: Any,
     rng: Any,
     monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     """Sizes around the tiles, columns that are stored eight or one at a time, a chain with operands in both float types."""
+    if n % 8 == 0:
+        request.getfixturevalue("unoptimized")
     monkeypatch.setattr(Tuned, "tiling", lambda self, problem: tiling)
     a = rng.standard_normal((*batch, m, k)).astype(np.float16)
     b = rng.standard_normal((*batch, k, n)).astype(np.float16)
@@ -86,9 +89,11 @@ CONVOLUTIONS = [  # batch, channels, maps, side, kernel, stride, pads
 
 
 @pytest.mark.parametrize("sizes", CONVOLUTIONS)
-def test_convolutions(sizes: tuple[int, ...], device: Any, bench: Any, rng: Any) -> None:
+def test_convolutions(sizes: tuple[int, ...], device: Any, bench: Any, rng: Any, request: pytest.FixtureRequest) -> None:
     """By way of the runtime's passes: the source is float32 and plain, so that values are converted and reordered."""
     batch, channels, maps, side, kernel, stride, pad = sizes
+    if maps % 8 == 0:
+        request.getfixturevalue("unoptimized")
     x = rng.standard_normal((batch, channels, side, side)).astype(np.float32)
     w = rng.standard_normal((maps, channels, kernel, kernel)).astype(np.float32)
     b, scale = rng.standard_normal(maps).astype(np.float32), rng.standard_normal((maps, 1, 1)).astype(np.float32)

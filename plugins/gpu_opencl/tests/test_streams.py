@@ -94,19 +94,30 @@ PRODUCTS = [  # batch, m, n, k, and a tiling: with tiles of 32 x 32 the first ha
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("batch", "m", "n", "k", "tiling"), PRODUCTS, ids=str)
 def test_products(
-    batch: tuple[int, ...], m: int, n: int, k: int, tiling: Pipeline, dtype: str, device: Any, bench: Any, rng: Any
+    batch: tuple[int, ...],
+    m: int,
+    n: int,
+    k: int,
+    tiling: Pipeline,
+    dtype: str,
+    device: Any,
+    bench: Any,
+    rng: Any,
+    request: pytest.FixtureRequest,
 ) -> None:
     """With a residual and post-ops, one time for each element. Runs twice with the same buffers: counters begin at zero again."""
+    if n % 8 == 0:
+        request.getfixturevalue("unoptimized")
     a, b = (rng.standard_normal(dims).astype(TYPES[dtype]) for dims in ((*batch, m, k), (*batch, k, n)))
     c, s = rng.standard_normal((*batch, m, n)).astype(TYPES[dtype]), rng.standard_normal(n).astype(np.float32)
     chain = [Binary("mul", "s"), Sum("c"), Eltwise("relu")]
     graph, (x, *operands) = bench.single(bench.op("MatMul"), [a, b], (1,), post_ops=chain, operands={"s": s, "c": c})
     opened = device(dtype, tiling)
     opened.forced = "gemm_pipelined"
-    request = opened.compile(graph, {}).create_request()
-    first = request.run([x, *operands])[0].copy()
-    request.run([-x, *operands])
-    again = request.run([x, *operands])[0]
+    opened_request = opened.compile(graph, {}).create_request()
+    first = opened_request.run([x, *operands])[0].copy()
+    opened_request.run([-x, *operands])
+    again = opened_request.run([x, *operands])[0]
     wide = a.astype(np.float64) @ b.astype(np.float64)
     compare(first, np.maximum(wide * s + c.astype(np.float64), 0), TOLERANCES[dtype])
     np.testing.assert_array_equal(again, first)
@@ -122,9 +133,13 @@ CONVOLUTIONS = [  # batch, channels, maps, side, kernel, stride, pads, streams
 @exhaustive
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("sizes", CONVOLUTIONS)
-def test_convolutions(sizes: tuple[int, ...], dtype: str, device: Any, bench: Any, rng: Any) -> None:
+def test_convolutions(
+    sizes: tuple[int, ...], dtype: str, device: Any, bench: Any, rng: Any, request: pytest.FixtureRequest
+) -> None:
     """With a bias, a chain and a residual; windows reach outside the image, and a slice has several of their elements."""
     batch, channels, maps, side, kernel, stride, pad, streams = sizes
+    if maps % 8 == 0:
+        request.getfixturevalue("unoptimized")
     x, w = (
         rng.standard_normal(d).astype(TYPES[dtype]) for d in ((batch, channels, side, side), (maps, channels, kernel, kernel))
     )
@@ -157,6 +172,7 @@ def test_infinities_are_found_after_parts_are_added(device: Any, bench: Any, rng
     compare(got[rest], a[rest].astype(np.float64) @ b.astype(np.float64), TOLERANCES["float32"])
 
 
+@pytest.mark.usefixtures("unoptimized")
 @exhaustive
 @pytest.mark.parametrize(
     ("tiling", "rows", "size"),
@@ -203,6 +219,7 @@ BYTES = [  # m, n, k, and a tiling; slices have 64 or 128 bytes
 ]
 
 
+@pytest.mark.usefixtures("unoptimized")
 @exhaustive
 @pytest.mark.parametrize(("m", "n", "k", "tiling"), BYTES, ids=str)
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
@@ -220,6 +237,7 @@ def test_whole_numbers(m: int, n: int, k: int, tiling: Pipeline, dtype: Any, byt
 SPLIT = [replace(tiling, streams=0, splits=3) for *_, tiling in BYTES]
 
 
+@pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("tiling", [*(pytest.param(c[-1], marks=exhaustive) for c in BYTES), *SPLIT], ids=str)
 def test_quantized_convolutions(tiling: Pipeline, byte_device: Any, bench: Any, rng: Any) -> None:
     """With a bias in the sums and an image that is added to them; elements outside count as the zero point."""

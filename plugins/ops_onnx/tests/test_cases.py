@@ -5,10 +5,9 @@ one, views, identities, in-place results and post-ops.
 """
 
 import functools
-import math
 import re
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dovetail.graph import Binary, Eltwise, PostOp, Prelu, TensorType
+from dovetail.graph import TensorType
 from dovetail.testing import Case, passed
 from dovetail.testing.case_files import standard_cases
+from dovetail.testing.post_ops import computed
 from dovetail_ops_onnx import find, find_all
 from dovetail_ops_onnx.regex_full_match import RegexFullMatch
 
@@ -114,61 +114,6 @@ def _check_same_bytes(case: Case) -> None:
     assert case.expected[0].tobytes() == case.inputs[0].tobytes()
 
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-
-_ELTWISE: dict[str, Callable[[Any, float, float], Any]] = {
-    "abs": lambda s, a, b: np.abs(s),
-    "ceil": lambda s, a, b: np.ceil(s),
-    "clip": lambda s, a, b: np.minimum(b, np.maximum(a, s)),
-    "cos": lambda s, a, b: np.cos(s),
-    "elu": lambda s, a, b: np.where(s > 0, s, a * np.expm1(s)),
-    "erf": lambda s, a, b: _erf(s),
-    "exp": lambda s, a, b: np.exp(s),
-    "floor": lambda s, a, b: np.floor(s),
-    "gelu_erf": lambda s, a, b: 0.5 * s * (1 + _erf(s / np.sqrt(2))),
-    "gelu_tanh": lambda s, a, b: 0.5 * s * (1 + np.tanh(np.sqrt(2 / np.pi) * (s + 0.044715 * s**3))),
-    "hardsigmoid": lambda s, a, b: np.clip(a * s + b, 0, 1),
-    "hardswish": lambda s, a, b: s * np.clip(a * s + b, 0, 1),
-    "linear": lambda s, a, b: a * s + b,
-    "log": lambda s, a, b: np.log(s),
-    "logistic": lambda s, a, b: 1 / (1 + np.exp(-s)),
-    "mish": lambda s, a, b: s * np.tanh(np.logaddexp(0, s)),
-    "pow": lambda s, a, b: a * np.power(s, b),
-    "relu": lambda s, a, b: np.where(s < 0, a * s if a else 0.0, s),  # 0 * -inf would be NaN
-    "round": lambda s, a, b: np.rint(s),
-    "sign": lambda s, a, b: np.sign(s),
-    "sin": lambda s, a, b: np.sin(s),
-    "soft_relu": lambda s, a, b: np.logaddexp(0, a * s) / a,
-    "sqrt": lambda s, a, b: np.sqrt(s),
-    "square": lambda s, a, b: s * s,
-    "swish": lambda s, a, b: s / (1 + np.exp(-a * s)),
-    "tanh": lambda s, a, b: np.tanh(s),
-}
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "add": lambda s, o: s + o,
-    "sub": lambda s, o: s - o,
-    "rsub": lambda s, o: o - s,
-    "mul": lambda s, o: s * o,
-    "div": lambda s, o: s / o,
-    "rdiv": lambda s, o: o / s,
-    "max": np.maximum,
-    "min": np.minimum,
-}
-
-
-def _applied(chain: Sequence[PostOp], s: NDArray[Any], operands: dict[str, NDArray[Any]]) -> NDArray[Any]:
-    """The chain by the formulas of `graph.post_ops`, in float64."""
-    for post_op in chain:
-        if isinstance(post_op, Eltwise):
-            s = post_op.scale * _ELTWISE[post_op.algorithm](s, post_op.alpha, post_op.beta)
-        elif isinstance(post_op, Binary):
-            s = _BINARY[post_op.algorithm](s, operands[post_op.operand])
-        else:
-            assert isinstance(post_op, Prelu)
-            s = np.where(s > 0, s, operands[post_op.operand] * s)
-    return s
-
-
 def _check_post_ops(case: Case) -> None:
     """The post-ops that the operator gives for an input compute what the case expects."""
     types, names = _types(case), tuple("" if a is None else f"x{i}" for i, a in enumerate(case.inputs))
@@ -180,7 +125,7 @@ def _check_post_ops(case: Case) -> None:
         assert given.shape == case.expected[0].shape
         assert given.dtype == case.expected[0].dtype
         with np.errstate(all="ignore"):
-            result = _applied(chain, given.astype(np.float64), operands).astype(case.expected[0].dtype)
+            result = computed(chain, given.astype(np.float64), operands).astype(case.expected[0].dtype)
         assert passed(case, [result]) == ""
 
 

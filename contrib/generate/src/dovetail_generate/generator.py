@@ -26,9 +26,8 @@ _PACKED = frozenset({"MulMat", "MatMulNBits"})
 def device_for(core: dovetail.Core, model: dovetail.Model) -> str:
     """The device for a model where none was named.
 
-    Products by packed weights need kernels that read them as they are. Devices that build kernels have such, also on CPUs (123
-    tokens a second of a model as large as SmolLM2-135M, on two cores); others unpack the weights for each token (19 a second). So
-    the former go first.
+    Products by packed weights are fastest on devices that build kernels, also on CPUs: a token of a model as large as
+    SmolLM2-135M takes 10 ms of CPU time there, 25 on ONEDNN and 43 on NUMPY. So they go first.
     """
     if not any(node.op.op_type in _PACKED for node in model.graph.nodes):
         return DEFAULT_DEVICE

@@ -18,7 +18,8 @@ from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, in_turn
 from dovetail_cpu_onednn.reference import reference_call
 
 if TYPE_CHECKING:
-    from dovetail_cpu_onednn.executable import OnednnExecutable, Placement, Prepared
+    from dovetail_cpu_onednn.executable import OnednnExecutable, Prepared
+    from dovetail_cpu_onednn.placement import Placement
 
 __all__ = ["Binder", "Output", "move"]
 

@@ -34,12 +34,13 @@ from dovetail.errors import CompileError
 from dovetail.lru import LruCache
 from dovetail_cpu_onednn.choices import Choices
 from dovetail_cpu_onednn.elementwise import ElementwiseKernel
-from dovetail_cpu_onednn.executable import Decided, OnednnExecutable, Placement, Seen
+from dovetail_cpu_onednn.executable import OnednnExecutable
 from dovetail_cpu_onednn.hosting import HostedKernel, hosted_kernels
 from dovetail_cpu_onednn.kernel import AcceptedPlan, NodePlan, OnednnKernel, PrimitiveKernel
 from dovetail_cpu_onednn.library import default_threads, library, load
 from dovetail_cpu_onednn.memory import naming_out_of_memory
 from dovetail_cpu_onednn.options import Options
+from dovetail_cpu_onednn.placement import Decided, Placement, Seen
 from dovetail_cpu_onednn.reference import ReferenceKernel
 from dovetail_cpu_onednn.repeated import key_of
 from dovetail_cpu_onednn.shared_constants import SharedConstants

@@ -8,17 +8,16 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import cast
 
-from dovetail.dataclass import dataclass
+from dovetail.dataclass import dataclass, field
 from dovetail.device import (
     Arenas,
     ConstantReaders,
     Executable,
     Graph,
+    MemoryPlan,
     Node,
     NodeReport,
-    Refusal,
     TensorType,
-    TypedNode,
     phase,
     plan_graph,
     share_storage,
@@ -27,93 +26,20 @@ from dovetail.errors import CompileError, InferError
 from dovetail_cpu_onednn.binding import Primitive, PrimitiveDesc, Unimplemented
 from dovetail_cpu_onednn.constants import ConstantMemory, Found, LaidOut, brought, found_constants, is_moved
 from dovetail_cpu_onednn.descriptors import padded_type
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, OnednnKernel, PrimitiveKernel, Refused, Stage
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import ALIGNMENT, naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import clip_checks
 from dovetail_cpu_onednn.nan.fused_steps import nan_checks
 from dovetail_cpu_onednn.node_plans import is_cached
 from dovetail_cpu_onednn.pair import Helper
+from dovetail_cpu_onednn.placement import Decided, Placement, Seen
 from dovetail_cpu_onednn.python_kernel import Array, PythonKernel
 from dovetail_cpu_onednn.repeated import Kinds, kinds_of
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
 from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants
-from dovetail_cpu_onednn.threads import SHORT_NS
 
-__all__ = ["Decided", "OnednnExecutable", "Placement", "Prepared", "Seen"]
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """Decisions about a node, for compiling it in other sizes: the fields of `Placement`, oneDNN's implementations, and the
-    values in whose memory the result may be written. `implementation` is "" for other kernels than primitives.
-    """
-
-    kernel: OnednnKernel
-    label: str
-    refusals: tuple[tuple[str, Refusal], ...]
-    implementation: str
-    is_reference: bool
-    in_place: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Seen:
-    """A node as it was given and as it runs, with its work: nanoseconds on one thread, and how often threads wait in it.
-
-    It identifies the group of the nodes that are alike.
-    """
-
-    given: TypedNode
-    node: TypedNode
-    work: tuple[float, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """A node with the kernel that runs it, the kernel's label, and the refusals of the kernels before it in the list.
-
-    `threads` is how many threads share the node, `nanoseconds` the estimated time of one; `earlier` is what was decided about it
-    in other sizes. Nodes of one `group` are alike (see `repeated`), and so are their placements.
-    """
-
-    node: TypedNode
-    kernel: OnednnKernel
-    label: str
-    refusals: tuple[tuple[str, Refusal], ...]
-    threads: int = 1
-    earlier: Decided | None = None
-    nanoseconds: float = 0.0
-    group: object = None
-
-    @property
-    def in_place(self) -> Sequence[str]:
-        """The values in whose memory output 0 may be written."""
-        node, known = self.node.node, self.earlier.in_place if self.earlier is not None and self.earlier.implementation else None
-        names = self.kernel.in_place(self.node) if known is None else known
-        if not names or not node.outputs[0]:
-            return ()
-        types = dict(zip((*node.inputs, *node.operands), (*self.node.inputs, *self.node.operands), strict=True))
-        return tuple([name for name in names if types[name] == self.node.outputs[0]])
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the node takes so little time that other threads of Python may wait for it."""
-        return self.threads == 1 and self.nanoseconds < SHORT_NS
-
-    @property
-    def continued(self) -> Mapping[str, str]:
-        """The outputs that may be written in the memory of an input that is a state, with these inputs."""
-        node = self.node.node
-        types = dict(zip((*node.inputs, *node.writes), (*self.node.inputs, *self.node.outputs), strict=True))
-        return {name: past for name, past in self.kernel.continued(self.node).items() if types[name] == types[past]}
-
-    @property
-    def report(self) -> NodeReport:
-        """The plan's report on the node."""
-        node = self.node.node
-        chain = self.kernel.chain(self.node)
-        return NodeReport(node.name, node.op.key, self.label, self.kernel.from_operator, chain, node.origins, self.refusals)
+__all__ = ["OnednnExecutable", "Prepared"]
 
 
 @dataclass(frozen=True)
@@ -170,81 +96,101 @@ class OnednnExecutable(Executable):
         self.threads = threads
         self.shared_by = max((p.threads for p in placements), default=1)
         self.notes = _notes(placements, threads)
-        sized = graph.replace(types=_sized(graph, placements))
-        placed, taken = ({}, {}) if earlier is None else (earlier._placed, earlier._takes)
-        self._takes = takes = {(n := p.node.node.name): taken[n] if placed.get(n) is p else _taken(p) for p in placements}
-
-        def scratch(node: Node) -> Sequence[int]:
-            found = self.planned.get(node.name)
-            return () if found is None else found.scratch
-
-        # The memory of a result decides between a sum in place and a binary post-op, so storage is planned before.
-        self._decisive = decisive = _decisive(sized, takes)
-        is_again = earlier is not None and not graph.states and earlier._decisive == decisive
-        storage = earlier.memory.storage if is_again and earlier is not None else share_storage(sized, lambda n: takes[n.name])
-        self.blocks = {name: sized.types[storage[name]].nbytes for name in graph.outputs}
-        kept = {} if earlier is None else earlier.kept(placements, storage)
-        # Looked up once: another thread may close that executable.
-        before, was, decided = ({}, {}, {}) if earlier is None else (earlier.prepared, earlier.planned, earlier.decided)
         nodes = [p.node for p in placements]
         self.clip_checks = clip_checks(nodes, graph.constants)
         self.nan_checks, self.final_nan_checks = nan_checks(nodes, graph.outputs)
         self.checks_values = bool(self.clip_checks or self.nan_checks or self.final_nan_checks)
+        sized = graph.replace(types=_sized(graph, placements))
+        placed, taken = ({}, {}) if earlier is None else (earlier._placed, earlier._takes)
+        self._takes = {(n := p.node.node.name): taken[n] if placed.get(n) is p else _taken(p) for p in placements}
+        # The memory of a result decides between a sum in place and a binary post-op, so storage is planned before.
+        storage = self._storage(sized, earlier)
+        self.blocks = {name: sized.types[storage[name]].nbytes for name in graph.outputs}
         self.constants: Mapping[str, Array] = LaidOut(graph)
         self.planned: dict[str, Planned] = {}
         self._placed: dict[str, Placement] = {}
         self.decided: dict[str, Decided] = {}
+        before = _Before() if earlier is None else _Before.of(earlier, placements, storage)
+        with Helper(_make, threads) as helper:
+            found, as_first = self._plan_nodes(placements, storage, before, plans, shared, helper)
+            self.placements = tuple(self._placed.values())
+            self.memory = self._memory(sized, storage, earlier)
+        self.prepared: Mapping[str, tuple[Prepared, ...]] = {
+            **{name: stages for name, (_, stages) in before.kept.items()},
+            **(prepared := self._prepare(found, shared)),
+            **{name: _prepared_as(prepared[model], before.prepared[name]) for name, model in as_first.items()},
+        }
+        self._requests: weakref.WeakSet[OnednnRequest] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def _storage(self, sized: Graph, earlier: "OnednnExecutable | None") -> Mapping[str, str]:
+        """In whose memory each value lies: as in the other sizes, where nothing that decides about it has changed."""
+        self._decisive = decisive = _decisive(sized, self._takes)
+        if earlier is not None and not sized.states and earlier._decisive == decisive:
+            return earlier.memory.storage
+        return share_storage(sized, lambda n: self._takes[n.name])
+
+    def _plan_nodes(
+        self,
+        placements: Sequence[Placement],
+        storage: Mapping[str, str],
+        before: "_Before",
+        plans: Mapping[str, NodePlan],
+        shared: SharedConstants,
+        helper: Helper[Task],
+    ) -> tuple[dict[str, list[Found]], dict[str, str]]:
+        """Plan the nodes that are not kept: all about one node after the other, because the second thread gets Python's lock
+        while oneDNN chooses, and seldom else.
+
+        Returns the constants that were found for nodes, and for others that have those of an alike node, as before, its name.
+        """
         found: dict[str, list[Found]] = {}
         alike: dict[object, Planned] = {}
         first: dict[int, str] = {}
         as_first: dict[str, str] = {}
         asked: set[PrimitiveDesc] = set()
-        with Helper(_make, threads) as helper:
-            # All about one node after the other: the second thread gets Python's lock while oneDNN chooses, and seldom else.
-            for placement in placements:
-                name, planned = placement.node.node.name, None
-                if name in kept:
-                    planned = self.planned[name] = kept[name][0]
-                elif isinstance(placement.kernel, PrimitiveKernel):
-                    planned = self.planned[name] = _planned(placement, storage, helper, alike, plans.get(name))
-                    known = [one.constants for one in before.get(name, ())]
-                    model = first.setdefault(id(planned), name)
-                    is_alike = model is not name and name in before and was.get(name) is was.get(model) is not None
-                    if is_alike and _are_before(found[model], before.get(model, ())):
-                        as_first[name] = model
-                    else:
-                        found[name] = found_constants(placement.node, planned.stages, known, self.constants, shared)
-                elif isinstance(placement.kernel, PythonKernel):
-                    library().plan_threads(placement.threads)
-                    descs = {desc for desc in placement.kernel.primitives(placement.node) if desc.primitive is None} - asked
-                    if descs:
-                        asked |= descs
-                        helper.add((placement, tuple([Stage(desc, ()) for desc in descs])))
-                if name in kept:
-                    self._placed[name], self.decided[name] = placement, decided[name]
+        for placement in placements:
+            name, planned = placement.node.node.name, None
+            if name in before.kept:
+                self.planned[name] = before.kept[name][0]
+                self._placed[name], self.decided[name] = placement, before.decided[name]
+                continue
+            if isinstance(placement.kernel, PrimitiveKernel):
+                planned = self.planned[name] = _planned(placement, storage, helper, alike, plans.get(name))
+                model = first.setdefault(id(planned), name)
+                if (
+                    model is not name
+                    and before.are_one(name, model)
+                    and _are_before(found[model], before.prepared.get(model, ()))
+                ):
+                    as_first[name] = model
                 else:
-                    self._placed[name] = labelled = _relabelled(placement, planned)
-                    self.decided[name] = _decided(labelled, planned, takes[name])
-            self.placements = placements = tuple(self._placed.values())
-            continued = {p.node.name: p.continued for p in placements} if graph.states else {}
-            self.memory = plan_graph(
-                sized,
-                lambda n: takes[n.name],
-                scratch,
-                ALIGNMENT,
-                continues=lambda n: continued.get(n.name, {}),
-                storage=None if graph.states else storage,
-                earlier=None if earlier is None else earlier.memory,
-            )
-        self.prepared: Mapping[str, tuple[Prepared, ...]] = {
-            **{name: stages for name, (_, stages) in kept.items()},
-            **(prepared := self._prepare(found, shared)),
-            **{name: _prepared_as(prepared[model], before[name]) for name, model in as_first.items()},
-        }
+                    known = [one.constants for one in before.prepared.get(name, ())]
+                    found[name] = found_constants(placement.node, planned.stages, known, self.constants, shared)
+            elif isinstance(placement.kernel, PythonKernel):
+                library().plan_threads(placement.threads)
+                descs = {desc for desc in placement.kernel.primitives(placement.node) if desc.primitive is None} - asked
+                if descs:
+                    asked |= descs
+                    helper.add((placement, tuple([Stage(desc, ()) for desc in descs])))
+            self._placed[name] = labelled = _relabelled(placement, planned)
+            self.decided[name] = _decided(labelled, planned, self._takes[name])
+        return found, as_first
 
-        self._requests: weakref.WeakSet[OnednnRequest] = weakref.WeakSet()
-        self._lock = threading.Lock()
-        self._is_closed = False
+    def _memory(self, sized: Graph, storage: Mapping[str, str], earlier: "OnednnExecutable | None") -> MemoryPlan:
+        """The memory of a request: values, and the work buffers of nodes."""
+        planned = self.planned
+        continued = {p.node.name: p.continued for p in self.placements} if sized.states else {}
+        return plan_graph(
+            sized,
+            lambda n: self._takes[n.name],
+            lambda n: planned[n.name].scratch if n.name in planned else (),
+            ALIGNMENT,
+            continues=lambda n: continued.get(n.name, {}),
+            storage=None if sized.states else storage,
+            earlier=None if earlier is None else earlier.memory,
+        )
 
     def kept(
         self, placements: Sequence[Placement], storage: Mapping[str, str]
@@ -309,6 +255,25 @@ class OnednnExecutable(Executable):
         for request in requests:
             request.close()
         self.arenas.clear()
+
+
+@dataclass(frozen=True)
+class _Before:
+    """The nodes of an executable for other sizes, looked up once: another thread may close it. `kept` stay as they are."""
+
+    kept: Mapping[str, tuple[Planned, tuple[Prepared, ...]]] = field(default_factory=dict)
+    prepared: Mapping[str, tuple[Prepared, ...]] = field(default_factory=dict)
+    planned: Mapping[str, Planned] = field(default_factory=dict)
+    decided: Mapping[str, Decided] = field(default_factory=dict)
+
+    @staticmethod
+    def of(earlier: OnednnExecutable, placements: Sequence[Placement], storage: Mapping[str, str]) -> "_Before":
+        """Those of an executable, for these placements."""
+        return _Before(earlier.kept(placements, storage), earlier.prepared, earlier.planned, earlier.decided)
+
+    def are_one(self, name: str, model: str) -> bool:
+        """Whether two nodes had the same plan."""
+        return name in self.prepared and self.planned.get(name) is self.planned.get(model) is not None
 
 
 def _notes(placements: Sequence[Placement], threads: int) -> tuple[str, ...]:

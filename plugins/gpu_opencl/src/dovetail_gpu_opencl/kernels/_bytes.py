@@ -42,8 +42,8 @@ _WIDE_SHAPES = (
     (32, 64, 64, 16, 64, 4),
 )
 """More tilings, with sub-groups that store 16 neighbours at once."""
-_ALIGNED = 16
-"""Bytes: the longest vector that is read of constants."""
+_ALIGNED = 32
+"""Bytes: the longest vector that is read of constants, eight floats."""
 _FEW = 32
 """Without matrix units an item holds at most a part of 32 x 32 of a tile with its sub-group: more spills registers."""
 

@@ -1,0 +1,83 @@
+"""A node with the kernel that runs it, and what is decided about it for all sizes."""
+
+from collections.abc import Mapping, Sequence
+
+from dovetail.dataclass import dataclass
+from dovetail.device import NodeReport, Refusal, TypedNode
+from dovetail_cpu_onednn.kernel import OnednnKernel
+from dovetail_cpu_onednn.threads import SHORT_NS
+
+__all__ = ["Decided", "Placement", "Seen"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Decisions about a node, for compiling it in other sizes: the fields of `Placement`, oneDNN's implementations, and the
+    values in whose memory the result may be written. `implementation` is "" for other kernels than primitives.
+    """
+
+    kernel: OnednnKernel
+    label: str
+    refusals: tuple[tuple[str, Refusal], ...]
+    implementation: str
+    is_reference: bool
+    in_place: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """A node as it was given and as it runs, with its work: nanoseconds on one thread, and how often threads wait in it.
+
+    It identifies the group of the nodes that are alike.
+    """
+
+    given: TypedNode
+    node: TypedNode
+    work: tuple[float, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A node with the kernel that runs it, the kernel's label, and the refusals of the kernels before it in the list.
+
+    `threads` is how many threads share the node, `nanoseconds` the estimated time of one; `earlier` is what was decided about it
+    in other sizes. Nodes of one `group` are alike (see `repeated`), and so are their placements.
+    """
+
+    node: TypedNode
+    kernel: OnednnKernel
+    label: str
+    refusals: tuple[tuple[str, Refusal], ...]
+    threads: int = 1
+    earlier: Decided | None = None
+    nanoseconds: float = 0.0
+    group: object = None
+
+    @property
+    def in_place(self) -> Sequence[str]:
+        """The values in whose memory output 0 may be written."""
+        node, known = self.node.node, self.earlier.in_place if self.earlier is not None and self.earlier.implementation else None
+        names = self.kernel.in_place(self.node) if known is None else known
+        if not names or not node.outputs[0]:
+            return ()
+        types = dict(zip((*node.inputs, *node.operands), (*self.node.inputs, *self.node.operands), strict=True))
+        return tuple([name for name in names if types[name] == self.node.outputs[0]])
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the node takes so little time that other threads of Python may wait for it."""
+        return self.threads == 1 and self.nanoseconds < SHORT_NS
+
+    @property
+    def continued(self) -> Mapping[str, str]:
+        """The outputs that may be written in the memory of an input that is a state, with these inputs."""
+        node = self.node.node
+        types = dict(zip((*node.inputs, *node.writes), (*self.node.inputs, *self.node.outputs), strict=True))
+        return {name: past for name, past in self.kernel.continued(self.node).items() if types[name] == types[past]}
+
+    @property
+    def report(self) -> NodeReport:
+        """The plan's report on the node."""
+        node = self.node.node
+        chain = self.kernel.chain(self.node)
+        return NodeReport(node.name, node.op.key, self.label, self.kernel.from_operator, chain, node.origins, self.refusals)
