@@ -13,6 +13,7 @@ from dovetail.errors import OperatorError, ShapeError, UnknownOperator
 from dovetail.op import DType, TensorType
 from dovetail.plugins import PluginManager, check_manifest
 from dovetail_ops_qonnx import FloatQuant, MultiThreshold, Quant, Trunc
+from dovetail_ops_qonnx.trunc import Trunc_1
 
 GENERAL = "qonnx.custom_op.general"
 Array = NDArray[Any]
@@ -107,6 +108,19 @@ def test_half_keeps_its_type() -> None:
 def test_refusals(make: Any, message: str) -> None:
     with pytest.raises(OperatorError, match=message):
         make()
+
+
+@pytest.mark.parametrize("number", [1024.0, -2000.0, np.nan, np.inf])
+def test_numbers_of_bits_that_no_float_holds(number: float) -> None:
+    message = rf"is {number}; accepted: numbers from -1023 to 1023"
+    for op, given in ((Quant(), (1.0, 0.5, 0.0)), (Trunc(), (1.0, 0.5, 0.0, 8.0, 1.0)), (Trunc_1(), (1.0, 0.5, 0.0, 8.0))):
+        with pytest.raises(OperatorError, match=message):
+            op.infer(*scalars(*given, number))
+    for place in range(3):
+        layout = [4.0, 3.0, 7.0, 448.0]
+        layout[place] = number
+        with pytest.raises(OperatorError, match=message):
+            FloatQuant().infer(*scalars(1.0, 0.5, *layout))
 
 
 def test_shapes_that_do_not_fit() -> None:

@@ -1,5 +1,6 @@
 """Operators of this package: what they refuse, other types, and regions that are nowhere."""
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,29 @@ def test_regions_that_are_nowhere(mode: str) -> None:
     np.testing.assert_array_equal(op.reference(np.ones((1, 1, 3, 3), np.float32), rois), np.zeros((3, 1, 1, 1)))
 
 
+def test_regions_far_larger_than_the_picture() -> None:
+    """Samples outside are not computed: of ones, a mean is the share of samples inside."""
+    picture, side = np.ones((1, 1, 6, 6), np.float32), np.float32(4000)
+    extractor = DetectronROIFeatureExtractor(**{**PYRAMID, "sampling_ratio": 0, "pyramid_scales": (1,)})
+    rotated = ROIAlignRotated(**ROTATED)
+    zero = np.zeros(1, np.int64)
+    found = extractor.reference(np.float32([[0, 0, side, side]]), picture)
+    np.testing.assert_allclose(found[0, 0], [[(6 / side * 2) ** 2, 0], [0, 0]], rtol=0.3)
+    found = rotated.reference(picture, np.float32([[3, 3, side, side, 0.3]]), zero)
+    np.testing.assert_allclose(found[0, 0].sum(), 49 / side**2 * 4, rtol=0.3)
+    tracemalloc.start()
+    assert extractor.reference(np.float32([[-4e9, -4e9, 4e9, 4e9]]), picture).max() < 1e-6
+    assert rotated.reference(picture, np.float32([[3, 3, 4e9, 4e9, 0.3]]), zero).max() < 1e-6
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 24
+    for strange in (np.nan, np.inf, -np.inf, 3e38):
+        assert np.isfinite(extractor.reference(np.full((1, 4), strange, np.float32), picture)).all()
+        with pytest.raises(OperatorError, match=r"'rois' has numbers that are not finite, or above 1e\+15"):
+            rotated.reference(picture, np.full((1, 5), strange, np.float32), zero)
+    assert extractor.reference(np.float32([[0, 0, 3e38, 3e38]]), picture).max() < 1e-6
+
+
 @pytest.mark.parametrize(
     ("cls", "attributes", "message"),
     [
@@ -130,8 +154,8 @@ def test_regions_that_are_nowhere(mode: str) -> None:
             {**DETECTION, "max_detections_per_image": 0, "deltas_weights": (1.0,) * 4},
             "'max_detections_per_image' is 0; accepted: 1 or more",
         ),
-        (DetectronROIFeatureExtractor, {**PYRAMID, "pyramid_scales": ()}, "accepted: from 1 on, 0 on, 1 on"),
-        (ROIAlignRotated, {**ROTATED, "sampling_ratio": -1}, "accepted: 1 or more, 1 or more, 0 or more"),
+        (DetectronROIFeatureExtractor, {**PYRAMID, "pyramid_scales": ()}, "accepted: from 1 on, 0 to 32768, 1 on"),
+        (ROIAlignRotated, {**ROTATED, "sampling_ratio": -1}, "accepted: 1 or more, 1 or more, 0 to 32768"),
     ],
 )
 def test_attributes(cls: Any, attributes: Any, message: str) -> None:

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from dovetail.errors import OperatorError, ShapeError
+from dovetail_ops_onnx import _windows
+from dovetail_ops_onnx._windows import windows
 from dovetail_ops_onnx.spatial import AUTO_PADS, ConvGeometry, conv_geometry, conv_transpose_geometry
 
 
@@ -55,6 +57,33 @@ def test_a_transposed_convolution_undoes_the_size_of_a_convolution() -> None:
             lost = (size + 2 - 3) % step
             back = conv_transpose_geometry(forward.output, [3], strides=[step], pads=[1, 1], output_padding=[lost])
             assert back.output == (size,)
+
+
+def test_windows_far_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The padded array is not made where few of its elements are read: they are the same."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((2, 3, 4, 5)).astype(np.float32)
+    for _ in range(200):
+        kernel, strides, dilations = (rng.integers(1, top, 2).tolist() for top in (4, 40, 9))
+        pads = rng.integers(0, 60, 4).tolist()
+        try:
+            g = conv_geometry(x.shape[2:], kernel, strides=strides, dilations=dilations, pads=pads)
+        except (OperatorError, ShapeError):
+            continue
+        padded = windows(x, g, -1.5)
+        with monkeypatch.context() as patch:
+            patch.setattr(_windows, "_SPARSE", 0)
+            np.testing.assert_array_equal(windows(x, g, -1.5), padded)
+    g = conv_geometry([4, 5], [1, 1], strides=[10**9, 1], pads=[10**9, 0, 10**9, 0])
+    want = np.zeros((2, 3, 3, 5), np.float32)
+    want[:, :, 1] = x[:, :, 0]
+    np.testing.assert_array_equal(windows(x, g, 0)[..., 0, 0], want)
+
+
+def test_a_stride_beyond_64_bits_of_bytes() -> None:
+    x = np.arange(20, dtype=np.float32).reshape(1, 1, 4, 5)
+    g = conv_geometry([4, 5], [1, 1], strides=[2**63 - 1, 1])
+    np.testing.assert_array_equal(windows(x, g, 0)[..., 0, 0], x[:, :, :1])
 
 
 def test_properties() -> None:

@@ -1,5 +1,6 @@
 """Weighted sums of gathered elements: few and many channels, in parts, and the operators that are made of them."""
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,35 @@ def test_roi_align(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, mo
     for n in range(60):
         alone = op.reference(x, rois[n : n + 1], images[n : n + 1])
         np.testing.assert_allclose(alone[0], together[n], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("mode", "ratio"), [("avg", 0), ("max", 0), ("avg", 300)])
+def test_boxes_far_larger_than_the_image(rng: np.random.Generator, mode: str, ratio: int) -> None:
+    """Samples outside are not computed: a box of 10^9 elements would have 10^17 of them."""
+    op = RoiAlign(mode=mode, output_height=3, output_width=2, sampling_ratio=ratio)
+    x = rng.uniform(-1, 1, (1, 1, 5, 7)).astype(np.float32)
+    rois = np.float32([[-200, -300, 700, 650], [1, 0, 2, 1]])
+
+    def axis(low: float, high: float, bins: int, size: int) -> tuple[Any, Any]:
+        count = ratio or int(np.ceil((high - low) / bins))
+        at = low - 0.5 + (np.arange(bins * count) + 0.5) * (high - low) / bins / count
+        inside, at = (at >= -1) & (at <= size), np.clip(at, 0, size - 1)
+        weights = np.maximum(0, 1 - abs(at[:, None] - np.arange(size))) * inside[:, None]
+        return weights.reshape(bins, count, size), count
+
+    for roi, got in zip(rois, op.reference(x, rois, np.zeros(2, np.int64)), strict=True):
+        (down, ny), (across, nx) = axis(roi[1], roi[3], 3, 5), axis(roi[0], roi[2], 2, 7)
+        each = down[:, None, :, None, :, None] * across[None, :, None, :, None] * x[0, 0]
+        # A sample that is outside, or has fewer than four neighbours, takes zeros.
+        want = each.sum((2, 3, 4, 5)) / (nx * ny) if mode == "avg" else np.maximum(each.max((2, 3, 4, 5)), 0)
+        np.testing.assert_allclose(got[0], want, rtol=1e-4, atol=1e-6)
+    if not ratio:
+        tracemalloc.start()
+        found = op.reference(x, np.float32([[-5e8, -5e8, 5e8, 5e8], [0, 0, 3e38, 3e38]]), np.zeros(2, np.int64))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert np.isfinite(found).all()
+        assert peak < 1 << 24
 
 
 def _infinite(*shape: int) -> Any:

@@ -16,13 +16,30 @@ from dovetail_ops_onnx.sub import Sub
 if TYPE_CHECKING:
     from dovetail.testing import Case
 
-__all__ = ["BITS", "BREVITAS", "QonnxOperator", "elementwise", "given", "limits", "node", "offset", "real", "single", "whole"]
+__all__ = [
+    "BITS",
+    "BREVITAS",
+    "QonnxOperator",
+    "elementwise",
+    "given",
+    "limits",
+    "node",
+    "offset",
+    "real",
+    "single",
+    "whole",
+    "width",
+]
 
 BREVITAS = "onnx.brevitas"
 """The domain that older versions of Brevitas write."""
 
 BITS = frozenset({DType.FLOAT16, DType.FLOAT32, DType.FLOAT64, DType.INT8, DType.UINT8, DType.INT32, DType.INT64})
 """Types in which tools write numbers of bits."""
+
+
+_WIDEST = 1023
+"""2 to the power of this is a float64."""
 
 
 class QonnxOperator(Operator):
@@ -62,6 +79,13 @@ def single(parameter: TensorType, name: str) -> float:
     if parameter.size != 1 or parameter.value is None:
         raise OperatorError(f"input '{name}' is {parameter}; accepted: a constant of one element")
     return float(parameter.value.item())
+
+
+def width(parameter: TensorType, name: str) -> float:
+    """A number of bits, or a bias of exponents, that is known while planning. Raises `OperatorError`."""
+    if not -_WIDEST <= (bits := single(parameter, name)) <= _WIDEST:
+        raise OperatorError(f"input '{name}' is {bits}; accepted: numbers from -{_WIDEST} to {_WIDEST}")
+    return bits
 
 
 def limits(bits: float, *, signed: bool, narrow: bool) -> tuple[float, float]:

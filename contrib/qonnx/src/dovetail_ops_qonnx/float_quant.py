@@ -12,7 +12,7 @@ from dovetail_ops_onnx.less import Less
 from dovetail_ops_onnx.max import Max
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.where import Where
-from dovetail_ops_qonnx._base import BITS, BREVITAS, QonnxOperator, elementwise, given, node, single
+from dovetail_ops_qonnx._base import BITS, BREVITAS, QonnxOperator, elementwise, given, node, single, width
 from dovetail_ops_qonnx._rounding import check_rounding, rounded
 
 __all__ = ["FloatQuant"]
@@ -46,14 +46,16 @@ class FloatQuant(QonnxOperator):
 
     def infer(self, x: TensorType, scale: TensorType, *layout: TensorType) -> TensorType:
         """The type of x."""
-        for name, parameter in zip(("exponent_bitwidth", "mantissa_bitwidth", "exponent_bias", "max_val"), layout, strict=True):
-            single(parameter, name)
+        for name, parameter in zip(("exponent_bitwidth", "mantissa_bitwidth", "exponent_bias"), layout[:3], strict=True):
+            width(parameter, name)
+        single(layout[3], "max_val")
         return elementwise(x, scale=scale)
 
     def compose(self, g: GraphBuilder, x: str, scale: str, *layout: str) -> str:
         """The power of 2 below each number gives the distance of the floats around it."""
         exponent, mantissa, bias, largest = (single(given(g, name), "layout") for name in layout)
-        most = np.minimum(np.exp2(2**exponent - 1 - bias) * (2 - np.exp2(-mantissa)), largest)
+        with np.errstate(over="ignore"):
+            most = np.minimum(np.exp2(2**exponent - 1 - bias) * (2 - np.exp2(-mantissa)), largest)
         value = node(g, Div(), x, scale)
         bits = node(g, BitwiseAnd(), node(g, BitCast(to=DType.INT32), value), g.constant(_EXPONENT, DType.INT32))
         power = node(g, Max(), node(g, BitCast(to=DType.FLOAT32), bits), g.constant(np.exp2(1 - bias), DType.FLOAT32))

@@ -4,7 +4,7 @@ from dovetail.op import FLOATS, GraphBuilder, OperatorError, TensorType, Transla
 from dovetail_ops_onnx.clip import Clip_6
 from dovetail_ops_onnx.greater_or_equal import GreaterOrEqual
 from dovetail_ops_onnx.where import Where
-from dovetail_ops_qonnx._base import BITS, BREVITAS, QonnxOperator, elementwise, given, limits, node, offset, real, single, whole
+from dovetail_ops_qonnx._base import BITS, BREVITAS, QonnxOperator, elementwise, given, limits, node, offset, real, whole, width
 from dovetail_ops_qonnx._rounding import check_rounding, rounded
 
 __all__ = ["Quant"]
@@ -34,13 +34,13 @@ class Quant(QonnxOperator):
 
     def infer(self, x: TensorType, scale: TensorType, zeropt: TensorType, bitwidth: TensorType) -> TensorType:
         """The type of x."""
-        if (bits := single(bitwidth, "bitwidth")) <= 0:
+        if (bits := width(bitwidth, "bitwidth")) <= 0:
             raise OperatorError(f"input 'bitwidth' is {bits}; accepted: numbers above 0")
         return elementwise(x, scale=scale, zeropt=zeropt)
 
     def compose(self, g: GraphBuilder, x: str, scale: str, zeropt: str, bitwidth: str) -> str:
         """A quotient, limited, rounded and multiplied again."""
-        bits, zeropt = single(given(g, bitwidth), "bitwidth"), offset(g, zeropt)
+        bits, zeropt = width(given(g, bitwidth), "bitwidth"), offset(g, zeropt)
         moved = whole(g, x, scale, zeropt)
         if bits == 1 and self.signed:
             zero, one, minus = (g.constant(number, given(g, x).dtype) for number in (0, 1, -1))

@@ -6,7 +6,20 @@ from dovetail.op import FLOATS, GraphBuilder, OperatorError, TensorType, Transla
 from dovetail_ops_onnx.clip import Clip_6
 from dovetail_ops_onnx.div import Div
 from dovetail_ops_onnx.round import Round
-from dovetail_ops_qonnx._base import BITS, BREVITAS, QonnxOperator, elementwise, given, limits, node, offset, real, single, whole
+from dovetail_ops_qonnx._base import (
+    BITS,
+    BREVITAS,
+    QonnxOperator,
+    elementwise,
+    given,
+    limits,
+    node,
+    offset,
+    real,
+    single,
+    whole,
+    width,
+)
 from dovetail_ops_qonnx._rounding import check_rounding, rounded
 
 __all__ = ["Trunc", "Trunc_1"]
@@ -40,17 +53,17 @@ class Trunc(QonnxOperator):
         out_bitwidth: TensorType,
     ) -> TensorType:
         """The type of x."""
-        single(out_bitwidth, "out_bitwidth")
-        if min(single(scale, "scale"), single(out_scale, "out_scale")) <= 0:
+        width(out_bitwidth, "out_bitwidth")
+        if not all(0 < one < math.inf for one in (single(scale, "scale"), single(out_scale, "out_scale"))):
             raise OperatorError("inputs 'scale' and 'out_scale' are not above 0; accepted: numbers above 0")
         return elementwise(x, scale=scale, zeropt=zeropt, out_scale=out_scale)
 
     def compose(self, g: GraphBuilder, *names: str) -> str:
         """Quotients, rounded, limited and multiplied again."""
         x, scale, zeropt, _, out_scale, out_bitwidth = names
-        ratio = single(given(g, out_scale), "out_scale") / single(given(g, scale), "scale")
-        step = g.constant(2.0 ** round(math.log2(ratio)), given(g, x).dtype)
-        low, high = limits(single(given(g, out_bitwidth), "out_bitwidth"), signed=self.signed, narrow=self.narrow)
+        power = round(math.log2(single(given(g, out_scale), "out_scale")) - math.log2(single(given(g, scale), "scale")))
+        step = g.constant(2.0 ** min(max(power, -1022), 1023), given(g, x).dtype)
+        low, high = limits(width(given(g, out_bitwidth), "out_bitwidth"), signed=self.signed, narrow=self.narrow)
         zero = offset(g, zeropt)
         kept = node(g, Div(), node(g, Round(), whole(g, x, scale, zero)), step)
         kept = rounded(g, node(g, Clip_6(min=low, max=high), kept), self.rounding_mode, x)
@@ -77,13 +90,13 @@ class Trunc_1(QonnxOperator):
     ) -> TensorType:
         """The type of x."""
         for name, bits in (("in_bitwidth", in_bitwidth), ("out_bitwidth", out_bitwidth)):
-            single(bits, name)
+            width(bits, name)
         return elementwise(x, scale=scale, zeropt=zeropt)
 
     def compose(self, g: GraphBuilder, x: str, scale: str, zeropt: str, in_bitwidth: str, out_bitwidth: str) -> str:
         """A quotient, rounded, divided, rounded and multiplied again."""
-        bits = single(given(g, in_bitwidth), "in_bitwidth") - single(given(g, out_bitwidth), "out_bitwidth")
+        bits = width(given(g, in_bitwidth), "in_bitwidth") - width(given(g, out_bitwidth), "out_bitwidth")
         zero = offset(g, zeropt)
         kept = node(g, Round(), whole(g, x, scale, zero))
-        kept = node(g, Div(), kept, g.constant(2.0**bits, given(g, x).dtype))
+        kept = node(g, Div(), kept, g.constant(2.0 ** min(max(bits, -1022), 1023), given(g, x).dtype))
         return real(g, rounded(g, kept, self.rounding_mode, x), scale, zero)

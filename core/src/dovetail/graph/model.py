@@ -78,7 +78,7 @@ class Model:
         and outputs are no longer given and returned; see `InferRequest.query_state`. Raises `UsageError` for unknown names and
         for something else than text.
         """
-        if not isinstance(pairs, str):
+        if not issubclass(type(pairs), str):
             hint = "several pairs have commas between them: 'past_key:present_key,past_value:present_value'"
             raise UsageError(f"STATE is a {type(pairs).__name__}; accepted: text 'input:output'", hint=hint)
         outputs, states = self.graph.outputs, dict[str, int]()

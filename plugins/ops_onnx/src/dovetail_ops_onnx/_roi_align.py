@@ -14,6 +14,11 @@ from dovetail_ops_onnx._weighted_rows import Taps, channels_last, weighted_rows
 
 _PART = 1 << 18
 """Elements whose places are computed at once, for each channel."""
+_MOST = 1 << 15
+"""Samples of a bin along an axis that an attribute may ask for: their places are computed at once."""
+
+Pair = tuple[int, int]
+"""A number for each axis."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +35,9 @@ class RoiSampling:
     def __post_init__(self) -> None:
         if self.mode not in ("avg", "max"):
             raise OperatorError(f"attribute 'mode' is {self.mode!r}; accepted: avg, max")
-        if self.height < 1 or self.width < 1 or self.ratio < 0:
+        if self.height < 1 or self.width < 1 or not 0 <= self.ratio <= _MOST:
             raise OperatorError(
-                f"output {self.height} x {self.width}, sampling_ratio {self.ratio}; accepted: 1 or more, 0 or more"
+                f"output {self.height} x {self.width}, sampling_ratio {self.ratio}; accepted: 1 or more, 0 to {_MOST}"
             )
 
     def infer(self, X: TensorType, rois: TensorType, batches: TensorType) -> TensorType:
@@ -59,15 +64,19 @@ class RoiSampling:
     def _fill(self, y: Array, planes: Array, sizes: tuple[int, ...], boxes: Array, batches: Array) -> None:
         """Write the bins of each box to y [boxes, bins, C]; `planes` are [N, C, height * width]."""
         start, length = self._extent(boxes)
-        parts = [*self._parts(length)]
+        parts = [*self._parts(start, length, sizes)]
         bins, area = y.shape[1], planes.shape[2]
-        taps = sum(4 * math.prod(count) * bins * len(own) for count, own in parts)
+        taps = sum(4 * math.prod(spans) * bins * len(own) for _, spans, own in parts)
         rows = channels_last(planes, 0) if 4 * taps > len(planes) * area else None
-        for count, own in parts:
-            index, weight = self._taps(start[own], length[own], count, sizes)
-            index += batches[own].repeat(bins) * area
-            near, index = _read(planes, index) if rows is None else (rows, index)
-            y[own] = weighted_rows(near, (index, weight), self.mode == "max").reshape(-1, *y.shape[1:])
+        joins = np.maximum if self.mode == "max" else np.add
+        for count, spans, own in parts:
+            found = None
+            for index, weight in self._taps(start[own], length[own], count, spans, sizes):
+                index += batches[own].repeat(bins) * area
+                near, index = _read(planes, index) if rows is None else (rows, index)
+                more = weighted_rows(near, (index, weight), self.mode == "max")
+                found = more if found is None else joins(found, more)
+            y[own] = np.asarray(found).reshape(-1, *y.shape[1:])
 
     def _extent(self, boxes: Array) -> tuple[Array, Array]:
         """Start and length of each box [x1, y1, x2, y2] along y and x."""
@@ -75,35 +84,59 @@ class RoiSampling:
         length = (high - low).astype(np.float64)
         return low.astype(np.float64), length if self.half_pixel else np.maximum(length, 1)
 
-    def _parts(self, length: Array) -> Iterator[tuple[tuple[int, int], Array]]:
-        """Boxes with equal numbers of samples of a bin along y and x, not too many; those without samples are left out."""
+    def _parts(self, start: Array, length: Array, sizes: tuple[int, ...]) -> Iterator[tuple[Pair, Pair, Array]]:
+        """Boxes with equal numbers of samples of a bin along y and x, not too many; those without samples are left out.
+
+        With these numbers and those of the samples that may be in an image: a box far beyond it would have any number of others.
+        """
         counts = np.ceil(length / (self.height, self.width)).astype(np.int64)
         if self.ratio:
             counts[:] = self.ratio
         for y, x in set(map(tuple, counts.tolist())):
             if y > 0 and x > 0:
                 own = np.flatnonzero((counts == (y, x)).all(1))
-                step = max(_PART // (4 * y * x * self.height * self.width), 1)
-                yield from (((y, x), own[first : first + step]) for first in range(0, len(own), step))
+                first, second = (self._inside(axis, start[own], length[own], (y, x)[axis], sizes)[1] for axis in (0, 1))
+                step = max(_PART // (4 * first * second * self.height * self.width), 1)
+                yield from (((y, x), (first, second), own[at : at + step]) for at in range(0, len(own), step))
 
-    def _taps(self, start: Array, length: Array, count: tuple[int, int], sizes: tuple[int, ...]) -> Taps:
-        """The elements [taps, regions * bins] of an image for regions with `count` samples of a bin, and their weights.
+    def _inside(self, axis: int, start: Array, length: Array, count: int, sizes: tuple[int, ...]) -> tuple[Array, int]:
+        """The first sample [regions, bins] of those of each bin that are inside along an axis, and how many are, at most.
+
+        One more at either end: where samples are lost, the largest of a bin is 0 or more.
+        """
+        bins = (self.height, self.width)[axis]
+        step = length[:, axis, None] / bins / count
+        begin = start[:, axis, None] + np.arange(bins) * (length[:, axis, None] / bins)
+        with np.errstate(all="ignore"):
+            one, other = ((edge - begin) / step - 0.5 for edge in (-1, sizes[axis]))
+        # Two more, one of them for rounding. A box without length has all samples in one place.
+        low = np.where(step == 0, 0, np.floor(np.clip(np.nan_to_num(np.minimum(one, other) - 2), 0, count - 1)))
+        high = np.where(step == 0, count - 1, np.floor(np.clip(np.nan_to_num(np.maximum(one, other) + 2), 0, count - 1)))
+        return low, int((high - low).max()) + 1
+
+    def _taps(self, start: Array, length: Array, count: Pair, spans: Pair, sizes: tuple[int, ...]) -> Iterator[Taps]:
+        """The elements [taps, regions * bins] of an image for regions with `count` samples of a bin, and their weights; in parts.
 
         ONNX takes the largest of the weighted neighbours, not of the interpolated samples.
         """
         axes = []
         for axis, bins in enumerate((self.height, self.width)):
-            samples = np.add.outer(np.arange(count[axis]) + 0.5, np.arange(bins) * count[axis])
-            at = start[:, axis, None] + samples[:, None] * (length[:, axis] / bins / count[axis])[:, None]
+            first = self._inside(axis, start, length, count[axis], sizes)[0]
+            first = np.minimum(first, count[axis] - spans[axis])
+            samples = np.arange(spans[axis])[:, None, None] + 0.5 + (first + np.arange(bins) * float(count[axis]))
+            at = start[:, axis, None] + samples * (length[:, axis] / bins / count[axis])[:, None]
             lost, last = (at < -1) | (at > sizes[axis]), max(sizes[axis] - 1, 0)
             at = np.clip(at, 0, last)
             low = np.floor(at).astype(np.int64)
             near = np.concatenate((low, np.minimum(low + 1, last)))
             axes.append((near, np.where(np.concatenate((lost, lost)), 0, np.concatenate((low + 1 - at, at - low)))))
         (rows, by), (columns, bx) = axes  # [taps of an axis, regions, bins of the axis]
-        index = rows[:, None, :, :, None] * sizes[1] + columns[:, :, None]
-        weight = by[:, None, :, :, None] * (bx / (math.prod(count) if self.mode == "avg" else 1))[:, :, None]
-        return index.reshape(len(rows) * len(columns), -1), weight.reshape(len(rows) * len(columns), -1)
+        bx = bx / (math.prod(count) if self.mode == "avg" else 1)
+        step = max(4 * _PART // (columns.size * self.height), 1)
+        for part in (slice(at, at + step) for at in range(0, len(rows), step)):
+            index = rows[part, None, :, :, None] * sizes[1] + columns[:, :, None]
+            weight = by[part, None, :, :, None] * bx[:, :, None]
+            yield index.reshape(-1, index[0, 0].size), weight.reshape(-1, index[0, 0].size)
 
 
 def _read(planes: Array, index: Array) -> tuple[Array, Array]:

@@ -189,6 +189,18 @@ class DetectronDetectionOutput(Operator):
         return detectron_detection_output(rng)
 
 
+_SAMPLES = 1 << 15
+"""Samples of a cell along an axis that an attribute may ask for: their places are computed at once."""
+
+
+def _near(corners: Array, step: Any, samples: int, cells: int) -> tuple[Array, int]:
+    """The first sample [size, 1] of each mean that may be inside an axis, and how many may be: a region may be far larger."""
+    low = np.clip(np.floor((-1 - corners) / step - 2), 0, samples - 1)
+    high = np.clip(np.floor((cells - corners) / step + 2), 0, samples - 1)
+    many = int((high - low).max()) + 1
+    return np.asarray(np.minimum(low, samples - many)), many
+
+
 class DetectronROIFeatureExtractor(Operator):
     """Features [n, C, output_size, output_size] of regions [n, 4], each from the level of a pyramid that fits its size.
 
@@ -207,9 +219,10 @@ class DetectronROIFeatureExtractor(Operator):
     aligned: bool = False
 
     def __post_init__(self) -> None:
-        if self.output_size < 1 or self.sampling_ratio < 0 or min(self.pyramid_scales, default=0) < 1:
+        if self.output_size < 1 or not 0 <= self.sampling_ratio <= _SAMPLES or min(self.pyramid_scales, default=0) < 1:
             scales = f"'sampling_ratio' {self.sampling_ratio}, 'pyramid_scales' {self.pyramid_scales}"
-            raise OperatorError(f"attribute 'output_size' is {self.output_size}, {scales}; accepted: from 1 on, 0 on, 1 on")
+            accepted = f"from 1 on, 0 to {_SAMPLES}, 1 on"
+            raise OperatorError(f"attribute 'output_size' is {self.output_size}, {scales}; accepted: {accepted}")
 
     def infer(self, rois: TensorType, *features: TensorType) -> TensorType:
         """[n, C, output_size, output_size]."""
@@ -228,7 +241,8 @@ class DetectronROIFeatureExtractor(Operator):
         levels = self._levels(rois)
         for level, (picture, scale) in enumerate(zip(features, self.pyramid_scales, strict=True)):
             for place in np.flatnonzero(levels == level).tolist():
-                found[place] = self._pooled(picture[0], rois[place] * (np.float32(1) / np.float32(scale)))
+                with np.errstate(all="ignore"):  # regions may be beyond float32
+                    found[place] = self._pooled(picture[0], rois[place] * (np.float32(1) / np.float32(scale)))
         return found
 
     def _levels(self, rois: Array) -> Array:
@@ -250,10 +264,12 @@ class DetectronROIFeatureExtractor(Operator):
     def _weights(self, start: Any, cell: Any, cells: int) -> Array:
         """[size, cells]: how much each element of an axis counts in each mean."""
         samples = self.sampling_ratio or int(np.ceil(cell))
-        inner = (np.arange(samples, dtype=np.float32) + np.float32(0.5)) * cell / np.float32(samples)
-        places = (start + np.arange(self.output_size, dtype=np.float32)[:, None] * cell + inner).astype(np.float32)
+        corners = start + np.arange(self.output_size, dtype=np.float32)[:, None] * cell
+        first, span = _near(corners, cell / np.float32(samples), samples, cells)
+        inner = (first + np.arange(span, dtype=np.float32) + np.float32(0.5)) * cell / np.float32(samples)
+        places = (corners + inner).astype(np.float32)
         inside = (places >= -1) & (places <= cells)
-        places = np.clip(places, 0, cells - 1)
+        places = np.clip(np.nan_to_num(places), 0, cells - 1)
         low = np.minimum(places.astype(np.int64), cells - 1)
         part = places - low
         weights = np.zeros((self.output_size, cells), np.float32)

@@ -1,5 +1,6 @@
 """Boxes with an angle: suppression of those that overlap, and features of regions."""
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -140,6 +141,14 @@ def _crossings(a: Array, b: Array) -> tuple[Array, Array]:
     return np.where(valid[..., None], points, 0).reshape(len(a), 16, 2), valid.reshape(len(a), 16)
 
 
+_MOST = 1 << 15
+"""Samples of a cell along an axis that an attribute may ask for: their places are computed at once."""
+_FARTHEST = 1e15
+"""Places of samples are counted up to here."""
+_PART = 1 << 20
+"""Samples of all channels that are taken at once."""
+
+
 class ROIAlignRotated(Operator):
     """Means [n, C, pooled_h, pooled_w] over the cells of regions with an angle, of samples between the elements of a picture.
 
@@ -158,9 +167,9 @@ class ROIAlignRotated(Operator):
     clockwise_mode: bool
 
     def __post_init__(self) -> None:
-        if min(self.pooled_h, self.pooled_w) < 1 or self.sampling_ratio < 0:
+        if min(self.pooled_h, self.pooled_w) < 1 or not 0 <= self.sampling_ratio <= _MOST:
             shown = f"'pooled_h' is {self.pooled_h}, 'pooled_w' {self.pooled_w}, 'sampling_ratio' {self.sampling_ratio}"
-            raise OperatorError(f"attribute {shown}; accepted: 1 or more, 1 or more, 0 or more")
+            raise OperatorError(f"attribute {shown}; accepted: 1 or more, 1 or more, 0 to {_MOST}")
 
     def infer(self, data: TensorType, rois: TensorType, batch_indices: TensorType) -> TensorType:
         """[n, C, pooled_h, pooled_w]."""
@@ -170,7 +179,9 @@ class ROIAlignRotated(Operator):
         return data.with_shape((rois.dims[0], data.dims[1], self.pooled_h, self.pooled_w))
 
     def reference(self, data: Array, rois: Array, batch_indices: Array) -> Array:
-        """In float32, region by region. Raises `OperatorError` for pictures that are not there."""
+        """In float32, region by region. Raises `OperatorError` for pictures that are not there, and regions without a place."""
+        if not np.all(abs(rois) <= _FARTHEST):
+            raise OperatorError(f"input 'rois' has numbers that are not finite, or above {_FARTHEST:g}")
         if len(batch_indices) and not 0 <= batch_indices.min() <= batch_indices.max() < len(data):
             raise OperatorError(
                 f"input 'batch_indices' has {batch_indices.min()} to {batch_indices.max()}; accepted: 0 to {len(data) - 1}"
@@ -184,20 +195,32 @@ class ROIAlignRotated(Operator):
         scale, half = np.float32(self.spatial_scale), np.float32(0.5)
         (x, y), (width, height) = roi[:2] * scale - half, roi[2:4] * scale
         angle = roi[4] if self.clockwise_mode else -roi[4]
-        v, rows = self._samples(height, self.pooled_h)
-        u, columns = self._samples(width, self.pooled_w)
         cos, sin = np.cos(angle), np.sin(angle)
-        across = (u * cos - v[:, None] * sin + x).astype(np.float32)
-        down = (u * sin + v[:, None] * cos + y).astype(np.float32)
-        values = _between(picture, down, across)
-        return np.asarray(values.reshape(len(picture), self.pooled_h, rows, self.pooled_w, columns).mean((2, 4)))
+        sides = np.meshgrid(*(np.array([-1, n], np.float32) - at for n, at in ((picture.shape[2], x), (picture.shape[1], y))))
+        v, row, rows = self._samples(height, self.pooled_h, sides[1] * cos - sides[0] * sin)
+        u, column, columns = self._samples(width, self.pooled_w, sides[0] * cos + sides[1] * sin)
+        means = np.zeros((len(picture), self.pooled_h, self.pooled_w), np.float32)
+        sums = (column[:, None] == np.arange(self.pooled_w)).astype(np.float32)
+        step = max(_PART // max(len(picture) * len(u), 1), 1)
+        for part in (slice(at, at + step) for at in range(0, len(v), step)):
+            across = (u * cos - v[part, None] * sin + x).astype(np.float32)
+            down = (u * sin + v[part, None] * cos + y).astype(np.float32)
+            found = _between(picture, down, across) @ sums
+            np.add.at(means.swapaxes(0, 1), row[part], found.swapaxes(0, 1))
+        return np.asarray(means / np.float32(rows) / np.float32(columns))
 
-    def _samples(self, extent: Any, cells: int) -> tuple[Array, int]:
-        """The places of all samples of an axis from the centre on, and how many each cell has."""
+    def _samples(self, extent: Any, cells: int, corners: Array) -> tuple[Array, Array, int]:
+        """The places from the centre on of the samples of an axis between the corners of the picture, the cell of each, and how
+        many each cell has, the others among them.
+        """
         cell = extent / np.float32(cells)
         count = self.sampling_ratio or max(int(np.ceil(cell)), 1)
-        inner = (np.arange(count, dtype=np.float32) + np.float32(0.5)) * cell / np.float32(count)
-        return (np.arange(cells, dtype=np.float32)[:, None] * cell + inner - extent / 2).reshape(-1), count
+        ends = np.array([0, cells * count], np.float64)
+        if cell > 0:  # two more at either end for rounding
+            ends = np.clip((np.array([corners.min(), corners.max()], np.float64) + extent / 2) / cell * count + [-2, 2], *ends)
+        cells_of, samples = np.divmod(np.arange(math.floor(ends[0]), math.ceil(ends[1])), count)
+        inner = (samples.astype(np.float32) + np.float32(0.5)) * cell / np.float32(count)
+        return cells_of.astype(np.float32) * cell + inner - extent / 2, cells_of, count
 
     @classmethod
     def cases(cls, rng: np.random.Generator) -> "Iterable[Case]":
