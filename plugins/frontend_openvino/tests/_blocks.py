@@ -17,9 +17,21 @@ def _blocks() -> Iterable[Any]:
     x, y, block = f(2, 3, 5, 4), f(12, 3, 4, 5), c([1, 1, 2, 3])
     to_batch = [c([0, 0, 1, 1]), c([0, 0, 2, 1])]
     yield Operation("space to batch", lambda x: opset2.space_to_batch(x, block, *to_batch), (x,))
+    yield Operation("space to batch open", lambda x: opset2.space_to_batch(x, block, *to_batch), (x,), open=True)
+    yield Operation(
+        "space to batch computed",
+        lambda x, a, b: opset2.space_to_batch(x, block, a, b),
+        (x, np.int64([0, 0, 1, 1]), np.int64([0, 0, 2, 1])),
+    )
     yield Operation("space to batch 3", lambda x: opset2.space_to_batch(x, c([1, 3, 2]), *[c([0, 0, 0])] * 2), (f(2, 6, 4),))
     crops = [c([0, 0, 1, 0]), c([0, 0, 2, 4])]
     yield Operation("batch to space", lambda y: opset2.batch_to_space(y, block, *crops), (y,))
+    yield Operation("batch to space open", lambda y: opset2.batch_to_space(y, block, *crops), (y,), open=True)
+    yield Operation(
+        "batch to space computed",
+        lambda y, a, b: opset2.batch_to_space(y, block, a, b),
+        (y, np.int64([0, 0, 1, 0]), np.int64([0, 0, 0, 1])),
+    )
     yield Operation("batch to space whole", lambda y: opset2.batch_to_space(y, c([1, 3, 1, 2]), *[c([0, 0, 0, 0])] * 2), (y,))
     yield Operation("reorg", lambda x: NodeFactory("opset2").create("ReorgYolo", [x], {"stride": [2]}), (f(2, 8, 6, 4),))
     anchors = [1.0, 2.0, 3.0, 4.0]

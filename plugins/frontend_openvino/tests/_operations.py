@@ -2,6 +2,7 @@
 
 import runpy
 from collections.abc import Callable, Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,36 @@ def _reductions() -> Iterable[Any]:
     yield Operation("cum sum", lambda x: opset3.cum_sum(x, c(1), exclusive=True, reverse=True), (f(2, 5),))
 
 
+def _transposed_to_computed_shapes() -> Iterable[Any]:
+    """As TensorFlow's models have it: the sizes of the input times the strides. Windows are larger and smaller than strides."""
+    factors, windows = c([2, 3]), (f(3, 4, 3, 4), f(3, 4, 1, 2))
+
+    def shape(x: Any) -> Any:
+        return opset1.multiply(opset1.strided_slice(opset3.shape_of(x), c([2]), c([4]), c([1]), [0], [0]), factors)
+
+    modes = [("same_upper", [0, 0], [0, 0]), ("same_lower", [0, 0], [0, 1]), ("explicit", [1, 0], [0, 1])]
+    for (mode, begins, padding), weights, x in product(modes, windows, (f(2, 3, 4, 5), f(1, 3, 5, 3))):
+        if begins != [0, 0] and weights.shape[2] == 1:
+            continue  # fewer elements than the shape has, which openvino refuses
+        window = {"strides": [2, 3], "pads_begin": begins, "pads_end": [0, 0], "dilations": [1, 1], "output_padding": padding}
+        yield Operation(
+            f"transposed computed {mode} {weights.shape[2]} {x.shape[0]}",
+            lambda x, w=weights, m=mode, k=window: opset1.convolution_backprop_data(
+                x, opset13.constant(w), output_shape=shape(x), auto_pad=m, **k
+            ),
+            (x,),
+            open=True,
+        )
+    yield Operation(
+        "transposed shape open",
+        lambda x: opset1.convolution_backprop_data(
+            x, opset13.constant(windows[0]), strides=[2, 2], output_shape=c([8, 9]), auto_pad="same_upper"
+        ),
+        (f(2, 3, 4, 5),),
+        open=True,
+    )
+
+
 def _windows() -> Iterable[Any]:
     pair = ([2, 1], [1, 0], [0, 1], [1, 2])
     yield Operation("convolution", lambda x, w: opset1.convolution(x, w, *pair), (f(2, 3, 9, 8), f(4, 3, 3, 2)))
@@ -142,6 +173,7 @@ def _windows() -> Iterable[Any]:
             ),
             (f(2, 3, 4, 5), f(3, 4, 3, 3)),
         )
+    yield from _transposed_to_computed_shapes()
     yield Operation(
         "group transposed",
         lambda x, w: opset1.group_convolution_backprop_data(x, w, **plain),
@@ -265,6 +297,13 @@ def _slices() -> Iterable[Any]:
     yield Operation("reverse mask", lambda x: opset1_reverse(x, c([True, False, True], bool), "mask"), (f(2, 3, 5),))
     yield Operation("roll", lambda x: opset7.roll(x, c([2, -1]), c([0, 2])), (f(3, 4, 5),))
     yield Operation("reverse sequence", lambda x, n: opset1.reverse_sequence(x, n, 0, 1), (f(3, 5, 2), np.int32([2, 5, 1])))
+    for batch, time in ((1, 0), (0, 2), (2, 0), (3, 1), (1, -1)):
+        lengths = np.int32([2, 5, 1, 3, 4][: (3, 4, 5, 2)[batch]])
+        yield Operation(
+            f"reverse sequence {batch} {time}",
+            lambda x, n, batch=batch, time=time: opset1.reverse_sequence(x, n, batch, time),
+            (f(3, 4, 5, 2), np.minimum(lengths, (3, 4, 5, 2)[time])),
+        )
 
 
 def _indices() -> Iterable[Any]:

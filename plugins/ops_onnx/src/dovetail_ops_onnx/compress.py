@@ -10,7 +10,8 @@ from dovetail_ops_onnx._types import BASIC, BOOL, Array
 class Compress(Movement):
     """The slices along `axis` (of the flattened input without it) whose condition is true.
 
-    A condition that is shorter than the axis leaves out the slices beyond its end.
+    A condition that is shorter than the axis leaves out the slices beyond its end. Without `axis` it may have the shape of the
+    input, as Paddle2ONNX writes masked_select and ONNX Runtime takes it.
     """
 
     since = 9
@@ -22,8 +23,8 @@ class Compress(Movement):
 
     def infer(self, x: TensorType, condition: TensorType) -> TensorType:
         """The input's type; the length of the axis is known when the condition is."""
-        if condition.rank != 1:
-            raise ShapeError(f"input 'condition' is {condition}; accepted: one dimension")
+        if condition.rank != 1 and (self.axis is not None or condition.dims != x.dims):
+            raise ShapeError(f"input 'condition' is {condition}; accepted: one dimension, or without 'axis' the input's")
         length = None if condition.value is None else int(np.count_nonzero(condition.value))
         if self.axis is None:
             return x.with_shape((length,))

@@ -29,6 +29,8 @@ def _borders(call: Call, port: int, name: str) -> tuple[int, ...]:
 
 
 def _space_to_batch(call: Call) -> str:
+    if _is_computed(call):
+        return _space_to_batch_computed(call)
     blocks, before, after = _blocks(call), _borders(call, 2, "pads_begin"), _borders(call, 3, "pads_end")
     padded = call.op("Pad", call.name(0), call.const([*before, *after]))
     sizes = [call.size(0, i + 1) + before[i + 1] + after[i + 1] for i in range(len(blocks))]
@@ -41,7 +43,43 @@ def _space_to_batch(call: Call) -> str:
     return call.op("Reshape", call.transpose(cut, order), call.const([-1, *inner]))
 
 
+def _is_computed(call: Call) -> bool:
+    """Whether borders or sizes are known only while the model runs."""
+    shape = call.value(0).shape
+    known = shape is not None and all(isinstance(size, int) for size in shape[1:])
+    return not known or call.known(2) is None or call.known(3) is None
+
+
+def _space_to_batch_computed(call: Call) -> str:
+    blocks = _blocks(call)
+    count = len(blocks)
+    padded = call.op("Pad", call.name(0), call.op("Concat", call.index_list(2), call.index_list(3), axis=0))
+    inner = call.op("Div", call.op("Shape", padded, start=1), call.const(blocks))
+    column = call.const([count, 1])
+    pairs = call.op("Concat", call.op("Reshape", inner, column), call.op("Reshape", call.const(blocks), column), axis=1)
+    # With the batch, so that sizes that are not multiples of the block are an error of Reshape.
+    shape = call.op("Concat", call.op("Shape", padded, end=1), call.op("Reshape", pairs, call.const([-1])), axis=0)
+    order = (*(2 * i + 2 for i in range(count)), 0, *(2 * i + 1 for i in range(count)))
+    moved = call.transpose(call.op("Reshape", padded, shape), order)
+    return call.op("Reshape", moved, call.op("Concat", call.const([-1]), inner, axis=0))
+
+
+def _batch_to_space_computed(call: Call) -> str:
+    blocks = _blocks(call)
+    count = len(blocks)
+    sizes = call.op("Shape", call.name(0), start=1)
+    cut = call.op("Reshape", call.name(0), call.op("Concat", call.const([*blocks, -1]), sizes, axis=0))
+    order = (count, *(axis for i in range(count) for axis in (count + 1 + i, i)))
+    whole = call.op("Mul", sizes, call.const(blocks))
+    joined = call.op("Reshape", call.transpose(cut, order), call.op("Concat", call.const([-1]), whole, axis=0))
+    last = (call.const([1]), call.const([count + 1]), call.const([0]))
+    before, after = (call.op("Slice", call.index_list(index), *last) for index in (2, 3))
+    return call.op("Slice", joined, before, call.op("Sub", whole, after), call.const(list(range(1, count + 1))))
+
+
 def _batch_to_space(call: Call) -> str:
+    if _is_computed(call):
+        return _batch_to_space_computed(call)
     blocks, before, after = _blocks(call), _borders(call, 2, "crops_begin"), _borders(call, 3, "crops_end")
     count, sizes = len(blocks), [call.size(0, i + 1) for i in range(len(blocks))]
     cut = call.op("Reshape", call.name(0), call.const([*blocks, -1, *sizes]))

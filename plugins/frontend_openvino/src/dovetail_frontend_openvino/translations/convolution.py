@@ -64,6 +64,8 @@ def _transposed(call: Call, weights: str, spatial: int, attributes: dict[str, An
     padding = call.ints_attr("output_padding", (0,) * spatial)
     if call.has(2):
         upper = window.pop("auto_pad", "NOTSET")
+        if call.known(2) is None or not all(isinstance(size, int) for size in (call.value(0).shape or ("?",) * 3)[2:]):
+            return _cropped(call, weights, window, padding, upper)
         window["pads"], padding = _left_over(call, window, spatial, padding, upper)
     elif "auto_pad" in window:
         raise FormatError("auto_pad without an output shape (input 2)", hint="accepted: explicit pads, or an output shape")
@@ -91,6 +93,30 @@ def _left_over(
         ends.append(max(0, total - begin))
         added.append(padding[i] + max(0, begin - total))
     return (*begins, *ends), tuple(added)
+
+
+def _cropped(call: Call, weights: str, window: dict[str, Any], padding: tuple[int, ...], auto_pad: str) -> str:
+    """The sizes are computed while the model runs: the whole result, of which a Slice takes the output shape."""
+    spatial = len(window["strides"])
+    given = window.pop("pads", (0,) * 2 * spatial)
+    kernels = [(call.size(1, axis - spatial) - 1) * window["dilations"][axis] + 1 for axis in range(spatial)]
+    # Where windows leave gaps, elements without any window may follow the last one.
+    further = tuple(max(p, s - k) for p, s, k in zip(padding, window["strides"], kernels, strict=True))
+    whole = call.op("ConvTranspose", call.name(0), weights, **window, **({"output_padding": further} if any(further) else {}))
+    wanted = call.index_list(2)
+    if auto_pad == "NOTSET":
+        begin = call.const(given[:spatial])
+    else:
+        extra = call.const([f - p for f, p in zip(further, padding, strict=True)])
+        size = call.op("Sub", call.op("Shape", whole, start=2), extra)
+        total = call.op("Max", call.op("Sub", size, wanted), call.const([0]))
+        half = call.op("Div", total, call.const([2]))
+        begin = half if auto_pad == "SAME_LOWER" else call.op("Sub", total, half)
+    end, axes = call.op("Add", begin, wanted), call.const(list(range(2, 2 + spatial)))
+    missing = call.op("Max", call.op("Sub", end, call.op("Shape", whole, start=2)), call.const([0]))
+    none = call.const([0] * spatial)
+    filled = call.op("Pad", whole, call.op("Concat", none, missing, axis=0), "", axes)
+    return call.op("Slice", filled, begin, end, axes)
 
 
 def _deformable(call: Call) -> str:

@@ -119,8 +119,17 @@ def _top_k(call: Call) -> Outputs:
 
 
 def _reverse_sequence(call: Call) -> str:
+    """Of any two axes; ONNX's are the first two."""
     batch, time = call.int_attr("batch_axis", 0), call.int_attr("seq_axis", 1)
-    return call.op("ReverseSequence", call.name(0), _wide(call, 1), batch_axis=batch, time_axis=time)
+    if sorted((batch, time)) == [0, 1]:
+        return call.op("ReverseSequence", call.name(0), _wide(call, 1), batch_axis=batch, time_axis=time)
+    rank = call.rank(0)
+    first = [call.axis(batch, rank), call.axis(time, rank)]
+    if first[0] == first[1]:
+        raise FormatError(f"the attributes 'batch_axis' and 'seq_axis' are {batch} and {time}", hint="accepted: two axes")
+    order = (*first, *(axis for axis in range(rank) if axis not in first))
+    y = call.op("ReverseSequence", call.transpose(call.name(0), order), _wide(call, 1), batch_axis=0, time_axis=1)
+    return call.transpose(y, [order.index(axis) for axis in range(rank)])
 
 
 TABLE: Table = {

@@ -23,6 +23,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("short", Compress(axis=1), (x, short), (x[:, 1:2],))
     flat = rng.integers(0, 2, 40).astype(np.bool_)
     yield Case("flattened", Compress(), (x, flat), (x.reshape(-1)[:40][flat],))
+    mask: NDArray[np.bool_] = rng.integers(0, 2, x.shape).astype(np.bool_)
+    yield Case("mask", Compress(), (x, mask), (x[mask],))
     yield Case("nothing", Compress(axis=0), (x, np.zeros(3, np.bool_)), (x[:0],))
     yield Case("int64", Compress(), (np.arange(4), np.array([True, False, True])), (np.array([0, 2]),))
     yield Case("batch_0", Compress(axis=1), (x[:0], short), (x[:0, 1:2],))
