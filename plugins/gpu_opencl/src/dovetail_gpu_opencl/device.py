@@ -143,6 +143,10 @@ class OpenCLDevice(Device):
             from dovetail_gpu_opencl.kernels._rotated_halves import merge_rotations
 
             graph = merge_rotations(graph, self._runs)
+        if self.caps.kind == "GPU" and any(node.op.stem == "transpose" for node in graph.nodes):
+            from dovetail_gpu_opencl.kernels._transposed_sums import add_before_transposes
+
+            graph = add_before_transposes(graph, self._runs)
         if halves or self.caps.float_pipeline:
             if any(node.op.stem == "conv_transpose" for node in graph.nodes):
                 from dovetail_gpu_opencl.kernels._conv_of_phases import split_transposed

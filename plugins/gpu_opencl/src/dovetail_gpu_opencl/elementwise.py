@@ -39,6 +39,8 @@ __all__ = ["Chain", "Expression", "Load", "as_chain", "elementwise_launch", "vec
 _LETTERS = "abcdefghijklmn"
 _RUN = 64
 """Elements of a work item on CPUs where operands broadcast."""
+_CONVERTED = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16})
+"""Types between which loads and stores convert."""
 _AT_ONCE = 24
 """Inputs of one launch of a fold: with the result, 200 of the 256 bytes of arguments that every OpenCL device takes."""
 
@@ -141,6 +143,7 @@ class Chain(_Elementwise):
     name = "chain"
     half_by_load = True
     bfloat16_by_load = True
+    mixes = True
 
     def applies(self, node: TypedNode) -> Refusal | None:
         return Refusal(Reason.OPERATOR, node.op.key) if as_chain(node) is None else None
@@ -163,7 +166,9 @@ class Chain(_Elementwise):
         found = as_chain(node)
         assert found is not None
         index, chained = found
-        return [node.node.inputs[index], *super().in_place(chained)]
+        source = node.given(index)
+        own = [node.node.inputs[index]] if is_like(source, node.outputs[0]) else []
+        return [*own, *super().in_place(chained)]
 
 
 def _channels_innermost(node: TypedNode) -> LayerConfig | None:
@@ -197,13 +202,21 @@ def as_chain(node: TypedNode) -> tuple[int, TypedNode] | None:
     names = node.node.inputs
     types = dict(zip(names, node.inputs, strict=True))
     for index, source in enumerate(node.inputs):
-        if source is None or source != node.outputs[0]:
+        if source is None or not _is_converted(source, node.outputs[0]):
             continue
         chain = node.op.post_ops(node.inputs, names, index)
         if chain is None or not all(isinstance(p, Eltwise) or types.get(p.operand) for p in chain):
             continue
         return index, _with_chain(node, chain, types)
     return None
+
+
+def _is_converted(source: TensorType, result: TensorType) -> bool:
+    """Whether the values have one type, or differ by the floating-point type alone."""
+    if source == result:
+        return True
+    kinds = {source.dtype, result.dtype}
+    return kinds <= _CONVERTED and (source.dims, source.layout) == (result.dims, result.layout)
 
 
 def _with_chain(node: TypedNode, chain: Sequence[PostOp], types: dict[str, TensorType | None]) -> TypedNode:

@@ -131,14 +131,17 @@ class _Lowering:
             return name in node.inputs[: _VALUES.get(node.op.stem)] or name in node.operands
         return constants and name in node.inputs[: _VALUES.get(node.op.stem)] and self._graph.types[name].dtype is DType.FLOAT32
 
-    def _typed(self, node: Node, result: DType, *, constants: bool, source: DType | None = None) -> TypedNode:
-        """The node with its inputs in `source`, else as halves, and its result in `result`."""
+    def _typed(
+        self, node: Node, result: DType, *, constants: bool, source: DType | None = None, mixed: bool = False
+    ) -> TypedNode:
+        """The node with its inputs in `source`, else as halves, or `mixed` as they are, and its result in `result`."""
 
         def converted(name: str) -> TensorType | None:
             tensor = self._graph.type_of(name)
             if tensor is None or not self._converts(node, name, constants):
                 return tensor
-            return dataclasses.replace(tensor, dtype=source or self._to)
+            kept = mixed and name not in self._half and self._is_data(name)
+            return dataclasses.replace(tensor, dtype=DType.FLOAT32 if kept else source or self._to)
 
         operands = tuple(t for name in node.operands if (t := converted(name)) is not None)
         outputs = tuple(self._graph.types[name].with_dtype(result) for name in node.writes)
@@ -157,16 +160,17 @@ class _Lowering:
             return
         constants = half and not self._half[node.writes[0]]
         wide = half and self._widens_source(node)
+        mixed = half and not wide and self._reads_both(node)
         names = {}
         for name in node.reads:
             if half and self._converts(node, name, constants):
-                names[name] = self.get(name, half=not wide)
+                names[name] = name if mixed else self.get(name, half=not wide)
             elif self._is_data(name):
                 names[name] = self.get(name, half=False)
         self._append(node, names)
         if not half:
             return
-        if self._ends_here(node, DType.FLOAT32 if wide else self._to):
+        if self._ends_here(node, DType.FLOAT32 if wide else self._to, mixed):
             del self._half[node.writes[0]]
         else:
             self.types |= {name: self.types[name].with_dtype(self._to) for name in node.writes}
@@ -208,11 +212,22 @@ class _Lowering:
             return False
         return bool(self._accepts(self._typed(node, self._to, constants=False, source=DType.FLOAT32)))
 
-    def _ends_here(self, node: Node, source: DType) -> bool:
+    def _reads_both(self, node: Node) -> bool:
+        """Whether the node takes values in float32 beside halves as they are: a conversion would be another launch.
+
+        Products do not: their factors are halves for matrix units.
+        """
+        data = [name for name in node.reads if self._is_data(name)]
+        is_product = node.op.magnitude == "sum_of_products" or node.op.stem in _SEEDS
+        if is_product or node.op.is_view or self._half[node.writes[0]] is False or all(name in self._half for name in data):
+            return False
+        return bool(self._accepts(self._typed(node, self._to, constants=False, mixed=True)))
+
+    def _ends_here(self, node: Node, source: DType, mixed: bool) -> bool:
         """Whether nobody wants the only result as halves, and the node, which reads `source`, can write it in float32 itself."""
         if len(node.writes) > 1 or node.op.is_view or any(self._readers(node.writes[0])):
             return False
-        return bool(self._accepts(self._typed(node, DType.FLOAT32, constants=False, source=source)))
+        return bool(self._accepts(self._typed(node, DType.FLOAT32, constants=False, source=source, mixed=mixed)))
 
     def get(self, name: str, *, half: bool) -> str:
         """The value as halves or in float32, converted if it is not there yet."""

@@ -3,15 +3,17 @@
 //
 // NDRange: (all sizes together, rounded up to the local size).
 //
-// PLACES are src and dst of each move, with their types, and the numbers of the places.
+// PLACES are src and dst of each move, with their types; NUMBERS names the sizes, strides and offsets, which `numbers` has in turn.
 //
 // Tunables: the local size.
 #ifndef PLACES
-#define PLACES __global const uint* src, __global uint* dst, const int size
+#define PLACES __global const uint* src, __global uint* dst
+#define NUMBERS const int size = numbers[0];
 #define COPIES if (o < size) dst[o] = src[o];
 #endif
 
-__kernel void copies(PLACES) {
+__kernel void copies(PLACES, __constant int* numbers) {
+  NUMBERS
   int o = get_global_id(0);
   COPIES
 }

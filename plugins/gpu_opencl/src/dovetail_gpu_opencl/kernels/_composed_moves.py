@@ -94,7 +94,7 @@ def _ascending(
 
 
 def _radices(steps: Sequence[int]) -> list[tuple[int, int]] | None:
-    """For each digit its stride and how many values it has, the last one any number (0); None where a stride does not divide the next one."""
+    """For each digit its stride and number of values, 0 for any; None where a stride does not divide the next one."""
     if any(after % before for before, after in itertools.pairwise(steps)):
         return None
     return [(step, after // step) for step, after in zip(steps, (*steps[1:], 0), strict=True)]

@@ -5,6 +5,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
+
 from dovetail.dataclass import dataclass
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
@@ -22,7 +24,7 @@ WORDS = {1: "uchar", 2: "ushort", 4: "uint", 8: "uint2", 16: "uint4"}
 COMPUTED = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16})
 """The data types to which operators that move apply post-ops."""
 AT_ONCE = 6
-"""Moves of one launch: with their numbers some 600 bytes of the 1,024 of arguments that every GPU takes."""
+"""Moves of one launch: each has two buffers and a branch."""
 _CHUNK = 4096
 """Elements of a run that a work item of a CPU moves."""
 
@@ -68,8 +70,8 @@ class Move:
         if types[0] != types[1]:
             moved = stored(types[1], f"dst{number}", result, loaded(types[0], f"src{number}", source))
         text = f"if (o < {size}) {{ {moved}; return; }} o -= {size};"
-        pointers = f"__global const {types[0]}* restrict src{number}, __global {types[1]}* restrict dst{number}{sizes.parameters}"
-        return _Step(math.prod(dims), pointers, text, (self._source, Write(self.dst), *sizes.arguments))
+        pointers = f"__global const {types[0]}* restrict src{number}, __global {types[1]}* restrict dst{number}"
+        return _Step(math.prod(dims), pointers, text, (self._source, Write(self.dst)), sizes)
 
     def computed(self, node: TypedNode, caps: Capabilities) -> Launch:
         """The launch that also applies the node's post-ops; the result is dense and has the axes of `dims`."""
@@ -153,12 +155,13 @@ def _types(node: TypedNode) -> dict[object, DType]:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One of several moves: its words, its parameters, the statement that moves a word, and its arguments."""
+    """One of several moves: its words, its pointers, the statement that moves a word, its arguments, and its numbers."""
 
     count: int
     parameters: str
     text: str
     arguments: tuple[Argument, ...]
+    sizes: RuntimeSizes
 
 
 def post_ops_refusal(node: TypedNode, caps: Capabilities) -> Refusal | None:
@@ -197,15 +200,22 @@ class MoveKernel(CLKernel):
         return tuple(self._joined(node, *part) for part in parts if any(math.prod(move.dims) for move in part[1]))
 
     def _joined(self, node: TypedNode, first: int, moves: Sequence[Move]) -> Launch:
-        """The launch of several moves. Empty ones stay in it, so that other sizes have the same program."""
+        """The launch of several moves. Empty ones stay in it, so that other sizes have the same program.
+
+        Their numbers, twenty for each, are a buffer: as arguments they would take the host longer than the launch itself.
+        """
         steps = [self._step(node, first, number, move) for number, move in enumerate(moves)]
+        scalars = [scalar for step in steps for scalar in step.sizes.arguments]
+        names = "".join(step.sizes.parameters for step in steps).split(",")[1:]
         defines = {
             "PLACES": ", ".join(step.parameters for step in steps),
+            "NUMBERS": " ".join(f"{name} = numbers[{i}];" for i, name in enumerate(names)),
             "COPIES": " ".join(step.text for step in steps),
             "HALF_STORAGE": any("half*" in step.parameters for step in steps),
         }
         work, local = spread(sum(step.count for step in steps), self.caps)
-        arguments = tuple(argument for step in steps for argument in step.arguments)
+        numbers = np.array([int(scalar.value) & 0xFFFFFFFF for scalar in scalars], np.uint32).view(np.int32)
+        arguments = (*(argument for step in steps for argument in step.arguments), Constant(numbers))
         return Launch("copies.cl", assemble("copies.cl", defines), "copies", arguments, work, local)
 
     def _step(self, node: TypedNode, first: int, number: int, move: Move) -> "_Step":
@@ -213,8 +223,9 @@ class MoveKernel(CLKernel):
         dst = types[move.dst]
         if self._converts(node, move):
             return move.step(number, (STORED_TYPES[types[move.src]], STORED_TYPES[dst]))
-        most = move.word(dst.itemsize, self.caps) if math.prod(move.dims) else 1
-        width = self.packed.settled(f"copies {first + number}", node, most, lambda built: most % built == 0)
+        is_empty = not math.prod(move.dims)  # which is right in words of any width
+        most = 1 if is_empty else move.word(dst.itemsize, self.caps)
+        width = self.packed.settled(f"copies {first + number}", node, most, lambda built: is_empty or most % built == 0)
         return move.step(number, (WORDS[dst.itemsize * width],) * 2, width)
 
     def _converts(self, node: TypedNode, move: Move) -> bool:

@@ -11,7 +11,7 @@ from dovetail_gpu_opencl.kernels._joined_moves import JoinedMoves
 __all__ = ["KERNELS"]
 
 _FREE = 5
-"""Values whose layouts are chosen each for itself; with more of them all have the same."""
+"""Values whose layouts are chosen each for itself; with more of them all inputs have the same, and all outputs."""
 _LARGE = 1 << 21
 """Elements from which on a reorder by tiles is faster than a move that also changes the layout."""
 
@@ -30,8 +30,12 @@ class Moves(MoveKernel):
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         values = (*node.inputs, *node.outputs)
         free = [i for i, t in enumerate(values) if t is not None and t.value is None and NHWC.fits(t.rank)]
-        choices = [(PLAIN,) * len(free), (NHWC,) * len(free)]
-        if len(free) <= _FREE and sum(t.size for t in node.outputs) < _LARGE:
+        read = sum(i < len(node.inputs) for i in free)
+        ways = itertools.product((PLAIN, NHWC), repeat=2)
+        choices = [(source,) * read + (result,) * (len(free) - read) for source, result in ways]
+        if sum(t.size for t in node.outputs) >= _LARGE:
+            choices = [choice for choice in choices if len(set(choice)) == 1]
+        elif len(free) <= _FREE:
             choices = list(itertools.product((PLAIN, NHWC), repeat=len(free)))
         return [found for choice in dict.fromkeys(choices) if (found := self._in(node, dict(zip(free, choice, strict=True))))]
 
