@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 from onnx import helper
 
+import dovetail
 import dovetail_onnxruntime
 
 _DECODERS = runpy.run_path(str(Path(__file__).with_name("_decoders.py")))
@@ -31,8 +32,45 @@ def test_an_attention_that_writes_into_its_caches(batch: int, size: int | str) -
     assert not session._compiled.plans  # prompts start texts
     shorter = np.ones((batch, ours.length + 1), np.int64)
     shorter[:, -1] = 0
-    ours.step([2], shorter)  # it would count a token less
-    assert len(session._compiled.plans) == 1
+    same(ours.step([2], shorter), theirs.step([2], shorter))  # it counts a token less
+    assert not session._compiled.plans
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", "OPENCL"])
+@pytest.mark.parametrize("room", [0, 16])
+@pytest.mark.parametrize("left", [False, True])
+def test_texts_of_several_lengths(device: str, room: int, left: bool) -> None:
+    """The ones of the mask count the tokens of each text, whose new rows are behind these."""
+    data, lengths = grouped_model(), np.array([5, 2, 4])
+    ours = dovetail_onnxruntime.InferenceSession(data, providers=[("DovetailExecutionProvider", {"device": device})])
+    programs = [Program(one, 3) for one in (ours, onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]))]
+    for program in programs:
+        program.caches = {name: np.zeros((3, HEADS, room, SIZE), np.float32) for name in program.caches}
+    for step, words in enumerate(([1, 5, 2, 7, 3], [4], [7], [1])):
+        total = 5 + step
+        columns = np.arange(total)
+        mask = (columns >= 5 - lengths[:, None]) if left else (columns < step + lengths[:, None])
+        one, other = [program.step(words, mask.astype(np.int64)) for program in programs]
+        for text, length in enumerate(lengths):  # what is behind a text's tokens means nothing
+            same(one[text, :length], other[text, :length])
+            for name, cache in programs[0].caches.items():
+                same(cache[text, :, : length + step], programs[1].caches[name][text, :, : length + step])
+    assert not ours._compiled.plans
+
+
+def test_a_compiled_model_has_room_for_each_length() -> None:
+    """A plan for one more token is not that of the length before, whose attention has less room."""
+    data = grouped_model()
+    session, core = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]), dovetail.Core(config=False)
+    compiled = core.compile_model(core.read_model(data, format="onnx"))
+    names = [output.name for output in session.get_outputs()]
+    caches = {name: np.zeros((1, HEADS, 0, SIZE), np.float32) for name in compiled.inputs if name.startswith("past")}
+    for total, words in ((30, [1] * 30), (31, [4]), (32, [7]), (33, [3]), (34, [1])):
+        feed = {"input_ids": np.array([words]), "attention_mask": np.ones((1, total), np.int64), **caches}
+        ours, theirs = dict(compiled(feed)), dict(zip(names, session.run(None, feed), strict=True))
+        for name in names:
+            same(ours[name], theirs[name])
+        caches = {name: ours[name.replace("past_key_values", "present")] for name in caches}
 
 
 @pytest.mark.parametrize("batch", [1, 3])

@@ -96,18 +96,20 @@ class Decoder:
             return None
         is_chosen = all(feed[name].tolist() in (flag, [flag]) for name, flag in known.flags.items())
         rows = tuple((*shape[: known.axis], *shape[known.axis + 1 :]) for shape in shapes)
-        return _Step(batch, given, total - count, total, rows) if is_chosen else None
+        # Texts of several lengths have their new rows in several places.
+        is_even = not (known.counts and known.mask) or bool((feed[known.mask] == 1).all())
+        return _Step(batch, given, total - count if is_even else 0, total, rows) if is_chosen else None
 
     def _total(self, mask: Any, batch: int, given: int, count: int) -> int:
-        """The tokens with those of this run, of which the mask has all; 0 for other masks.
+        """The tokens with those of this run, for each of which the mask has a value; 0 for other masks.
 
-        Where a model counts them, the caches may have room: then these are at most as many as fit.
+        Where a model counts the ones, the caches may have room: then these are no more than fit.
         """
         if type(mask) is not np.ndarray or mask.ndim != 2 or len(mask) != batch:
             return 0
         total, counts = mask.shape[1], self._growing.counts
         fits = total == given + count or (counts and count <= total <= given)
-        return total if fits and (not counts or bool((mask == 1).all())) else 0
+        return total if fits else 0
 
     def _text(self, feed: Mapping[str, Any], step: "_Step") -> "_Text":
         """The text that the run continues, which is nobody else's meanwhile."""
@@ -187,7 +189,7 @@ class Decoder:
 
 @dataclass(frozen=True)
 class _Step:
-    """A run: so many texts, with caches `given` in some length, of so many tokens before it and after it.
+    """A run: so many texts, with caches `given` in some length, whose first `before` rows stay, of so many tokens after it.
 
     `rows` are the other sizes of the caches.
     """

@@ -1,8 +1,9 @@
 """Attention with a cache of keys and values. Operators of decoders are composed of it; it is not in the standard."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,6 +41,9 @@ class CachedAttention(AbstractOperator):
         *(Port(name, optional=True) for name in ("key", "value", "past_key", "past_value")),
         Port("seqlens_k"),
         *(Port(name, optional=True) for name in ("cos_cache", "sin_cache", "position_ids", "attention_bias", "head_sink")),
+    )
+    attributes: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        dict.fromkeys(("heads", "kv_heads", "room", "scale", "softcap", "window", "interleaved", "sliding"))
     )
     outputs: ClassVar[tuple[Port, ...]] = (
         Port("output"),

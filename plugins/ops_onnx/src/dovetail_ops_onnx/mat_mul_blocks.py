@@ -2,7 +2,8 @@
 
 import math
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -143,6 +144,7 @@ class MatMulBlocks(AbstractOperator):
     op_type: ClassVar[str] = "MatMulBlocks"
     stem: ClassVar[str] = "mat_mul_blocks"
     inputs: ClassVar[tuple[Port, ...]] = (Port("A"), Port("q"), Port("scales"), Port("offsets", optional=True))
+    attributes: ClassVar[Mapping[str, Any]] = MappingProxyType(dict.fromkeys(("bits", "block_size", "activation_bits")))
     outputs: ClassVar[tuple[Port, ...]] = (Port("Y"),)
     kernels: ClassVar[tuple[KernelSource, ...]] = (Unpacked(),)
 

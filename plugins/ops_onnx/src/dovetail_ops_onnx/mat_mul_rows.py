@@ -1,6 +1,7 @@
 """MatMul with a matrix whose rows are bytes in a format of a file. Compositions have it; it is not in the standard."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -52,6 +53,7 @@ class MatMulRows(AbstractOperator):
     op_type: ClassVar[str] = "MatMulRows"
     stem: ClassVar[str] = "mat_mul_rows"
     inputs: ClassVar[tuple[Port, ...]] = (Port("A"), Port("W"))
+    attributes: ClassVar[Mapping[str, Any]] = MappingProxyType(dict.fromkeys(("format",)))
     outputs: ClassVar[tuple[Port, ...]] = (Port("Y"),)
 
     format: RowFormat

@@ -1,7 +1,9 @@
 """Distances between the rows of two matrices. Loops over rows become this operator; it is not in the standard."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +33,7 @@ class PairwiseDistances(AbstractOperator):
     op_type: ClassVar[str] = "PairwiseDistances"
     stem: ClassVar[str] = "pairwise_distances"
     inputs: ClassVar[tuple[Port, ...]] = (Port("A"), Port("B"))
+    attributes: ClassVar[Mapping[str, Any]] = MappingProxyType(dict.fromkeys(("power",)))
     outputs: ClassVar[tuple[Port, ...]] = (Port("Y"),)
 
     power: int = 2

@@ -1,6 +1,7 @@
 """Sums and means of segments of rows, as PyTorch's EmbeddingBag. A pass has it; it is not in the standard."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +30,7 @@ class SegmentReduction(AbstractOperator):
     op_type: ClassVar[str] = "SegmentReduction"
     stem: ClassVar[str] = "segment_reduction"
     inputs: ClassVar[tuple[Port, ...]] = (Port("W"), Port("indices"), Port("starts"), Port("ends"), Port("M"))
+    attributes: ClassVar[Mapping[str, Any]] = MappingProxyType(dict.fromkeys(("mean",)))
     outputs: ClassVar[tuple[Port, ...]] = (Port("Y"),)
 
     mean: bool = False

@@ -1,6 +1,7 @@
 """Tensors that a loop stacked, in place of a sequence that the model joined. Passes have it; it is not in the standard."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +30,7 @@ class StackedSequence(AbstractOperator):
     op_type: ClassVar[str] = "StackedSequence"
     stem: ClassVar[str] = "stacked_sequence"
     inputs: ClassVar[tuple[Port, ...]] = (Port("stacked"), Port("items", variadic=True))
+    attributes: ClassVar[Mapping[str, Any]] = MappingProxyType(dict.fromkeys(("axis",)))
     outputs: ClassVar[tuple[Port, ...]] = (Port("Y"),)
 
     axis: int

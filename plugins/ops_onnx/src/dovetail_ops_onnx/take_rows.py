@@ -1,5 +1,7 @@
 """Rows of a matrix of bytes in a format of a file, by their numbers. Compositions have it; it is not in the standard."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +27,7 @@ class TakeRows(AbstractOperator):
     op_type: ClassVar[str] = "TakeRows"
     stem: ClassVar[str] = "take_rows"
     inputs: ClassVar[tuple[Port, ...]] = (Port("W"), Port("indices"))
+    attributes: ClassVar[Mapping[str, Any]] = MappingProxyType(dict.fromkeys(("format",)))
     outputs: ClassVar[tuple[Port, ...]] = (Port("Y"),)
 
     format: RowFormat

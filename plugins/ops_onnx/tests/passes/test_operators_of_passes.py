@@ -1,12 +1,17 @@
 """A pass that names operators is skipped, its module not imported, for graphs without them: it must need one of them."""
 
+import dataclasses
+import pkgutil
 import subprocess
 import sys
 from collections.abc import Iterable
 from importlib import import_module
+from typing import Any
 
 import pytest
 
+import dovetail_ops_onnx
+from dovetail.graph import AbstractOperator
 from dovetail.names import stem_of
 from dovetail_ops_onnx.passes import PASSES, Rewriting
 from dovetail_ops_onnx.passes._patterns import Op, Or, Pattern, Rule
@@ -49,6 +54,21 @@ def test_every_pass_names_operators_that_exist_and_a_function() -> None:
     made_by_passes = {"MatMulBlocks"}
     assert {name for name in named if not versions(name)} == made_by_passes
     assert all(hasattr(import_module(f"dovetail_ops_onnx.{stem_of(name)}"), name) for name in made_by_passes)
+
+
+def test_operators_of_passes_and_compositions_name_their_attributes() -> None:
+    """Plans for other sizes compare them."""
+    for info in pkgutil.iter_modules(dovetail_ops_onnx.__path__, "dovetail_ops_onnx."):
+        import_module(info.name)
+    found = [one for one in AbstractOperator.__subclasses__() if one.__module__.startswith("dovetail_ops_onnx.")]
+    # These two are made of nodes, and never in a composition.
+    bare = {one.__name__ for one in found if dataclasses.is_dataclass(one) and {*one.attributes} != _fields(one)}
+    assert bare == {"ByLength", "Quantized"}
+    assert len(found) > 10
+
+
+def _fields(operator: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(operator)}
 
 
 def test_a_model_without_them_imports_only_the_pass_for_all_graphs() -> None:
