@@ -76,7 +76,7 @@ class ElementwiseKernel(PrimitiveKernel):
         self, node: TypedNode, ends: tuple[Argument, Argument], where: Sequence[int], first: Eltwise, rest: Sequence[PostOp]
     ) -> NodePlan:
         """The primitive eltwise has no fast implementation with post-ops; a binary primitive of equal operands has."""
-        appended, src, chained = eltwise_kind(first), ends[0].desc, ends[0].index
+        src, chained = ends[0].desc, ends[0].index
         if _is_sloped(first, node):
             # With the slope for an operand one primitive serves all slopes.
             slope = np.array(first.alpha, np.float32, ndmin=len(src.dims))
@@ -89,6 +89,7 @@ class ElementwiseKernel(PrimitiveKernel):
             factors = [Argument(arg, "input", chained, src) for arg in (Arg.SRC_1, Arg.post_op(0, Arg.SRC_1))]
             cube: Appended = ("binary", (BINARY["mul"], src))
             return self._plan_binary(node, BINARY["mul"], (*ends, *factors), where, (cube,), rest)
+        appended = eltwise_kind(first)
         if rest or node.post_ops or len(appended) > 1:
             return self._plan_binary(node, MAX, (*ends, Argument(Arg.SRC_1, "input", chained, src)), where, appended, rest)
         alg, alpha, beta = appended[0][1]
