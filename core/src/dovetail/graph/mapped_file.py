@@ -119,7 +119,7 @@ class _Region(Reloadable):
 
 def _memory(size: int) -> NDArray[np.uint8]:
     try:
-        found = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        found = mmap.mmap(-1, max(size, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
         raise MemoryError(f"{size} bytes cannot be mapped") from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
