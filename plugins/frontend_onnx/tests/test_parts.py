@@ -1,6 +1,9 @@
 """Large initializers are read past protobuf, once; files that would fill the memory are refused before they are parsed."""
 
 import io
+import os
+import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,7 @@ from numpy.typing import NDArray
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
 from dovetail.errors import FormatError, UsageError
-from dovetail_frontend_onnx import cost, dovetail_read_model
+from dovetail_frontend_onnx import cost, dovetail_read_model, parts
 from dovetail_frontend_onnx.context import KEY_BYTES
 from dovetail_frontend_onnx.cost import _cost, _upper_bound, check_cost
 from dovetail_frontend_onnx.parts import LARGE, Parts, read_parts
@@ -65,6 +68,53 @@ def test_large_ones_are_not_parsed(build: Any, rng: np.random.Generator) -> None
     assert all(array.ctypes.data % 64 == 0 for array in parts.raw_data.values())
     proto = ModelProto.FromString(parts.message)
     assert [t.HasField("raw_data") for t in proto.graph.initializer] == [True] * len(SIZES)
+
+
+@pytest.fixture
+def regions(build: Any, rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A file with four regions, at odd addresses among them, and their content. Two threads read regions of any size."""
+    monkeypatch.setattr(parts, "_SHARED", 1)
+    weights = _weights(rng, tuple(2**16 + 7 * i for i in range(4)))
+    path = tmp_path / "model.onnx"
+    onnx.save(_with(build, weights), path)
+    return path, weights
+
+
+def test_two_threads_read_regions(read: Any, regions: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, weights = regions
+    both, readers, preadv = threading.Barrier(2, timeout=60), set(), os.preadv
+
+    def some(descriptor: int, buffers: Any, offset: int) -> int:
+        """A part of what is asked for, as a system may give it. The first call of each thread waits for the other's."""
+        if threading.get_ident() not in readers:
+            readers.add(threading.get_ident())
+            both.wait()
+        return preadv(descriptor, [buffers[0][:100_000]], offset)
+
+    monkeypatch.setattr(os, "preadv", some)
+    _same(read(path).graph.constants, weights)
+    assert len(readers) == 2
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
+def test_regions_are_read_where_no_thread_can_be_started(
+    read: Any, regions: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    path, weights = regions
+
+    def refuse(self: threading.Thread) -> None:
+        raise error
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    _same(read(path).graph.constants, weights)
+
+
+def test_a_file_that_becomes_shorter_while_regions_are_read(regions: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protobuf may judge what is left."""
+    path, _ = regions
+    monkeypatch.setattr(os, "preadv", lambda descriptor, buffers, offset: 0)
+    with path.open("rb") as file:
+        assert read_parts(file, path.stat().st_size, path) is None
 
 
 @pytest.mark.parametrize("is_file", [True, False])
