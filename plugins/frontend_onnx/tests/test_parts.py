@@ -2,6 +2,7 @@
 
 import io
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from dovetail_frontend_onnx import cost, dovetail_read_model, parts
 from dovetail_frontend_onnx.context import KEY_BYTES
 from dovetail_frontend_onnx.cost import _cost, _upper_bound, check_cost
 from dovetail_frontend_onnx.parts import LARGE, Parts, read_parts
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no regions")
 
 FEW = LARGE // 4 - 1
 SIZES = (0, 1, FEW, FEW + 1, FEW + 2, 3 * FEW)
@@ -74,12 +77,14 @@ def test_large_ones_are_not_parsed(build: Any, rng: np.random.Generator) -> None
 def regions(build: Any, rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A file with four regions, at odd addresses among them, and their content. Two threads read regions of any size."""
     monkeypatch.setattr(parts, "_SHARED", 1)
+    monkeypatch.setattr(parts, "_PIECE", 200_000)
     weights = _weights(rng, tuple(2**16 + 7 * i for i in range(4)))
     path = tmp_path / "model.onnx"
     onnx.save(_with(build, weights), path)
     return path, weights
 
 
+@on_linux
 def test_two_threads_read_regions(read: Any, regions: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path, weights = regions
     both, readers, preadv = threading.Barrier(2, timeout=60), set(), os.preadv
@@ -109,6 +114,7 @@ def test_regions_are_read_where_no_thread_can_be_started(
     _same(read(path).graph.constants, weights)
 
 
+@on_linux
 def test_a_file_that_becomes_shorter_while_regions_are_read(regions: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Protobuf may judge what is left."""
     path, _ = regions
