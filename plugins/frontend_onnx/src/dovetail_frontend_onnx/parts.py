@@ -111,7 +111,7 @@ class _Reader:
         failed: list[Exception] = []
         threads = []
         if sum(len(view) for _, view in self._regions) >= _SHARED:
-            with suppress(MemoryError, OSError, RuntimeError):  # there is no room, or no further thread
+            with suppress(MemoryError, OSError, RuntimeError):  # too little memory, or too many threads
                 mmap.mmap(-1, _ROOM).close()
                 second = threading.Thread(target=self._read_waiting, args=(failed,), name="dovetail-onnx", daemon=True)
                 second.start()
