@@ -28,7 +28,7 @@ NEEDLESS = {
     "dovetail_ops_onnx.attention": "no Softmax is read by a product",
     "dovetail_ops_onnx.cases": "cases are for tests",
     "dovetail_ops_onnx.conv": "no Pad is read by a convolution",
-    "dovetail_ops_onnx.passes._decisions": "there are no other sizes",
+    "dovetail_ops_onnx.passes._decisions": "all runs have the same sizes",
     "heapq": "no strings are sorted",
     "logging": "there is nothing to warn of, and nobody asks for more",
     "onnx": "its message classes are made from the descriptor",

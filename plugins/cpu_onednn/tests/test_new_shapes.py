@@ -16,11 +16,14 @@ from dovetail_cpu_onednn.descriptors import describe, plain
 from dovetail_cpu_onednn.kernels._conv import _TAKEN
 from dovetail_cpu_onednn.kernels.conv import KERNELS
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.nan import bounds
 from dovetail_cpu_onednn.nan.bounds import _largest_constant
 from dovetail_ops_onnx.batch_normalization import BatchNormalization
+from dovetail_ops_onnx.clip import Clip_6
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.dynamic_quantize_linear import DynamicQuantizeLinear
 from dovetail_ops_onnx.identity import Identity
+from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.relu import Relu
 
 SIZE = Arenas.SMALLEST
@@ -218,3 +221,19 @@ def test_short_calls_keep_the_lock_of_python():
 def test_a_reorder_is_chosen_once():
     src, dst = plain((3, 16, 4, 7)), describe(TensorType(DType.FLOAT32, (3, 16, 4, 7)).with_layout(BYXF))
     assert library().describe_reorder(src, dst) is library().describe_reorder(src, dst)
+
+
+def test_weights_behind_the_last_clip_are_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched, largest = [], bounds._largest_constant
+    monkeypatch.setattr(bounds, "_largest_constant", lambda data: searched.append(data.shape) or largest(data))
+    rng, g = np.random.default_rng(0), GraphBuilder()
+    value = g.input("x", "float32", (3, 4))
+    for index, size in enumerate((5, 6, 7)):
+        weights = rng.standard_normal((size - 1, size)).astype(np.float32)
+        value = g.node(MatMul(), value, g.constant(weights))
+        value = g.node(Clip_6(min=-1.0, max=1.0), value) if index == 1 else value
+    x = rng.standard_normal((3, 4)).astype(np.float32)
+    with dovetail.Core(config=False).compile_model(g.model([value]), "ONEDNN") as compiled:
+        found = compiled(x)[0]
+    assert found.shape == (3, 7)
+    assert searched == [(4, 5), (5, 6)]
