@@ -154,7 +154,7 @@ class Decoder:
         except DovetailError:
             bound.text = None  # its states are in other arrays now
             raise
-        self._is_on_host = text.is_on_host
+        self._is_on_host, self._is_proven = text.is_on_host, True
         return found
 
     def _held_for(self, step: "_Step", exactly: int = 0) -> "_Held":
