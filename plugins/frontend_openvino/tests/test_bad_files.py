@@ -1,6 +1,5 @@
 """Malformed files are refused with the line, what was found and what is accepted; nothing is expanded, nothing hangs."""
 
-import contextlib
 import os
 import re
 import runpy
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.errors import DovetailError, FormatError, GraphError
+from dovetail.errors import DovetailError, FormatError, GraphError, PluginFailed
 
 FILES = runpy.run_path(str(Path(__file__).with_name("_files.py")))
 XML, BIN, port = FILES["XML"], FILES["BIN"], FILES["port"]
@@ -186,8 +185,12 @@ def test_every_translation_survives_a_bare_layer(core: Any) -> None:
             result = '<layer id="2" name="r" type="Result" version="opset1"><input><port id="0"/></input></layer>'
             edges += '<edge from-layer="1" from-port="9" to-layer="2" to-port="0"/>'
             text = f"{head}{layer}{result}</layers><edges>{edges}</edges></net>"
-            with contextlib.suppress(DovetailError):
+            try:
                 core.compile_model(core.read_model(text.encode(), format="xml"), "NUMPY")
+            except PluginFailed:  # an exception that is not the frontend's own
+                raise
+            except DovetailError:
+                continue
 
 
 def test_missing_weights(core: Any, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def _roi_align(call: Call) -> str:
     """Version 3 is ONNX's output_half_pixel; version 9 names the mode of alignment: half_pixel_for_nn is ONNX's half_pixel."""
     modes = {"asymmetric": "output_half_pixel", "half_pixel_for_nn": "half_pixel", "half_pixel": "half_pixel"}
     aligned = call.choice_attr("aligned_mode", {mode: mode for mode in modes}, "asymmetric")
-    x, rois, batch = call.names
+    x, rois, batch = (call.name(index) for index in range(3))
     if aligned == "half_pixel":  # corners are centres of pixels of the image too, which the features are a scaled copy of
         rois = call.op("Add", rois, call.like(0.5, 1))
     if call.value(2).dtype is not DType.INT64:
