@@ -96,7 +96,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         monkeypatch.setattr(Planner, name, wrapper)
 
     counted("plan", "given")
-    counted("on_host", "any")
+    counted("_on_host_alone", "any")
     counted("_plan_open", "open")
     return made
 

@@ -207,10 +207,6 @@ class AbstractOperator:
         """Floating-point operations of one run, a multiply-add counted as two. Default: one for each output element."""
         return sum([t.size for t in outputs])
 
-    def sequential_steps(self, inputs: Types) -> int:
-        """Steps of one run, each of which needs the one before: those of a recurrence. Default: 1."""
-        return 1
-
     def check(self, inputs: Types, outputs: int) -> None:
         """Check the input count and data types against the ports. Raises `OperatorError`."""
 

@@ -17,7 +17,7 @@ from dovetail.passes.constant_folding import Typed
 from dovetail.planning.deferred import typed_inputs
 from dovetail.planning.plan import OpenInputs, Plan, Signature
 
-__all__ = ["BRIEF", "AnyShapes", "flops", "grow", "most_seconds", "opened", "read_in_parts", "seconds_of"]
+__all__ = ["BRIEF", "AnyShapes", "flops", "most_seconds", "opened", "read_in_parts", "seconds_of"]
 
 BRIEF = 0.002
 """Estimated seconds of a plan up to which references take less time than to make it."""
@@ -70,7 +70,7 @@ class AnyShapes:
         """A plan that serves the signature, made now or before."""
         if (made := self.serving(key)) is not None:
             return made
-        if self._tries < _MOST and (not self._grows or grow([*plans][-GROWING:], key)):
+        if self._tries < _MOST and (not self._grows or _grow([*plans][-GROWING:], key)):
             self._tries += 1
             if (mixed := self._mixed(key, plans)) is not None:
                 return mixed
@@ -121,7 +121,7 @@ class AnyShapes:
         return plan
 
 
-def grow(keys: Sequence[Signature], key: Signature) -> bool:
+def _grow(keys: Sequence[Signature], key: Signature) -> bool:
     """Whether the inputs of the signatures, in order, have more and more elements."""
     counts = [elements(one, frozenset(range(len(one)))) for one in (*keys, key)]
     return len(keys) >= GROWING and all(a < b for a, b in pairwise(counts))

@@ -131,8 +131,7 @@ class Plan:
     `tail` whose rest is still to be planned, `outputs` are the inputs of that rest, and `types` is empty. `make_report` is called
     when the report is first read: most plans for new shapes are never looked at. A provisional plan has a `better` one. Where the
     steps are `brief`, it takes longer to plan them than to run them by references. A plan with
-    `open_inputs` serves other shapes of these: the host runs the nodes that see them. One that is `once` serves the first run
-    with any shapes.
+    `open_inputs` serves other shapes of these: the host runs the nodes that see them.
     """
 
     steps: tuple[Step, ...]
@@ -145,7 +144,6 @@ class Plan:
     better: "Better[Plan] | None" = None
     brief: bool = False
     open_inputs: OpenInputs | None = None
-    once: bool = False
 
     def __post_init__(self) -> None:
         if self.better is not None:

@@ -23,7 +23,7 @@ class PlanCache(LruCache[K, P]):
     """Makes a plan for a key on first use, one at a time, and keeps at most `size` of them.
 
     A plan that is dropped lives on in the requests that use it. Once there are `few`, `instead` may give a plan for a further
-    key, which has no place among the others, and `once` one for its first run; they are asked with these.
+    key, which has no place among the others; it is asked with these.
     """
 
     def __init__(
@@ -32,10 +32,8 @@ class PlanCache(LruCache[K, P]):
         size: int,
         instead: Callable[[K, Mapping[K, P]], P | None] | None = None,
         few: int | None = None,
-        once: Callable[[K, Mapping[K, P]], P | None] | None = None,
     ) -> None:
         super().__init__(size)
-        self._once = once
         self._make, self._instead, self._few = make, instead, size if few is None else min(few, size)
         self._planning = Lock()
         self._others: dict[int, P] = {}
@@ -60,13 +58,6 @@ class PlanCache(LruCache[K, P]):
                 self.put(key, plan)
         return plan
 
-    def to_run(self, key: K) -> P:
-        """As `get`, for a run: once there are `few` plans, `once` may give one for the first run with a key."""
-        if self._once is None or len(self._values) < self._few or key in self._values:
-            return self.get(key)
-        plan = self._once(key, self.copy())
-        return self.get(key) if plan is None else plan
-
     @property
     def latest(self) -> P | None:
         """The plan for further keys, once there is one, else the one used last; None when there is none."""
@@ -74,5 +65,5 @@ class PlanCache(LruCache[K, P]):
 
     def clear(self) -> list[P]:
         """As `LruCache.clear`. From then on each key has a plan of its own: those made instead are closed."""
-        others, self._others, self._other, self._instead, self._once = self._others, {}, None, None, None
+        others, self._others, self._other, self._instead = self._others, {}, None, None
         return [*super().clear(), *others.values()]

@@ -216,34 +216,35 @@ class Planner:
     def for_any_shapes(
         self, graph: Graph, varying: frozenset[str] | None, growing: Callable[[Callable[[], Plan]], Plan] | None = None
     ) -> AnyShapes | None:
-        """Plans for further shapes of a prepared graph, or of a model whose inputs grow: `growing` calls what makes one. None
-        where the host cannot run its nodes; for such models on other devices than CPUs too, which would wait for the host."""
+        """Plans for further shapes of a prepared graph, or of a model whose inputs grow: `growing` calls what makes one.
+
+        None where the host cannot run its nodes; for such models on other devices than CPUs too, which would wait for the host.
+        """
         runs = (n.op.has_reference() or n.op.has_composition() or n.op.has_control() for n in graph.nodes)
         on_host = any(target.name == REFERENCE_DEVICE for target in self.targets) and all(runs)
         if graph.states or not on_host or (growing and self.devices[0].info.kind != "CPU"):
             return None
         make = (lambda *given: growing(partial(self._plan_open, *given))) if growing else self._plan_open
-        typed = partial(self.typed, graph)
-        return AnyShapes(graph, typed, make, self.on_host, varying, self.options.PLAN_CACHE, growing is not None)
+        typed = partial(self._typed, graph)
+        return AnyShapes(graph, typed, make, self._on_host_alone, varying, self.options.PLAN_CACHE, growing is not None)
 
-    def typed(self, graph: Graph, key: Signature) -> Typed:
-        """A prepared graph typed and folded for a signature."""
+    def _typed(self, graph: Graph, key: Signature) -> Typed:
         return type_and_fold(typed_inputs(graph, key), self.budget, self.options.MEMORY_LIMIT)
 
     def _plan_open(self, graph: Graph, varying: frozenset[str]) -> Plan:
         """The plan of a graph some of whose inputs have open shapes: the host runs what these change."""
         return self._planned(graph, None, varying=varying)
 
-    def on_host(self, graph: Graph) -> Plan:
-        """The plan of a prepared graph that runs all of it by references, for any shapes."""
-        known, count = {name: t for name in graph.inputs if (t := graph.types.get(name)) is not None}, len(graph.inputs)
-        nothing = Plan((), count, count, tuple(range(count)), (), partial(PlanReport, (), 0), brief=True)
+    def _on_host_alone(self, graph: Graph) -> Plan:
+        known = {name: t for name in graph.inputs if (t := graph.types.get(name)) is not None}
+        inputs = tuple(range(len(graph.inputs)))
+        nothing = Plan((), len(inputs), len(inputs), inputs, (), partial(PlanReport, (), 0), brief=True)
         nodes, rest = schedule(drop_dead_nodes(graph)).nodes, Graph((), graph.inputs, graph.outputs)
         return self._with_tail(nothing, Continuation(graph.inputs, nodes, rest, graph.constants), known)
 
     def _plan_body(self, _: Graph, inner: Graph, key: Signature) -> Plan:
         """The plan of a sub-graph. The host takes rows of large inputs, which would be copied to the device in each iteration."""
-        parts = read_in_parts(inner, key, partial(self.typed, inner)) if self.for_any_shapes(inner, None) else frozenset()
+        parts = read_in_parts(inner, key, partial(self._typed, inner)) if self.for_any_shapes(inner, None) else frozenset()
         return self._planned(opened(inner, key, parts), None, varying=parts) if parts else self._plan_later(_, inner, key)
 
     def _plan_later(self, _: Graph, inner: Graph, key: Signature) -> Plan:

@@ -29,10 +29,9 @@ class BoundRequest(Protocol):
 
 
 class Resting:
-    """The bound request of shapes that are expected to return: binding it again takes as long as several runs.
+    """The bound request of a decoder's tokens while its inputs are a prompt: binding it again takes as long as several tokens.
 
-    That is one of a decoder's tokens while its inputs are a prompt, kept only while larger inputs run, so that memory for a
-    prompt is free when tokens follow; or the latest one while others run by a plan that serves them once.
+    It is kept only while larger inputs run, so that memory for a prompt is free when tokens follow.
     """
 
     def __init__(self) -> None:
@@ -45,16 +44,16 @@ class Resting:
         found, self._kept = self._kept[2], None
         return found
 
-    def put(self, plans: Plans, shapes: Shapes | None, bound: BoundRequest, new: Shapes | None) -> Iterator[BoundRequest]:
-        """Let a request of these shapes rest while those of `new` run, or any once; the requests that are to be closed.
+    def put(self, plans: Plans, shapes: Shapes | None, bound: BoundRequest, new: Shapes) -> Iterator[BoundRequest]:
+        """Let a request of these shapes rest while those of `new` run; the requests that are to be closed.
 
         Others are closed: those whose states are on devices, or grow.
         """
-        if shapes is None or not isinstance(bound, PlanRequest) or bound.keeps_states or (new and _size(shapes) >= _size(new)):
+        if shapes is None or not isinstance(bound, PlanRequest) or bound.keeps_states or _size(shapes) >= _size(new):
             yield bound
             return
         graph = plans.model.graph
-        if new and any(a != b for name, a, b in zip(graph.inputs, shapes, new, strict=True) if name in graph.states):
+        if any(a != b for name, a, b in zip(graph.inputs, shapes, new, strict=True) if name in graph.states):
             yield bound
             return
         yield from self.drop()

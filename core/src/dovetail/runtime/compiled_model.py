@@ -46,14 +46,10 @@ _worker = threading.local()
 
 @dataclass(frozen=True)
 class Planning:
-    """`make` gives the plan of a model for input shapes, `instead` one that serves others too, or None; see `PlanCache`.
-
-    `once` gives the plan for the first run with shapes that none of these plans is for, or None; see `FirstRuns`.
-    """
+    """`make` gives the plan of a model for input shapes, `instead` one that serves others too, or None; see `PlanCache`."""
 
     make: Callable[[Shapes], Plan]
     instead: Callable[[Shapes, Mapping[Shapes, Plan]], Plan | None]
-    once: Callable[[Shapes, Mapping[Shapes, Plan]], Plan | None]
 
 
 @dataclass(frozen=True)
@@ -176,7 +172,7 @@ class CompiledModel:
                 if self._cache is None:
                     planning = prepared.planning(self.model)
                     make = partial(_planned, planning.make, self.model.source, prepared.device)
-                    self._cache = PlanCache(make, prepared.plan_cache, planning.instead, GROWING, planning.once)
+                    self._cache = PlanCache(make, prepared.plan_cache, planning.instead, GROWING)
         return self._cache
 
     @property
@@ -212,7 +208,7 @@ class CompiledModel:
     def bind(self, shapes: Shapes, make: Callable[[Plan], PlanRequest]) -> BoundRequest:
         """Everything that runs with these input shapes need; for a run that began before `close`, which waits for its end."""
         composite = self._prepared().composite
-        return make(self._plans.to_run(shapes)) if composite is None else composite.create_request()
+        return make(self._plans.get(shapes)) if composite is None else composite.create_request()
 
     def taking(self, inputs: Any) -> "CompiledModel":
         """The model compiled with those of its overridable constants as inputs that `inputs` gives; itself when it gives none.

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -32,6 +32,7 @@ from dovetail.names import DEFAULT_DEVICE, printable, visible
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.pipeline import pipeline
+from dovetail.planning.any_shapes import AnyShapes
 from dovetail.planning.better import Better
 from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.dispatch import Dispatch
@@ -291,7 +292,7 @@ class Core:
 
         def planning(model: Model) -> Planning:
             prepared = Prepared(planner, _without_growing_states(model.graph))
-            return Planning(partial(plan, prepared), *_for_further_shapes(planner, prepared, recorded))
+            return Planning(partial(plan, prepared), _growing(planner, prepared, recorded))
 
         kept = options.PLAN_CACHE
         return Preparation(name, targets.devices, *ways, planning, kept, limit, streams=streams, trace=trace, save=save)
@@ -373,39 +374,26 @@ def _without_growing_states(graph: Graph) -> Graph:
     return graph.replace(states={name: index for name, index in graph.states.items() if graph.types[name].is_static})
 
 
-ForShapes = Callable[[Shapes, Mapping[Shapes, Plan]], Plan | None]
-
-
-def _for_further_shapes(
+def _growing(
     planner: Planner, prepared: Prepared, recorded: Callable[[Callable[[], Plan]], Plan]
-) -> tuple[ForShapes, ForShapes]:
-    """Two calls: the plan of a model for further shapes, where those of its inputs grow, and the one for the first run with them.
-    None for others.
-    """
-    any_shapes = cache(lambda: planner.for_any_shapes(prepared.graph, None, recorded))
+) -> Callable[[Shapes, Mapping[Shapes, Plan]], Plan | None]:
+    """Gives the plan of a model for further shapes, where those of its inputs grow: None for others."""
+    found: list[AnyShapes | None] = []
     dtypes = [prepared.graph.types[name].dtype for name in prepared.graph.inputs]
-
-    @cache
-    def first_runs() -> Callable[[Signature, Sequence[Signature]], Plan | None] | None:
-        from dovetail.planning.first_runs import FirstRuns  # here, because most models run with few shapes
-
-        return FirstRuns.of(planner, prepared.graph)
 
     def key(given: Shapes) -> Signature:
         return tuple([(dtype, shape or ()) for dtype, shape in zip(dtypes, given, strict=True)])
 
     def instead(shapes: Shapes, plans: Mapping[Shapes, Plan]) -> Plan | None:
-        found = None if None in shapes else any_shapes()
-        if found is None:
+        if not found:
+            found.append(planner.for_any_shapes(prepared.graph, None, recorded))
+        any_shapes = found[0]
+        if any_shapes is None or None in shapes:
             return None
         new = key(shapes)
-        return found.serving(new) or found(new, {key(one): plan for one, plan in plans.items()})
+        return any_shapes.serving(new) or any_shapes(new, {key(one): plan for one, plan in plans.items()})
 
-    def once(shapes: Shapes, plans: Mapping[Shapes, Plan]) -> Plan | None:
-        found = None if None in shapes else first_runs()
-        return None if found is None else found(key(shapes), [key(one) for one in plans])
-
-    return instead, once
+    return instead
 
 
 def _specialised(graph: Graph, shapes: Shapes | None) -> Graph:

@@ -111,7 +111,6 @@ class InferRequest:
         self._shapes: Shapes | None = None
         self._spare: list[BoundRequest] = []
         self._resting = Resting()
-        self._for_once: PlanRequest | None = None  # without memory of devices
         self._busy = Lock()
         self._background: Background | None = None
         self._callback: Callable[[Any], None] | None = None
@@ -308,7 +307,7 @@ class InferRequest:
 
     def _free(self) -> None:
         bound, spare = self._bound, self._spare
-        self._bound, self._shapes, self._for_once, self._spare = None, None, None, []
+        self._bound, self._shapes, self._spare = None, None, []
         self._states.clear()
         for one in (*spare, *self._resting.drop(), *([] if bound is None else [bound])):
             one.close()
@@ -382,8 +381,6 @@ class InferRequest:
         results, kept = self._bound.run_kept(arrays), self._states.continued
         if not on_device:
             return [np.asarray(v) if isinstance(v, DeviceArray) and i not in kept else v for i, v in enumerate(results)]
-        if self._bound is self._for_once:  # whose results are copies
-            return results
         # The results have the buffers now; the next run takes others.
         lease, self._bound = _Lease(self._bound, self), None
         for index, one in enumerate(results):
@@ -406,29 +403,20 @@ class InferRequest:
             self._bound = self._spare.pop()
             return
         bound = self._resting.take(self._plans, shapes) or self._plans.bind(shapes, self._bind)
-        once = bound is self._for_once
         # Forgotten before they are closed: an interrupt must not leave a closed one for the next run.
-        old, self._bound = None if self._bound in (bound, self._for_once) else self._bound, None
+        old, self._bound = None if self._bound is bound else self._bound, None
         stale = [] if old is None else [old]
-        if old is not None and (once or self._has_states):
-            stale = [*self._resting.put(self._plans, self._shapes, old, None if once else shapes)]
-        elif not (once or self._has_states):
-            stale += self._resting.drop()
+        if old is not None and self._has_states:
+            stale = [*self._resting.put(self._plans, self._shapes, old, shapes)]
         if shapes != self._shapes:
             stale, self._spare = [*stale, *self._spare], []
         for one in stale:
             one.close()
-        self._shapes, self._bound = None if once else shapes, bound
+        self._shapes, self._bound = shapes, bound
 
     def _bind(self, plan: Plan) -> PlanRequest:
-        known = self._for_once if plan.once else self._bound if plan.open_inputs else None
-        if isinstance(known, PlanRequest) and known.plan is plan:
-            return known
-        made = self._request_of(plan)
-        self._for_once = made if plan.once else self._for_once
-        return made
-
-    def _request_of(self, plan: Plan) -> PlanRequest:
+        if isinstance(bound := self._bound, PlanRequest) and bound.plan is plan and plan.open_inputs:
+            return bound
         return PlanRequest(plan, has_states=self._has_states)
 
     def _run_async(self, arrays: Sequence[NDArray[Any]], run: Background) -> Results:

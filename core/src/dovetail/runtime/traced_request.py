@@ -184,5 +184,5 @@ class TracedRequest(InferRequest):
             super()._rebind(shapes)
         self._began = clock()
 
-    def _request_of(self, plan: Plan) -> PlanRequest:
+    def _bind(self, plan: Plan) -> PlanRequest:
         return PlanRequest(plan, _PlanRecorder(self._log, plan), self._has_states)

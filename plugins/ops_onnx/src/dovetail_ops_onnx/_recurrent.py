@@ -175,11 +175,6 @@ class Recurrent(Operator, ABC):
         assert r is not None
         return 2 * x.dims[0] * x.dims[1] * (w.size + r.size)
 
-    def sequential_steps(self, inputs: Types) -> int:
-        x = inputs[0]
-        assert x is not None
-        return x.dims[1 if self.layout else 0] * self.directions
-
     def _initial(self, given: Array | None, shape: tuple[int, ...], x: Array) -> Array:
         if given is None:
             return np.zeros(shape, x.dtype)

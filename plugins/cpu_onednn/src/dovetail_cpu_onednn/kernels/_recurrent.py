@@ -61,7 +61,9 @@ class RecurrentKernel(PrimitiveKernel):
         return len(self.order)
 
     def barriers(self, node: TypedNode) -> int:
-        return node.op.sequential_steps(node.inputs)
+        op, src = node.op, given(node, 0)
+        assert isinstance(op, Recurrent)
+        return src.dims[1 if op.layout else 0] * op.directions
 
     def is_guarded(self, node: TypedNode) -> bool:
         lengths = self._optional(node, LENGTHS)
