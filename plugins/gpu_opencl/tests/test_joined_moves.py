@@ -243,3 +243,71 @@ def test_other_sizes_take_the_nodes_over(kind_device: Open, bench: Any) -> None:
     resized = TypedNode(node, tuple(types[name] for name in node.inputs), results)
     kernel = next(kernel for kernel in device.kernels(resized) if kernel.supports(resized))
     assert sum(math.prod(move.dims) for move in kernel.moves(resized)) == 2 * 7 * 4 * 15
+
+
+def grown(g: GraphBuilder, x: str, rng: np.random.Generator, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Adds an operator over x, and the shapes of what it gives."""
+    dims = shapes[x]
+    axis, size = (at := int(rng.integers(len(dims)))), dims[at]
+    match int(rng.integers(6)):
+        case 0:
+            perm = tuple(rng.permutation(len(dims)).tolist())
+            shapes[g.node(Transpose(perm=perm), x)] = tuple(dims[a] for a in perm)
+        case 1:
+            first = int(rng.integers(size))
+            name = g.node(Slice(), x, *(g.constant([n], "int64") for n in (first, size, axis, 1)))
+            shapes[name] = (*dims[:axis], size - first, *dims[axis + 1 :])
+        case 2:
+            shape = (math.gcd(math.prod(dims), 12), math.prod(dims) // math.gcd(math.prod(dims), 12))
+            shapes[g.node(Reshape(), x, g.constant(np.array(shape)))] = shape
+        case 3:
+            alike = [n for n, d in shapes.items() if d == dims]
+            names = [x, *rng.choice(alike, int(rng.integers(1, 3))).tolist()]
+            shapes[g.node(Concat(axis=axis), *names)] = (*dims[:axis], size * len(names), *dims[axis + 1 :])
+        case 4:
+            index = g.constant(np.array([int(rng.integers(-size, size))]))
+            shapes[g.node(Gather(axis=axis), x, index)] = (*dims[:axis], 1, *dims[axis + 1 :])
+        case _:
+            shapes[g.node(Relu(), x)] = dims
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_graphs_in_order(kind_device: Open, bench: Any, seed: int) -> None:
+    """Merged nodes read only what is made before them, and move what the nodes would; in NumPy, without a compilation."""
+    device, joined = kind_device("GPU"), 0
+    for number in range(40):
+        rng = np.random.default_rng([seed, number])
+        g, feeds, shapes = GraphBuilder(), dict[str, Array](), dict[str, tuple[int, ...]]()
+        for i in range(int(rng.integers(1, 4))):
+            shape = tuple(rng.choice([1, 2, 3, 4, 6], int(rng.integers(2, 5))).tolist())
+            name = g.input(f"x{i}", "float32", shape)
+            feeds[name], shapes[name] = rng.standard_normal(shape).astype(np.float32), shape
+        for _ in range(int(rng.integers(3, 12))):
+            grown(g, str(rng.choice([*shapes][-4:])), rng, shapes)
+        made = [name for name in shapes if name not in feeds]
+        graph = bench.typed(g.graph(list(dict.fromkeys([made[-1], *rng.choice(made, 2).tolist()]))))
+        lowered = device.lower(graph)
+        joined += sum(node.op.op_type == "JoinedMoves" for node in lowered.nodes)
+        for one, wanted in zip(computed(device, lowered, feeds), computed(device, graph, feeds), strict=True):
+            np.testing.assert_array_equal(one, wanted)
+    assert joined > 20
+
+
+def computed(device: Any, graph: Graph, feeds: dict[str, Array]) -> list[Array]:
+    """The outputs of a graph by references, and by the moves of merged nodes."""
+    known: dict[str, Any] = {**graph.constants, **feeds, "": None}
+    for node in graph.nodes:
+        if node.op.op_type != "JoinedMoves":
+            found = node.op.reference(*(known[name] for name in node.inputs))
+            known.update(zip(node.outputs, found if isinstance(found, tuple) else (found,), strict=True))
+            continue
+        typed = TypedNode.of(node, graph)
+        kernel = next(kernel for kernel in device.kernels(typed) if kernel.supports(typed))
+        results = {name: np.full(t.size, np.nan, t.dtype.numpy) for name, t in zip(node.outputs, typed.outputs, strict=True)}
+        sources = {name: known[name].reshape(-1) for name in node.inputs}
+        for move in kernel.moves(typed):
+            places = np.indices(move.dims).reshape(len(move.dims), -1)
+            source = sources[move.src][move.src_offset + np.asarray(move.src_strides) @ places]
+            results[move.dst][move.dst_offset + np.asarray(move.dst_strides) @ places] = source
+        known.update((name, results[name].reshape(graph.types[name].dims)) for name in node.outputs)
+    return [known[name] for name in graph.outputs]

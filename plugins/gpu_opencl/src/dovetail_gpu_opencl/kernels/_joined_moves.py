@@ -96,49 +96,44 @@ def merge_moves(graph: Graph, kernel_of: Callable[[TypedNode], CLKernel | None],
     return graph if nodes == graph.nodes else drop_dead_nodes(graph.replace(nodes=nodes))
 
 
-Key = tuple[int, int]
-"""From when on a value can be made: the place of the last node that it needs, and how many merged nodes come before it there."""
-
-
 class _Merger:
     """The maps of all values that nodes move, and the groups of results that are a launch."""
 
     def __init__(self, graph: Graph, kernel_of: Callable[[TypedNode], CLKernel | None]) -> None:
         self._graph = graph
         self._kernel_of = kernel_of
+        self._named = {node.name: node for node in graph.nodes}
         self._movers: dict[str, MoveKernel | None] = {}  # of the nodes that only move, by their names
         self._launches: dict[str, int] = {}
         self._maps: Maps = {}
         self._within: dict[str, frozenset[str]] = {}  # the nodes that move what a value is made of
         self._cut: set[str] = set()  # values that others are made of, though they are moved themselves
-        self._ready: dict[str, Key] = {}
-        for place, node in enumerate(graph.nodes):
-            if not self._moves(node):
-                self._ready |= dict.fromkeys(node.writes, (place, 0))
+        self._places = {name: place for place, node in enumerate(graph.nodes) for name in node.writes}
+        for node in graph.nodes:
+            self._moves(node)
 
-    def _moves(self, node: Node) -> bool:
-        """Whether the node only moves; notes how."""
+    def _moves(self, node: Node) -> None:
+        """Notes how the node moves, if that is all it does."""
         types = self._graph.types
         if node.post_ops or not node.reads or not all(node.outputs) or not all(types[n].is_static for n in node.reads):
-            return False
+            return
         typed, mover = TypedNode.of(node, self._graph), None
         if not node.op.is_view and not isinstance(node.op, Convert):
             kernel = self._kernel_of(typed)
             if not isinstance(kernel, MoveKernel) or not kernel.only_moves:
-                return False
+                return
             mover = kernel
         elif len(node.outputs) > 1:
-            return False
+            return
         found = self._map(typed, mover)
         if found is None:
-            return False
+            return
         within = (self._within[name] for name in node.reads if self._seen(name))
         self._within |= dict.fromkeys(node.writes, frozenset((node.name,)).union(*within))
         self._maps |= found
         self._movers[node.name] = mover
         is_free = node.op.is_view or (mover is not None and len(mover.configurations(typed)) > 1)  # in some layout
         self._launches[node.name] = 0 if is_free else ceil_div(sum(map(len, found.values())), AT_ONCE)
-        return True
 
     def _map(self, node: TypedNode, mover: MoveKernel | None) -> Maps | None:
         """The moves of the node's results.
@@ -168,7 +163,7 @@ class _Merger:
     def merged(self, accepts: Callable[[TypedNode], bool]) -> tuple[Node, ...]:
         """The nodes of the graph, some of them merged."""
         groups, views = self._groups()
-        gone_nodes, added = set[str](), list[tuple[Key, Node]]()
+        gone_nodes, added = set[str](), list[tuple[int, Node]]()
         for keys in self._clusters(groups, views):
             parts = [groups[key] for key in keys]
             gone = frozenset().union(*(self._within[name] for part in parts for name in part)) - views
@@ -181,37 +176,37 @@ class _Merger:
                 added += made
         return self._in_order(gone_nodes, added)
 
-    def _in_order(self, gone: Set[str], added: Sequence[tuple[Key, Node]]) -> tuple[Node, ...]:
+    def _in_order(self, gone: Set[str], added: Sequence[tuple[int, Node]]) -> tuple[Node, ...]:
         """The nodes of the graph without some, and each new one behind the last node that it needs."""
         waiting = sorted(added, key=lambda one: one[0], reverse=True)
         found = []
         for place, node in enumerate((None, *self._graph.nodes), -1):
             if node is not None and node.name not in gone:
                 found.append(node)
-            while waiting and waiting[-1][0][0] <= place:
+            while waiting and waiting[-1][0] <= place:
                 found.append(waiting.pop()[1])
         return tuple(found)
 
-    def _groups(self) -> tuple[dict[Key, list[str]], frozenset[str]]:
-        """The results that other nodes read, by when they can be made, and the names of views that stay."""
-        graph, results, views = self._graph, dict[str, Key](), set[str]()
+    def _groups(self) -> tuple[dict[int, list[str]], frozenset[str]]:
+        """The results that other nodes read, by the place of the last node that they need, and the names of views that stay."""
+        graph, results, views = self._graph, dict[str, int](), set[str]()
         for node in graph.nodes:
             if node.name not in self._movers:
                 continue
             (source, *_) = node.inputs
             is_of_root = source not in self._maps or graph.producers[source].name in views
-            if node.op.is_view and (is_of_root or source in results):
+            if node.op.is_view and (is_of_root or source in results) and self._cut.isdisjoint(node.writes):
                 views.add(node.name)
                 continue
             for name in node.writes:
                 if self._is_read(name):
-                    results[name] = max(self._from(str(move.src), results) for move in self._maps[name])
+                    results[name] = max(self._places.get(read, -1) for read in self._read_by((name,))[1])
         return self._delayed(results), frozenset(views)
 
-    def _delayed(self, results: Mapping[str, Key]) -> dict[Key, list[str]]:
+    def _delayed(self, results: Mapping[str, int]) -> dict[int, list[str]]:
         """The results by when they are made: those that are read late together with later ones, as many as a launch has."""
         places = {node.name: place for place, node in enumerate(self._graph.nodes)}
-        groups: dict[Key, list[str]] = {}
+        groups: dict[int, list[str]] = {}
         for name, key in sorted(results.items(), key=lambda one: one[1])[::-1]:
             readers = [places[node.name] for node in self._graph.consumers.get(name, ()) if node.name not in self._movers]
             read, count = min(readers, default=len(places)), len(self._maps[name])
@@ -219,7 +214,7 @@ class _Merger:
             later = (
                 other
                 for other, names in groups.items()
-                if other == key or (free and key < other and other[0] < read and count + self._count(names) <= AT_ONCE)
+                if other == key or (free and key < other < read and count + self._count(names) <= AT_ONCE)
             )
             groups.setdefault(min(later, default=key), []).insert(0, name)
         return groups
@@ -231,31 +226,29 @@ class _Merger:
         readers = self._graph.consumers.get(name, ())
         return name in self._cut or name in self._graph.output_names or any(r.name not in self._movers for r in readers)
 
-    def _from(self, source: str, results: Mapping[str, Key]) -> Key:
-        if source in results:
-            place, depth = results[source]
-            return place, depth + 1
-        return self._ready.get(source, (-1, 0))
+    def _read_by(self, results: Sequence[str]) -> tuple[tuple[Node, ...], tuple[str, ...]]:
+        """The nodes that move what some results are made of, in order, and all that these read from other nodes."""
+        within = frozenset().union(*(self._within[name] for name in results))
+        nodes = tuple(sorted((self._named[name] for name in within), key=lambda node: self._places[node.writes[0]]))
+        inner = {name for node in nodes for name in node.writes}
+        return nodes, tuple(dict.fromkeys(name for node in nodes for name in node.reads if name not in inner))
 
-    def _clusters(self, groups: Mapping[Key, Sequence[str]], views: frozenset[str]) -> Iterable[list[Key]]:
+    def _clusters(self, groups: Mapping[int, Sequence[str]], views: frozenset[str]) -> Iterable[list[int]]:
         """The groups, those together that have a node in common: all of them are merged, or none."""
-        clusters: list[tuple[set[str], list[Key]]] = []
+        of_nodes: dict[str, list[int]] = {}
+        clusters: dict[int, list[int]] = {}  # by the identity of the list
         for key, names in groups.items():
-            nodes, keys = set().union(*(self._within[name] for name in names)) - views, [key]
-            apart = []
-            for other in clusters:
-                if nodes.isdisjoint(other[0]):
-                    apart.append(other)
-                else:
-                    nodes |= other[0]
-                    keys = [*other[1], *keys]
-            clusters = [*apart, (nodes, keys)]
-        return [keys for _, keys in clusters]
+            keys = [key]
+            nodes = frozenset().union(*(self._within[name] for name in names)) - views
+            for other in {id(found): found for name in nodes if (found := of_nodes.get(name)) is not None}.values():
+                keys += other
+                clusters.pop(id(other))
+            clusters[id(keys)] = keys
+            merged = (self._within[name] for one in keys for name in groups[one])
+            of_nodes |= dict.fromkeys(frozenset().union(*merged) - views, keys)
+        return clusters.values()
 
     def _joined(self, results: Sequence[str]) -> Node:
-        within = frozenset().union(*(self._within[name] for name in results))
-        nodes = tuple(node for node in self._graph.nodes if node.name in within)
-        inner = {name for node in nodes for name in node.writes}
-        reads = tuple(dict.fromkeys(name for node in nodes for name in node.reads if name not in inner))
+        nodes, reads = self._read_by(results)
         op = JoinedMoves(nodes, tuple(self._movers[node.name] for node in nodes), reads, tuple(results))
         return Node(f"moves:{results[0]}", op, reads, tuple(results), (), origins(*nodes))
