@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.errors import DataDependentShape
 from dovetail.op import DType, GraphBuilder, OperatorError, ShapeError, TensorType
-from dovetail_ops_onnx._shapes import known_ints
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnxruntime_contrib._base import MicrosoftOperator
 from dovetail_ops_onnxruntime_contrib._nodes import given, node, reshape
@@ -33,19 +33,17 @@ class RelativePositionBias(MicrosoftOperator):
     def infer(self, bias_table: TensorType, query_length: TensorType, key_length: TensorType) -> TensorType:
         """[1, heads, query_length, key_length]."""
         halves = 2 if self.is_bidirectional else 1
-        sizes = (*known_ints(query_length, "query_length"), *known_ints(key_length, "key_length"))
+        sizes = (_length(query_length, "query_length"), _length(key_length, "key_length"))
         exact = bias_table.dims[0] // halves // 2 if bias_table.rank == 2 else 0
-        if not 0 < exact < self.max_distance or len(sizes) != 2 or min(sizes) < 0:
-            accepted = (
-                f"[buckets, heads] with {2 * halves} buckets or more, half of them below 'max_distance', and one number each"
-            )
+        if not 0 < exact < self.max_distance or min(sizes) < 0:
+            accepted = f"[buckets, heads] with {2 * halves} buckets or more, half of them below 'max_distance', lengths from 0"
             raise ShapeError(f"input 'bias_table' is {bias_table}, the lengths are {list(sizes)}; accepted: {accepted}")
         return bias_table.with_shape((1, bias_table.dims[1], *sizes))
 
     def compose(self, g: GraphBuilder, bias_table: str, query_length: str, key_length: str) -> str:
         """Gather, by buckets that are known."""
         buckets, heads = given(g, bias_table).dims
-        (queries,), (keys,) = known_ints(given(g, query_length), "query_length"), known_ints(given(g, key_length), "key_length")
+        queries, keys = (_length(given(g, name), "a length") for name in (query_length, key_length))
         places = g.constant(self._buckets(queries, keys, buckets), DType.INT64)
         return node(g, Gather(axis=2), reshape(g, bias_table, (1, heads, buckets)), places)
 
@@ -63,3 +61,13 @@ class RelativePositionBias(MicrosoftOperator):
         steps = (ratio / scale * np.float32(buckets - exact)).astype(np.int64)
         found: NDArray[np.int64] = first + np.where(distance < exact, distance, np.minimum(exact + steps, buckets - 1))
         return found
+
+
+def _length(given: TensorType, name: str) -> int:
+    if given.value is None:
+        raise DataDependentShape(
+            f"input {name!r} is {given}, whose content is not known while planning; accepted: a known number"
+        )
+    if given.size != 1:
+        raise ShapeError(f"input {name!r} is {given}; accepted: one number")
+    return int(given.value.reshape(()))
