@@ -28,6 +28,17 @@ static bool neighbours(const ACC given, const int size, int* low, int* high, ACC
   return given >= -1 && given <= size;
 }
 
+static int samples_along(const ACC bin) { return RATIO ? RATIO : (int)clamp(ceil(bin), (ACC)0, (ACC)(1 << 30)); }
+
+// The samples of a bin, numbered from `begin` on, from the first to behind the last that can be inside; all `count` of them where
+// they do not advance. A box may reach far beyond the picture.
+static int2 samples(const ACC start, const ACC step, const ACC begin, const int count, const int size) {
+  if (!(step > 0)) return (int2)(0, count);
+  const ACC slack = 2 + (ACC)1e-6 * (fabs(start) / step + begin);  // for rounding
+  const ACC first = (-1 - start) / step - begin - slack, last = (size - start) / step - begin + slack;
+  return (int2)((int)clamp(first, (ACC)0, (ACC)count), min(count, (int)clamp(last + 1, (ACC)0, (ACC)count)));
+}
+
 __kernel void roi_align(__global const T* restrict src, __global const T* restrict rois, __global const long* restrict batch,
                         __global T* restrict dst, const int size, const int N, const int C, const int H, const int W, const int OH,
                         const int OW, __global int* faults, const int fault) {
@@ -51,17 +62,20 @@ __kernel void roi_align(__global const T* restrict src, __global const T* restri
   length_y = fmax(length_y, (ACC)1);
 #endif
   const ACC bin_x = length_x / OW, bin_y = length_y / OH;
-  const int nx = RATIO ? RATIO : (int)fmax(ceil(bin_x), (ACC)0), ny = RATIO ? RATIO : (int)fmax(ceil(bin_y), (ACC)0);
+  const int nx = samples_along(bin_x), ny = samples_along(bin_y);
+  const ACC step_x = bin_x / nx, step_y = bin_y / ny, begin_x = (ACC)ox * nx, begin_y = (ACC)oy * ny;
+  const int2 in_x = samples(box[0], step_x, begin_x, nx, W), in_y = samples(box[1], step_y, begin_y, ny, H);
+  const bool all_in = in_x.s1 - in_x.s0 == nx && in_y.s1 - in_y.s0 == ny;
   __global const T* plane = src + ((int)batch[r] * C + c) * (H * W);
-  ACC sum = 0, most = -INFINITY;
-  for (int iy = 0; iy < ny; ++iy) {
+  ACC sum = 0, most = all_in ? -INFINITY : 0;
+  for (int iy = in_y.s0; iy < in_y.s1; ++iy) {
     int y0, y1;
     ACC fy;
-    const bool in_y = neighbours(box[1] + (oy * ny + iy + (ACC)0.5) * (bin_y / ny), H, &y0, &y1, &fy);
-    for (int ix = 0; ix < nx; ++ix) {
+    const bool is_in_y = neighbours(box[1] + (begin_y + iy + (ACC)0.5) * step_y, H, &y0, &y1, &fy);
+    for (int ix = in_x.s0; ix < in_x.s1; ++ix) {
       int x0, x1;
       ACC fx;
-      const bool inside = neighbours(box[0] + (ox * nx + ix + (ACC)0.5) * (bin_x / nx), W, &x0, &x1, &fx) && in_y;
+      const bool inside = neighbours(box[0] + (begin_x + ix + (ACC)0.5) * step_x, W, &x0, &x1, &fx) && is_in_y;
       const ACC one = inside ? 1 : 0;
       const ACC a = one * (1 - fy) * (1 - fx) * LOAD_T(plane, y0 * W + x0), b = one * (1 - fy) * fx * LOAD_T(plane, y0 * W + x1);
       const ACC d = one * fy * (1 - fx) * LOAD_T(plane, y1 * W + x0), e = one * fy * fx * LOAD_T(plane, y1 * W + x1);
@@ -69,10 +83,10 @@ __kernel void roi_align(__global const T* restrict src, __global const T* restri
       most = fmax(most, fmax(fmax(a, b), fmax(d, e)));
     }
   }
-  const int count = nx * ny;
+  const ACC count = (ACC)nx * ny;
 #ifdef MAX
-  STORE_T(dst, o, count ? most : (ACC)0);
+  STORE_T(dst, o, count > 0 ? most : (ACC)0);
 #else
-  STORE_T(dst, o, count ? sum / count : (ACC)0);
+  STORE_T(dst, o, count > 0 ? sum / count : (ACC)0);
 #endif
 }
