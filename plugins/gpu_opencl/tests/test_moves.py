@@ -126,9 +126,11 @@ BOUNDS: list[tuple[list[int], ...]] = [
 
 @pytest.mark.parametrize("layout", [None, NHWC])
 def test_slices_of_one_value(kind_device: Open, bench: Any, layout: Any) -> None:
-    graph, device = bench.typed(slices(BOUNDS)), kind_device("GPU")
+    # Every second channel is no box of channels-last memory.
+    bounds = [bound for bound in BOUNDS if layout is None or -2 not in bound[-1]]
+    graph, device = bench.typed(slices(bounds)), kind_device("GPU")
     lowered = device.lower(graph)
-    assert [(node.op.op_type, node.name) for node in lowered.nodes] == [("JoinedMoves", "moves:y0"), ("Slice", "slice of y4")]
+    assert [node.op.op_type for node in lowered.nodes] == ["JoinedMoves", "Slice"]  # the Slice has no elements
     joined = lowered.nodes[0]
     results = tuple(graph.types[name] for name in joined.outputs)
     assert joined.op.infer(*(graph.type_of(name) for name in joined.inputs)) == results
@@ -139,14 +141,15 @@ def test_slices_of_one_value(kind_device: Open, bench: Any, layout: Any) -> None
             types={**lowered.types, **{n: lowered.types[n].with_layout(layout) for n in ("x", *graph.outputs)}}
         )
     found = bench.run(device, lowered, [x if layout is None else np.ascontiguousarray(x.transpose(0, 2, 3, 1)).reshape(x.shape)])
-    wanted = [x[:, :4], x[:, 4:], x[:, -1:-10:-2], x[1:2, 2:5], x[:, 5:5], x[..., 3:6]]
+    every_second = [x[:, -1:-10:-2]] if layout is None else []
+    wanted = [x[:, :4], x[:, 4:], *every_second, x[1:2, 2:5], x[:, 5:5], x[..., 3:6]]
     for one, expected in zip(found, wanted, strict=True):
         got = one if layout is None else one.reshape(*(expected.shape[i] for i in (0, 2, 3, 1))).transpose(0, 3, 1, 2)
         np.testing.assert_array_equal(got, expected)
 
 
 def test_slices_that_stay_apart(kind_device: Open, bench: Any) -> None:
-    """On CPUs, alone, and of two values of which one is computed later."""
+    """On CPUs, and alone. Those of two values wait for the later one."""
     graph = bench.typed(slices(BOUNDS[:2]))
     assert {node.op.op_type for node in kind_device("CPU").lower(graph).nodes} == {"Slice"}
     assert {node.op.op_type for node in kind_device("GPU").lower(bench.typed(slices(BOUNDS[:1]))).nodes} == {"Slice"}
@@ -154,7 +157,7 @@ def test_slices_that_stay_apart(kind_device: Open, bench: Any) -> None:
     given = [g.constant([n], "int64") for n in (0, 2, 1)]
     a = g.input("a", "float32", (2, 3))
     graph = bench.typed(g.graph([g.node(Slice(), name, *given) for name in (a, g.node(Exp(), a))]))
-    assert [node.op.op_type for node in kind_device("GPU").lower(graph).nodes] == ["Slice", "Exp", "Slice"]
+    assert [node.op.op_type for node in kind_device("GPU").lower(graph).nodes] == ["Exp", "JoinedMoves"]
 
 
 def test_types_of_post_ops(kind_device: Open, bench: Any) -> None:
