@@ -90,14 +90,9 @@ class NhwcConv(MicrosoftOperator):
         return Conv(**{name: getattr(self, name) for name in self.attributes})
 
 
-class GroupNorm(MicrosoftOperator):
-    """GroupNormalization of X [N, H, W, C], or [N, C, H, W] without `channels_last`, and SiLU where `activation` is 1.
+class _Grouped(MicrosoftOperator):
+    """The attributes of both normalizations."""
 
-    Computed in the wider of the types of X and gamma.
-    """
-
-    inputs = ("X: T", "gamma: M", "beta: M")
-    outputs = ("Y: T",)
     types = {"T": _TYPES, "M": _TYPES}
     activation: int
     groups: int
@@ -105,7 +100,19 @@ class GroupNorm(MicrosoftOperator):
     epsilon: float = 1e-5
 
     def __post_init__(self) -> None:
-        _check(self.activation, self.groups)
+        if self.activation not in (0, 1) or self.groups < 1:
+            found = f"attributes 'activation' {self.activation}, 'groups' {self.groups}"
+            raise OperatorError(f"{found}; accepted: 0 or 1, 1 or more")
+
+
+class GroupNorm(_Grouped):
+    """GroupNormalization of X [N, H, W, C], or [N, C, H, W] without `channels_last`, and SiLU where `activation` is 1.
+
+    Computed in the wider of the types of X and gamma.
+    """
+
+    inputs = ("X: T", "gamma: M", "beta: M")
+    outputs = ("Y: T",)
 
     def infer(self, X: TensorType, gamma: TensorType, beta: TensorType) -> TensorType:
         """The type of X."""
@@ -116,19 +123,11 @@ class GroupNorm(MicrosoftOperator):
         return _normalize(g, x, gamma, beta, self, given(g, x).dtype)
 
 
-class SkipGroupNorm(MicrosoftOperator):
+class SkipGroupNorm(_Grouped):
     """GroupNorm of X + skip + bias, and that sum; skip has the shape of X, or one number for each channel of a sample."""
 
     inputs = ("X: T", "gamma: M", "beta: M", "skip: T", "bias?: T")
     outputs = ("Y: T", "S?: T")
-    types = {"T": _TYPES, "M": _TYPES}
-    activation: int
-    groups: int
-    channels_last: bool = True
-    epsilon: float = 1e-5
-
-    def __post_init__(self) -> None:
-        _check(self.activation, self.groups)
 
     def infer(
         self, X: TensorType, gamma: TensorType, beta: TensorType, skip: TensorType, bias: TensorType | None = None
@@ -157,11 +156,6 @@ class SkipGroupNorm(MicrosoftOperator):
         return (batch, 1, 1, channels) if self.channels_last else (batch, channels, 1, 1)
 
 
-def _check(activation: int, groups: int) -> None:
-    if activation not in (0, 1) or groups < 1:
-        raise OperatorError(f"attributes 'activation' {activation}, 'groups' {groups}; accepted: 0 or 1, 1 or more")
-
-
 def _normalized(x: TensorType, gamma: TensorType, beta: TensorType, groups: int, last: bool) -> TensorType:
     channels = x.dims[3 if last else 1] if x.rank == 4 else 0
     if x.rank != 4 or channels % groups or gamma.dims != (channels,) or beta.dims != (channels,):
@@ -171,7 +165,7 @@ def _normalized(x: TensorType, gamma: TensorType, beta: TensorType, groups: int,
     return x.with_shape(x.dims)
 
 
-def _normalize(g: GraphBuilder, x: str, gamma: str, beta: str, op: GroupNorm | SkipGroupNorm, narrow: DType) -> str:
+def _normalize(g: GraphBuilder, x: str, gamma: str, beta: str, op: _Grouped, narrow: DType) -> str:
     vector = given(g, gamma).dtype
     wide = narrow if narrow is vector else DType.FLOAT32
     gamma, beta = (cast(g, name, vector, wide) for name in (gamma, beta))

@@ -23,7 +23,7 @@ class Reloadable(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise `FormatError` if memory was given back and its content can no longer be read again."""
+        """Raise `FormatError` if the content can no longer be read as it was."""
 
     def aligned(self, array: NDArray[Any]) -> NDArray[Any]:
         """An array in this memory, or one with its content at an address that any kernel takes; see the function `aligned`."""
@@ -75,7 +75,7 @@ class ConstantReaders:
 
 
 def check_reloadable(arrays: Iterable[NDArray[Any]]) -> None:
-    """Raise `FormatError` for arrays whose memory was given back and whose content is lost. For plans, and before pickling."""
+    """Raise `FormatError` for arrays whose content can no longer be read as it was. For plans, and before pickling."""
     for one in {*_owners(arrays)}:
         one.check()
 
