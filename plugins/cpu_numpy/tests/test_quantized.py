@@ -63,6 +63,26 @@ def test_quantize_what_is_no_number(bench, dtype):
     assert found.tolist() == [0, bounds.max, bounds.min, 7, 3, bounds.max]
 
 
+def test_quantize_halves(bench):
+    """Quotients are rounded to halves, which the definition says where the scale is one, also for numbers of float32."""
+    rng = np.random.default_rng(3)
+    halves, scale = rng.standard_normal(5000).astype(np.float16), np.float16(0.013)
+    for x, kernel in [(halves, "blocks"), (rng.standard_normal(5000).astype(np.float32), "ref")]:
+        quotients = (x.astype(np.float16).astype(np.float64) / np.float64(scale)).astype(np.float16)
+        wanted = [rounded(Fraction(float(q)), np.uint8(0)) for q in quotients]
+        found = ran(bench, QuantizeLinear(axis=0), [x, scale, np.uint8(0)], kernel, (1, 2))
+        assert found.tolist() == wanted
+
+
+def test_types_that_the_kernels_refuse(bench):
+    x = np.array([2**31 - 1, -(2**31), 0, 2**24 + 1], np.int32)
+    for op, inputs in [
+        (DequantizeLinear(axis=0), [x, np.float32(0.5)]),
+        (QuantizeLinear(axis=0), [x, np.float32(3), np.uint8(0)]),
+    ]:
+        assert np.array_equal(ran(bench, op, inputs, "ref", (1,)), op.reference(*inputs))
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("zero", [None, 0, 5])
 @pytest.mark.parametrize("channels", [False, True])

@@ -189,16 +189,16 @@ def test_operands_and_no_biases(layout: str, device: Any, bench: Any, rng: Any) 
     """A chain of functions between both, and operands of the result behind; in both layouts."""
     arrays = numbers(rng, "float32", (2, 8, 24, (6, 5)), (3, 3))
     arrays[2] = arrays[4] = None
-    c, s = rng.standard_normal((2, 24, 6, 5)).astype(np.float32), rng.standard_normal((24, 1, 1)).astype(np.float32)
+    c, s, t = (rng.standard_normal(shape).astype(np.float32) for shape in [(2, 24, 6, 5), (24, 1, 1), (6, 1)])
     chains = (
         [Eltwise("linear", alpha=2.0, beta=0.5), Eltwise("hardswish", alpha=1 / 6, beta=0.5)],
-        [Binary("mul", "s"), Binary("add", "c")],
+        [Binary("mul", "s"), Binary("add", "c"), Binary("mul", "t")],
     )
-    graph = pair(bench, arrays, chains=chains, operands={"c": c, "s": s}, pads=(1,) * 4)
+    graph = pair(bench, arrays, chains=chains, operands={"c": c, "s": s, "t": t}, pads=(1,) * 4)
     if layout != "plain":
         device = innermost(device, graph)
     wanted = expected(bench, arrays, lambda v: (2 * v + 0.5) * np.clip((2 * v + 0.5) / 6 + 0.5, 0, 1), 1, (1,) * 4, 1)
-    compare(run(device, graph, [arrays[0], c, s]), wanted * s + c, "float32")
+    compare(run(device, graph, [arrays[0], c, s, t]), (wanted * s + c) * t, "float32")
 
 
 @pytest.mark.parametrize("kib", [4, 6])

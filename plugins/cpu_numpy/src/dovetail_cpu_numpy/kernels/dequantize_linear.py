@@ -23,9 +23,8 @@ class Dequantize(NumpyKernel):
         assert isinstance(node.op, DequantizeLinear)
         if node.op.block_size:
             return Refusal(Reason.ATTRIBUTE, "block_size; accepted: none")
-        return refuse_dtypes(node.inputs[:1], _TYPES) or refuse_dtypes(
-            (node.inputs[1], *node.outputs), frozenset({DType.FLOAT32})
-        )
+        refusal = refuse_dtypes(node.inputs[:1], _TYPES)
+        return refuse_dtypes((node.inputs[1], *node.outputs), frozenset({DType.FLOAT32})) if refusal is None else refusal
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
         zero = node.inputs[2] if len(node.inputs) > 2 else None

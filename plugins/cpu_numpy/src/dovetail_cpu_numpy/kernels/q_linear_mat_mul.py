@@ -26,7 +26,8 @@ class RoundedSums(ProductKernel):
             return Refusal(Reason.DYNAMIC, "scales that are not constant")
         if any(t.size != 1 for t in (scales[0], *scales[2:])):
             return Refusal(Reason.SHAPE, "scales of rows")
-        return refuse_dtypes(node.outputs, EIGHT_BITS) or super().refuse(node)
+        refusal = refuse_dtypes(node.outputs, EIGHT_BITS)
+        return super().refuse(node) if refusal is None else refusal
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
         found, double = super().scratch(node), np.dtype(np.float64)

@@ -1,4 +1,4 @@
-"""QuantizeLinear from float32 to integers."""
+"""QuantizeLinear from float32 and float16 to integers."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,7 +15,8 @@ _TYPES = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
 
 
 class Quantize(NumpyKernel):
-    """The steps of the definition in float32, block by block. Sums with zero points are exact wherever they are in range."""
+    """The steps of the definition, block by block: quotients have the inputs' type, sums with zero points are exact in float32
+    wherever they are in range."""
 
     name = "blocks"
 
@@ -24,7 +25,10 @@ class Quantize(NumpyKernel):
         assert isinstance(op, QuantizeLinear)
         if op.block_size or (op.precision and DType.from_onnx(op.precision) is not DType.FLOAT32):
             return Refusal(Reason.ATTRIBUTE, "block_size or precision; accepted: neither")
-        return refuse_dtypes(node.inputs[:2], frozenset({DType.FLOAT32})) or refuse_dtypes(node.outputs, _TYPES)
+        x, scale = node.given(0), node.given(1)
+        if x.dtype not in (DType.FLOAT32, DType.FLOAT16) or scale.dtype is not x.dtype:
+            return Refusal(Reason.DTYPE, f"{x.dtype} by a scale of {scale.dtype}; accepted: both float32, or both float16")
+        return refuse_dtypes(node.outputs, _TYPES)
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
         zero, single = node.inputs[2] if len(node.inputs) > 2 else None, np.dtype(np.float32)

@@ -23,7 +23,6 @@ from dovetail_gpu_opencl.kernels._conv import constant_weights, geometry, has_bi
 from dovetail_gpu_opencl.kernels._conv_pipelined import ConvPipelined
 from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
 from dovetail_gpu_opencl.kernels._merging import Makers, merge, origins
-from dovetail_gpu_opencl.kernels._pipelined import operands_refusal
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.launch import Argument, Constant, Counters, Launch, Read, Scratch, Write
@@ -257,7 +256,7 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
         problem = self._windows(node, y.dims[1] if third is not None else 0)
         if next(iter(self.possible(problem)), None) is None:
             return Refusal(Reason.CAPABILITY, "too few work items in a group, or too little local memory")
-        return operands_refusal(node) or self._slower(problem, node)
+        return self._slower(problem, node)
 
     def _slower(self, problem: Windows, node: TypedNode) -> Refusal | None:
         """Refuses what is likely to take less time in two launches."""
