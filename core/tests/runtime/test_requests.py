@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.errors import InferError, InputError, OperatorError, RunCancelled, UsageError
+from dovetail.errors import InferError, InputError, OperatorError, OutOfMemory, RunCancelled, UsageError
 from dovetail.graph import Model
 from dovetail.op import FLOATS, Operator
 from dovetail_ops_onnx.relu import Relu
@@ -352,3 +352,22 @@ def test_a_model_without_nodes_runs(toy_core: Any) -> None:
     g = dovetail.GraphBuilder()
     compiled = core.compile_model(g.model([g.constant([1.0], "float32", name="c")]), "A")
     assert compiled()["c"].tolist() == [1]
+
+
+class Exhausting(Operator):
+    """Ends as an allocation of Python does, without a message; with a message for negative inputs."""
+
+    domain = "test"
+    inputs = ("X: T",)
+    types = {"T": FLOATS}
+
+    def reference(self, X: Any) -> Any:
+        raise MemoryError(*["for y"] * bool(X[0] < 0))
+
+
+def test_memory_that_runs_out(toy_core: Any) -> None:
+    core, _ = toy_core(A=lambda node: False)
+    with core.compile_model(model(Exhausting()), "A") as compiled:
+        for sign, left in [(1, "the host has none left"), (-1, "for y")]:
+            with pytest.raises(OutOfMemory, match=f"memory ran out: {left}"):
+                compiled(np.full(2, sign, np.float32))

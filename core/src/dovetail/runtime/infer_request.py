@@ -361,7 +361,7 @@ class InferRequest:
                     outputs.append(value.copy("K") if type(value) is ndarray else owned(value))
             self._results, self._lent = Results(self._names, outputs), outputs if share_outputs else self._lent
         except MemoryError as error:
-            left = error or "the host has none left"
+            left = str(error) or "the host has none left"
             raise OutOfMemory(f"{printable(self._compiled.model.source)}: memory ran out: {left}") from error
         except BaseException:
             if are_calls_left():  # a node that the run has left may still write into states

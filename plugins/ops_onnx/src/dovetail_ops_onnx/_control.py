@@ -38,6 +38,6 @@ def stacked(values: Sequence[Array], axis: int, declared: TensorType | None) -> 
             raise OperatorError(f"the axis to stack along is {axis}; accepted: {-rank} to {rank - 1}")
         return np.stack(values, axis)
     dtype = np.dtype(np.float32) if declared is None else declared.dtype.numpy
-    dims = [d if isinstance(d, int) else 0 for d in (declared.shape or ()) if declared] if declared else []
+    dims = [d if isinstance(d, int) else 0 for d in declared.shape or ()] if declared is not None else []
     dims.insert(axis if axis >= 0 else len(dims) + 1 + axis, 0)
     return np.empty(dims, dtype)
