@@ -354,20 +354,17 @@ def test_a_model_without_nodes_runs(toy_core: Any) -> None:
     assert compiled()["c"].tolist() == [1]
 
 
-class Exhausting(Operator):
-    """Ends as an allocation of Python does, without a message; with a message for negative inputs."""
-
-    domain = "test"
-    inputs = ("X: T",)
-    types = {"T": FLOATS}
-
-    def reference(self, X: Any) -> Any:
-        raise MemoryError(*["for y"] * bool(X[0] < 0))
-
-
-def test_memory_that_runs_out(toy_core: Any) -> None:
+@pytest.mark.parametrize(("said", "left"), [([], "the host has none left"), (["for y"], "for y")])
+def test_memory_that_runs_out_beside_the_nodes(
+    toy_core: Any, monkeypatch: pytest.MonkeyPatch, said: list[str], left: str
+) -> None:
     core, _ = toy_core(A=lambda node: False)
-    with core.compile_model(model(Exhausting()), "A") as compiled:
-        for sign, left in [(1, "the host has none left"), (-1, "for y")]:
-            with pytest.raises(OutOfMemory, match=f"memory ran out: {left}"):
-                compiled(np.full(2, sign, np.float32))
+    with core.compile_model(model(Relu()), "A") as compiled:
+        request = compiled.create_infer_request()
+
+        def advance(*inputs: Any) -> Any:
+            raise MemoryError(*said)
+
+        monkeypatch.setattr(request, "_advance", advance)
+        with pytest.raises(OutOfMemory, match=f"memory ran out: {left}"):
+            request.infer(np.ones(2, np.float32))
