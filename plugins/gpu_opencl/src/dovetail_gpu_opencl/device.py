@@ -225,31 +225,16 @@ class OpenCLDevice(Device):
         with IN_USE, translated(f"compiling for {self.info.name}"):
             return self._compiled(graph, options)
 
-    def _compiled(self, graph: Graph, options: Mapping[str, Any]) -> CLExecutable:
-        chosen_options = Options.read({**self._options, **options})
-        if chosen_options.QUEUE == "OUT_OF_ORDER" and not self.caps.out_of_order:
-            raise DeviceError(f"{self.info.name} has no out-of-order queues", hint="leave out the option QUEUE")
-        for name in ("CONFIG_FILE", "INFERENCE_PRECISION_HINT"):
-            if getattr(chosen_options, name) != getattr(Options.read(self._options), name):
-                raise UsageError(f"{name} is given to compile() alone", hint="device.configured(options).compile(graph, options)")
-        dump = KernelDump(chosen_options.DUMP_KERNELS, self._device) if chosen_options.DUMP_KERNELS else None
+    def _compiled(self, graph: Graph, given: Mapping[str, Any]) -> CLExecutable:
+        options = self._checked(given)
         typed = {node.name: self._viewed(TypedNode.of(node, graph)) for node in graph.nodes}
         graph = graph.replace(nodes=tuple([node.node for node in typed.values()]))
-        large = any(refuse_large(t, self.caps) is not None for t in {id(t): t for t in graph.types.values()}.values())
         provisional = self._packed.hurried and any(name in self._packed.choices for name in typed)
-        chosen = {name: self._chosen(node) if large else self._chosen_again(node) for name, node in typed.items()}
-        for name, node in typed.items():
-            self._check_layouts(chosen[name].kernel, node)
-        if chosen_options.TUNE:
+        chosen = self._all_chosen(graph, typed)
+        if options.TUNE:
             self._tune((chosen[name].kernel, node) for name, node in typed.items())
-        stubs = {name for name, n in typed.items() if {n.op.op_type, n.op.key} & {*chosen_options.STUB}}
-        wanted: dict[str, tuple[Launch, ...]] = {}
-        readers = ConstantReaders(graph)
-        for name, node in typed.items():
-            wanted[name] = () if name in stubs else self._launches(chosen[name].kernel, node)
-            readers.copied(_copied(node.node, wanted[name], graph))
-        exact = {name: [self._exact(x, typed[name]) for x in found if not x.is_empty] for name, found in wanted.items()}
-        launches = {name: _numbered(found, name) for name, found in exact.items()}
+        stubs = {name for name, n in typed.items() if {n.op.op_type, n.op.key} & {*options.STUB}}
+        launches = self._all_launches(graph, typed, {name: c.kernel for name, c in chosen.items() if name not in stubs})
         graph = graph.replace(states=_kept_states(graph))
         memory = plan_graph(
             graph,
@@ -261,28 +246,50 @@ class OpenCLDevice(Device):
         needed = {name: [x for x in found if not _is_done(x, memory)] for name, found in launches.items()}
         by_node = ((launch, str(typed[name].node)) for name, found in needed.items() for launch in found)
         self.programs.prepare(by_node, apart=self._packed is not self._shared)  # then requests run meanwhile
+        dump = KernelDump(options.DUMP_KERNELS, self._device) if options.DUMP_KERNELS else None
         commands = [self._command(n, launch, chosen[name].kernel, dump) for name, n in typed.items() for launch in needed[name]]
 
         def reports() -> Sequence[NodeReport]:
             found = [_report(typed[name], choice) for name, choice in chosen.items()]
             return [dataclasses.replace(r, kernel="stub", from_operator=False) if r.name in stubs else r for r in found]
 
-        executable = CLExecutable(
-            self._context,
-            self._device,
-            self.caps,
-            graph,
-            commands,
-            memory,
-            chosen_options,
-            self.programs,
-            self._packed,
-        )
+        context, packed = self._context, self._packed
+        executable = CLExecutable(context, self._device, self.caps, graph, commands, memory, options, self.programs, packed)
         executable.make_reports = reports
         executable.notes = remarks(self.caps, self.info.name)
         executable.provisional = provisional
         self._share(graph)
         return executable
+
+    def _checked(self, given: Mapping[str, Any]) -> Options:
+        """The options of a plan. Raises `DeviceError` for a queue that the device lacks, `UsageError` for those of a device."""
+        options, own = Options.read({**self._options, **given}), Options.read(self._options)
+        if options.QUEUE == "OUT_OF_ORDER" and not self.caps.out_of_order:
+            raise DeviceError(f"{self.info.name} has no out-of-order queues", hint="leave out the option QUEUE")
+        for name in ("CONFIG_FILE", "INFERENCE_PRECISION_HINT"):
+            if getattr(options, name) != getattr(own, name):
+                raise UsageError(f"{name} is given to compile() alone", hint="device.configured(options).compile(graph, options)")
+        return options
+
+    def _all_chosen(self, graph: Graph, typed: Mapping[str, TypedNode]) -> Mapping[str, Choice[CLKernel]]:
+        """What runs each node, as an earlier plan chose unless a value is large. Raises as `_check_layouts`."""
+        large = any(refuse_large(t, self.caps) is not None for t in {id(t): t for t in graph.types.values()}.values())
+        chosen = {name: self._chosen(node) if large else self._chosen_again(node) for name, node in typed.items()}
+        for name, node in typed.items():
+            self._check_layouts(chosen[name].kernel, node)
+        return chosen
+
+    def _all_launches(
+        self, graph: Graph, typed: Mapping[str, TypedNode], kernels: Mapping[str, CLKernel]
+    ) -> Mapping[str, Sequence[Launch]]:
+        """The launches of each node, none for those without a kernel. Constants that they copy are let go."""
+        wanted: dict[str, tuple[Launch, ...]] = {}
+        readers = ConstantReaders(graph)
+        for name, node in typed.items():
+            wanted[name] = self._launches(kernels[name], node) if name in kernels else ()
+            readers.copied(_copied(node.node, wanted[name], graph))
+        exact = {name: [self._exact(x, typed[name]) for x in found if not x.is_empty] for name, found in wanted.items()}
+        return {name: _numbered(found, name) for name, found in exact.items()}
 
     def _share(self, graph: Graph) -> None:
         """After the programs of a plan were built: let others use them. A plan with states is run for each token of a text."""
