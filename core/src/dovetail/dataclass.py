@@ -2,23 +2,21 @@
 
 The standard library compiles up to six methods for each class, 0.3 ms, and describes each of its fields, 8 us. A session
 defines 150 classes, makes objects of half of them, and compares or shows few. Here all of that is made when it is first
-looked up, and a constructor is compiled when it is called often.
+looked up, and constructors of as many arguments are compiled once.
 """
 
 import dataclasses
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError, field
-from functools import partial
+from functools import cache, partial
+from itertools import dropwhile
 from operator import attrgetter
 from reprlib import recursive_repr
-from types import MemberDescriptorType
+from types import CodeType, FunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, get_origin
 
 __all__ = ["dataclass", "field", "fields_of"]
-
-_OFTEN = 6
-"""Calls of a constructor that is not compiled. Most classes of which a session makes more objects have hundreds of them."""
 
 
 def fields_of(cls: Any) -> Mapping[str, "Field[Any]"]:
@@ -43,7 +41,7 @@ def _made(cls: Any, options: Mapping[str, bool]) -> Any:
     made: dict[str, Any] = {"__declared__": declared, "__options__": options}
     made |= {name: _Lazy(_described) for name in _DESCRIPTION}
     if options.get("init", True):
-        made["__init__"] = _Constructor(_constructor)
+        made["__init__"] = _Lazy(_constructor)
     if options.get("repr", True):
         made["__repr__"] = _show
     if options.get("eq", True):
@@ -123,66 +121,54 @@ class _Lazy:
         return made.__get__(instance, owner) if callable(made) else made
 
 
-class _Constructor(_Lazy):
-    """`__init__`, which is compiled when it is called often, or looked up in the class."""
-
-    _calls = 0
-    _fill: Callable[..., None] | None = None
-
-    def __get__(self, instance: object, owner: Any) -> Any:
-        self._calls += 1
-        if self._calls > _OFTEN or not isinstance(instance, self._cls):  # inspect may give the class as the instance
-            return super().__get__(instance, owner)
-        self._fill = self._fill or _filling(self._cls)
-        return partial(self._fill, instance)
-
-
-def _filling(cls: Any) -> Callable[..., None]:
-    """Does what the constructor does: slower, and without being compiled."""
-    fields, put = fields_of(cls).values(), object.__setattr__ if vars(cls)["__options__"].get("frozen") else setattr
-    positional = [f.name for f in fields if f.init and not f.kw_only]
-    accepted = {f.name for f in fields if f.init}
-    required = {f.name for f in fields if f.init and f.default is f.default_factory is MISSING}
-    check = getattr(cls, "__post_init__", None)
-
-    def fill(self: Any, /, *args: Any, **named: Any) -> None:
-        given = dict(zip(positional, args, strict=False)) | named
-        if len(given) < len(args) + len(named) or not required <= given.keys() <= accepted:
-            _constructor(cls, "__init__")(self, *args, **named)  # says what is wrong
-        for f in fields:
-            if f.name in given:
-                put(self, f.name, given[f.name])
-            elif f.default_factory is not MISSING:
-                put(self, f.name, f.default_factory())
-            elif f.default is not MISSING:
-                put(self, f.name, f.default)
-        if check is not None:
-            check(self)
-
-    return fill
-
-
 def _constructor(cls: Any, _: str) -> Any:
-    given, lines, scope = ["self"], [], {"_SET": object.__setattr__, "_NEW": MISSING}
-    fields, frozen = fields_of(cls).values(), vars(cls)["__options__"].get("frozen")
-    for f in sorted(fields, key=lambda f: bool(f.kw_only and f.init)):
-        default, is_new = f"_DEFAULT_{f.name}", f.default_factory is not MISSING
-        scope[default] = f.default_factory if is_new else f.default
-        value = f"{default}()" if is_new else default
-        if f.init:
-            given += ["*"] if f.kw_only and "*" not in given else []
-            given.append(f"{f.name}=_NEW" if is_new else f.name if f.default is MISSING else f"{f.name}={default}")
-            value = f"{value} if {f.name} is _NEW else {f.name}" if is_new else f.name
-        if f.init or scope[default] is not MISSING:
-            scope[f"_SET_{f.name}"] = getattr(vars(cls).get(f.name), "__set__", None)  # of a slot, in half the time
-            put = f"_SET_{f.name}(self, " if scope[f"_SET_{f.name}"] else f"_SET(self, {f.name!r}, "
-            lines.append(f"{put}{value})" if frozen else f"self.{f.name} = {value}")
-    lines.append("self.__post_init__()" if hasattr(cls, "__post_init__") else "pass")
-    exec(f"def __init__({', '.join(given)}):\n " + "\n ".join(lines), scope)
-    made: Any = scope["__init__"]
-    made.__annotations__ = {f.name: f.type for f in fields if f.init}
+    fields = fields_of(cls).values()
+    given = sorted((f for f in fields if f.init), key=lambda f: bool(f.kw_only))
+    calls = [(_setter(cls, f), f.default) for f in fields if not f.init and not _is_required(f)]
+    calls += [(lambda self, _: self.__post_init__(), None)] if hasattr(cls, "__post_init__") else []
+    scope: dict[str, Any] = {f"_SET_{i}": _setter(cls, f) for i, f in enumerate(given)}
+    for i, (setter, value) in enumerate(calls, len(given)):
+        scope |= {f"_SET_{i}": setter, f"_VALUE_{i}": value}
+    positional = [f for f in given if not f.kw_only]
+    optional = list(dropwhile(_is_required, positional))
+    for f in filter(_is_required, optional):
+        raise TypeError(f"non-default argument {f.name!r} follows default argument")
+    code = _code(len(given), len(calls)).replace(
+        co_argcount=1 + len(positional),
+        co_kwonlyargcount=len(given) - len(positional),
+        co_varnames=("self", *(f.name for f in given)),
+    )
+    made = FunctionType(code, scope, "__init__", tuple(f.default for f in optional))
+    made.__kwdefaults__ = {f.name: f.default for f in given if f.kw_only and not _is_required(f)}
+    made.__annotations__ = {f.name: f.type for f in given}
     made.__qualname__, made.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
     return made
+
+
+@cache
+def _code(given: int, calls: int) -> CodeType:
+    """The code of constructors of so many arguments and calls after them. A class fills in names, values and setters."""
+    lines = [f"_SET_{i}(self, _{i})" for i in range(given)]
+    lines += [f"_SET_{i}(self, _VALUE_{i})" for i in range(given, given + calls)] or ["pass"]
+    scope: dict[str, Any] = {}
+    exec(f"def __init__({', '.join(['self', *(f'_{i}' for i in range(given))])}):\n " + "\n ".join(lines), scope)
+    code: CodeType = scope["__init__"].__code__
+    return code
+
+
+def _is_required(item: "Field[Any]") -> bool:
+    return item.default is item.default_factory is MISSING
+
+
+def _setter(cls: Any, item: "Field[Any]") -> Callable[[Any, Any], None]:
+    """Sets a field of an object. A default that each object has for itself is made here; `MISSING` stands for it."""
+    name, new, slot = item.name, item.default_factory, vars(cls).get(item.name)
+    put = object.__setattr__ if vars(cls)["__options__"].get("frozen") else setattr
+    if isinstance(slot, MemberDescriptorType) and (put is not setattr or cls.__setattr__ is object.__setattr__):
+        setter: Callable[[Any, Any], None] = slot.__set__  # in half the time
+    else:
+        setter = lambda self, value: put(self, name, value)  # noqa: E731  # so that one call has either
+    return setter if new is MISSING else lambda self, value: setter(self, new() if value is MISSING else value)
 
 
 def _equal(cls: Any, _: str) -> Any:

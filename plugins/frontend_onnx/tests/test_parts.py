@@ -82,6 +82,28 @@ def test_large_attributes_are_not_parsed(read: Any, build: Any, rng: np.random.G
     _same(read(tmp_path / "model.onnx" if is_file else content).graph.constants, weights)
 
 
+@pytest.mark.parametrize("depth", [1, 3, 30])
+def test_large_weights_of_sub_graphs_are_not_parsed(build: Any, rng: np.random.Generator, read: Any, depth: int) -> None:
+    """Of those inside more graphs than are looked into, protobuf reads the weights."""
+    weights = _weights(rng, (2 * FEW, 3))
+    tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    nodes = [helper.make_node("Concat", [*weights], ["y"], axis=0)]
+    other = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "other", [], [output])
+    for _ in range(depth):
+        inner = helper.make_graph(nodes, "inner", [], [output], tensors)
+        nodes, tensors = [helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=other)], []
+    content = build(nodes).SerializeToString()
+    parts = _parts(content)
+    assert parts is not None
+    assert len(parts.raw_data) == (depth < 20)
+    graph = read(content).graph
+    for _ in range(depth):
+        (node,) = graph.nodes
+        graph = node.op.raw["then_branch"]
+    _same(graph.constants, weights)
+
+
 class _Counted(io.BytesIO):
     reads = 0
 

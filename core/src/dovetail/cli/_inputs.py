@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -84,6 +82,8 @@ def write_npz(path: str, values: Mapping[str, Any]) -> None:
 
     The items of a list are called `NAME[0]`, ..., the parts of a dictionary `NAME.keys` and `NAME.values`; None is left out.
     """
+    import zipfile  # here and below, because it takes 7 ms, with shutil and three compressions
+
     with written_whole(Path(path)) as stream, zipfile.ZipFile(stream, "w") as archive:
         for name, array in itertools.chain.from_iterable(itertools.starmap(_parts, values.items())):
             with archive.open(f"{clean(name)}.npy", "w", force_zip64=True) as member:
@@ -153,6 +153,9 @@ def _read_json(path: Path, name: str, tensor: "TensorType") -> Any:
 
 def _load(path: Path) -> Any:
     """The array of an .npy file, or the arrays of an .npz file by name."""
+    import zipfile
+    import zlib
+
     # Opened here, because numpy.load leaves files open that turn out to be broken archives.
     with path.open("rb") as stream:
         try:

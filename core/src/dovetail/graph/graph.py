@@ -377,6 +377,11 @@ class Graph:
         return MappingProxyType({name: tuple(nodes) for name, nodes in found.items()})
 
     @functools.cached_property
+    def op_types(self) -> frozenset[str]:
+        """The types of the nodes' operators, to see at once that a pass has nothing to do."""
+        return frozenset([node.op.op_type for node in self.nodes])
+
+    @functools.cached_property
     def output_names(self) -> frozenset[str]:
         """The outputs, to ask whether a value is among them."""
         return frozenset(self.outputs)

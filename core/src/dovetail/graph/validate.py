@@ -39,6 +39,14 @@ def _subgraphs(graph: Graph) -> Iterator[tuple[Node, Graph]]:
 
 
 def _check_names(graph: Graph, where: str) -> None:
+    values = [*graph.inputs, *graph.constants, *(name for node in graph.nodes for name in node.writes)]
+    nodes = {node.name for node in graph.nodes}
+    if len(nodes) < len(graph.nodes) or len({*values}) < len(values) or "" in nodes or "" in values or "" in graph.outputs:
+        _refuse_names(graph, where)
+
+
+def _refuse_names(graph: Graph, where: str) -> None:
+    """Raise `GraphError` for the first name that is missing or defined twice."""
     defined: dict[str, str] = {}
     nodes: set[str] = set()
     for name in graph.inputs:

@@ -20,7 +20,7 @@ __all__ = ["Formula", "dimensions"]
 _LIMIT = 1 << 31
 _LONGEST = 500
 """Characters. Python's parser and `evaluate` call themselves for each nested expression."""
-_ACCEPTED = re.compile(r"(?:[-+*/%() ]|[0-9]+\b|[BFYXbfyx]\b)*")
+_ACCEPTED = r"(?:[-+*/%() ]|[0-9]+\b|[BFYXbfyx]\b)*"
 
 
 def dimensions(dims: Sequence[int]) -> dict[str, int]:
@@ -57,7 +57,7 @@ class Formula:
         words = " ".join(text.split())
         if not words or len(words) > _LONGEST:
             raise _malformed(text, f"it has {len(words)} characters; accepted: up to {_LONGEST}" if words else "it is empty")
-        if odd := words[_ACCEPTED.match(words).end() :]:  # type: ignore[union-attr]  # which matches nothing, too
+        if odd := words[re.match(_ACCEPTED, words).end() :]:  # type: ignore[union-attr]  # which matches nothing, too
             raise _malformed(text, f"{odd.split()[0]!r} is not accepted")
         try:
             tree = ast.parse(words, mode="eval").body

@@ -4,7 +4,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -15,9 +15,11 @@ from dovetail.errors import DovetailError
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import TensorType
-from dovetail.planning.better import Better
 from dovetail.planning.plan_cache import PlanCache
 from dovetail.planning.report import PlanReport
+
+if TYPE_CHECKING:
+    from dovetail.planning.better import Better
 
 __all__ = ["Body", "HostStep", "OpenInputs", "Plan", "Signature", "Source", "Step", "Tail", "Target"]
 

@@ -38,7 +38,6 @@ from dovetail.passes.graph_pass import (
     run_passes,
 )
 from dovetail.planning.any_shapes import BRIEF, AnyShapes, flops, opened, read_in_parts, seconds_of
-from dovetail.planning.better import Better
 from dovetail.planning.deferred import declared_signature, kernel_on_host, typed_inputs, why_on_host
 from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions
 from dovetail.planning.partition import Part, partition
@@ -130,6 +129,8 @@ class Planner:
         made = self._planned(graph, early)
         if made.tail is not None or not any(step.executable.provisional for step in made.steps):
             return made
+        from dovetail.planning.better import Better  # here, because few devices make provisional plans
+
         return replace(made, better=Better(partial(self._plan_afresh, graph, early)))
 
     def _plan_afresh(self, graph: Graph, early: Mapping[str, PassReport] | None) -> Plan:

@@ -21,7 +21,6 @@ from dovetail.plugins.records import HOST, KINDS, PluginRecord, normalized
 
 __all__ = ["index", "reinstall"]
 
-_VALUE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*(\.[^\W\d]\w*)*)?")
 _REQUIREMENT = re.compile(rf"{HOST}\s*($|[^\w.\s-])", re.IGNORECASE)
 _CASELESS_KINDS = ("devices", "frontends", "virtual_devices")
 
@@ -222,7 +221,7 @@ def _entry_point(line: str, kind: str, base: PluginRecord) -> PluginRecord:
     record = replace(base, kind=kind, key=key, value=value)
     if kind not in KINDS:
         return _unknown_group(record)
-    if not equals or not key or not _VALUE.fullmatch(value):
+    if not equals or not key or not all(part.isidentifier() for part in value.replace(":", ".", 1).split(".")):
         return _malformed(record, f"the entry point {line!r} is not of the form `name = module` or `name = module:object`")
     return record
 

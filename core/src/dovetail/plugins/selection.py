@@ -14,7 +14,6 @@ from dataclasses import replace
 from dovetail.config import Config
 from dovetail.dataclass import dataclass, field
 from dovetail.errors import PluginError, PluginNotFound, UsageError, did_you_mean
-from dovetail.plugins.manifest import read_manifest
 from dovetail.plugins.records import PACKS, PluginRecord, plain_domain
 from dovetail.plugins.versions import host_version, requirement_mismatch
 
@@ -64,12 +63,10 @@ class Switch:
 Pin = tuple[str, str]
 """Domain (`""` for the standard one) and type of an operator."""
 
-_OPERATOR = re.compile(r"(?:(?P<domain>[\w.\-]*)::)?(?P<op_type>\w+)")
-
 
 def parsed_operator(text: str) -> Pin | None:
     """`tim.vx::HSwish` -> `("tim.vx", "HSwish")`, `Conv` and `ai.onnx::Conv` -> `("", "Conv")`; None for other text."""
-    match = _OPERATOR.fullmatch(text.strip())
+    match = re.fullmatch(r"(?:(?P<domain>[\w.\-]*)::)?(?P<op_type>\w+)", text.strip())
     return (plain_domain(match["domain"] or ""), match["op_type"]) if match else None
 
 
@@ -184,6 +181,8 @@ def _check_pin(key: Pin, name: str, records: tuple[PluginRecord, ...], source: s
 
 def _check_listed(key: Pin, name: str, serving: list[PluginRecord], source: str) -> None:
     """Refuse a pin of an operator that the static manifests of the packs do not list; without manifests nothing is known yet."""
+    from dovetail.plugins.manifest import read_manifest  # here, because few users pin operators
+
     try:
         manifests = [read_manifest(record) for record in serving]
     except PluginError:

@@ -6,6 +6,7 @@ of the 150 that `dovetail plugins list` has.
 
 import re
 from collections.abc import Callable
+from functools import cache
 from operator import eq, ge, gt, le, lt, ne
 
 from dovetail._version import __version__
@@ -16,10 +17,9 @@ __all__ = ["API_VERSION", "api_mismatch", "host_version", "requirement_mismatch"
 API_VERSION = "1.0"
 """The version of the plugin contract: hooks, `dovetail.op`, `dovetail.device`, `dovetail.frontend`. The caret rule holds."""
 
-_ONLY_WITH_EXTRA = re.compile(r".*;\s*extra\s*==\s*(['\"])[\w.-]+\1\s*")
+_ONLY_WITH_EXTRA = r".*;\s*extra\s*==\s*(['\"])[\w.-]+\1\s*"
 _PLAIN_REQUIREMENT = re.compile(rf"{HOST}\s*\(?([\d\s.,<>=!]+)\)?", re.IGNORECASE)
 _PLAIN_CLAUSE = re.compile(r"(>=|<=|==|!=|>|<)\s*(\d+(?:\.\d+)*)")
-_RELEASE = re.compile(r"\d+(\.\d+)*")
 _COMPARE: dict[str, Callable[..., bool]] = {">=": ge, "<=": le, "==": eq, "!=": ne, ">": gt, "<": lt}
 _API = re.compile(r"(\d+)\.(\d+)")
 
@@ -47,10 +47,10 @@ def _plain_check(requirement: str, running: str) -> bool | None:
 
     Nobody asked for an extra of a plugin, so what holds only with one is accepted.
     """
-    if _ONLY_WITH_EXTRA.fullmatch(requirement):
-        return True
     match = _PLAIN_REQUIREMENT.fullmatch(requirement)
-    if match is None or not _RELEASE.fullmatch(running):
+    if match is None and re.fullmatch(_ONLY_WITH_EXTRA, requirement):
+        return True
+    if match is None or not all(part.isdecimal() for part in running.split(".")):
         return None
     clauses = [_PLAIN_CLAUSE.fullmatch(clause.strip()) for clause in match[1].split(",")]
     if None in clauses:
@@ -66,6 +66,7 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
+@cache
 def _accepts(requirement: str, running: str) -> bool:
     """The answer by PEP 508. Raises `ValueError` for a requirement that is malformed."""
     if (plain := _plain_check(requirement, running)) is not None:

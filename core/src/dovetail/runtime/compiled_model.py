@@ -28,12 +28,13 @@ from dovetail.runtime.bound_request import BoundRequest
 from dovetail.runtime.infer_request import InferRequest
 from dovetail.runtime.inputs import InputReader, Shapes
 from dovetail.runtime.plan_request import PlanRequest
-from dovetail.runtime.recipe import Recipe
 from dovetail.runtime.results import Results
 from dovetail.tracing import Trace, current_trace
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
+
+    from dovetail.runtime.recipe import Recipe
 
 __all__ = ["CompiledModel", "Planning", "Preparation", "Shapes", "finish_elsewhere"]
 
@@ -82,7 +83,7 @@ class CompiledModel:
     other process opens its own device and compiles on first use.
     """
 
-    def __init__(self, model: Model | None, preparation: Preparation | None, recipe: Recipe | None = None) -> None:
+    def __init__(self, model: Model | None, preparation: Preparation | None, recipe: "Recipe | None" = None) -> None:
         if model is not None:
             _check_states(model)
             self.model = model
@@ -105,12 +106,12 @@ class CompiledModel:
             self.plan(self.reader.static_shapes)
 
     @staticmethod
-    def of(recipe: Recipe) -> "CompiledModel":
+    def of(recipe: "Recipe") -> "CompiledModel":
         """The model of a recipe. Its first use reads and compiles it; raises what `Recipe.check` and `compile_model` raise."""
         return CompiledModel(None, None, recipe)
 
     @property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> "Recipe":
         """The description as which the model pickles. It requires the distributions that the plans made so far name."""
         return self._recipe or self._prepared().describe(self)
 

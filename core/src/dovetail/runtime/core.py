@@ -33,7 +33,6 @@ from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.pipeline import pipeline
 from dovetail.planning.any_shapes import AnyShapes
-from dovetail.planning.better import Better
 from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.dispatch import Dispatch
 from dovetail.planning.options import CompileOptions
@@ -42,13 +41,13 @@ from dovetail.planning.planner import Planner, Prepared
 from dovetail.plugins import PluginManager
 from dovetail.plugins.records import HOST, plain_domain
 from dovetail.runtime.compiled_model import CompiledModel, Planning, Preparation, Shapes, finish_elsewhere
-from dovetail.runtime.recipe import Recipe
 from dovetail.runtime.session import DeviceSession, Properties, as_mapping
 from dovetail.runtime.sources import content_of
 from dovetail.tracing import Trace, phase
 
 if TYPE_CHECKING:
     from dovetail.planning.support import NodeSupport
+    from dovetail.runtime.recipe import Recipe
 
 __all__ = ["Core"]
 
@@ -275,7 +274,7 @@ class Core:
 
         def noted(made: Plan) -> Plan:
             inner = made.better
-            better = None if inner is None else Better(lambda: noted(inner.make()))
+            better = None if inner is None else type(inner)(lambda: noted(inner.make()))
             return replace(made, make_report=lambda: replace(made.report, passed_over=passed_over), better=better)
 
         def plan(graph: Prepared, shapes: Shapes) -> Plan:
@@ -297,7 +296,9 @@ class Core:
         kept = options.PLAN_CACHE
         return Preparation(name, targets.devices, *ways, planning, kept, limit, streams=streams, trace=trace, save=save)
 
-    def _describe(self, device: str, given: Properties, compiled: CompiledModel) -> Recipe:
+    def _describe(self, device: str, given: Properties, compiled: CompiledModel) -> "Recipe":
+        from dovetail.runtime.recipe import Recipe  # here, because few models are pickled
+
         properties = self._session.properties_of(compiled.device, given)
         model, devices = compiled.model, [re.split(r"\W", name.strip().lower())[0] for name in (device, *compiled.devices)]
         keys = {model.format, *devices, *map(plain_domain, model.opsets)}
@@ -438,7 +439,7 @@ def _require_file(path: Path) -> None:
         return  # it can be opened
 
 
-def _prepare(recipe: Recipe) -> tuple[Model, Preparation]:
+def _prepare(recipe: "Recipe") -> tuple[Model, Preparation]:
     recipe.check()
     core = Core(**recipe.settings)
     model = recipe.read(core.read_model)

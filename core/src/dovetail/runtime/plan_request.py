@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain
 from time import perf_counter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -16,11 +16,12 @@ from dovetail.errors import OutOfMemory, TimeLimitExceeded
 from dovetail.graph.graph import Node
 from dovetail.lru import LruCache
 from dovetail.names import printable
-from dovetail.planning.better import Better
 from dovetail.planning.deferred import control, owned, signature
 from dovetail.planning.plan import HostStep, Plan, Signature, Source, Step
 from dovetail.planning.plan_cache import PlanCache
-from dovetail.runtime.host_node import HostNode
+
+if TYPE_CHECKING:
+    from dovetail.planning.better import Better
 
 __all__ = ["PlanRecorder", "PlanRequest"]
 
@@ -103,7 +104,7 @@ class PlanRequest:
         found = self._advance(values, calls)
         return kept_on_host(lambda _: [owned(v) for v in found], ())
 
-    def _follow(self, better: Better[Plan]) -> None:
+    def _follow(self, better: "Better[Plan]") -> None:
         """Take the requests of the final plan once that is there."""
         plan = better.asked()
         if plan is None:
@@ -163,6 +164,8 @@ class PlanRequest:
 
     def _host_call(self, step: HostStep, runners: Sequence["Runner"]) -> Callable[[Sequence[Any]], list[Any]]:
         """The call that runs a step on the host, with the slots: its outputs."""
+        from dovetail.runtime.host_node import HostNode  # here, because few plans have such steps
+
         call = partial(_with_bodies, step, runners) if step.node.op.has_control() else HostNode(step)
         if self._recorder is None:
             return call

@@ -1,6 +1,7 @@
 """A model file in two parts: a message small enough to be parsed, and the bytes of large tensors, each read once.
 
-Tensors are the initializers of the main graph and the attributes of its nodes: some exporters write all weights as Constant.
+Tensors are the initializers of a graph and the attributes of its nodes: some exporters write all weights as Constant. Graphs
+are the main one and those that are attributes of nodes; messages of local functions are left as they are.
 
 Protobuf would copy them into the message, and hand out one more copy. The largest ones of a file stay there, as external data
 does: it is mapped.
@@ -25,8 +26,11 @@ LARGE = 4096
 _ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector of current CPUs."""
 
+_DEPTH = 20
+"""Graphs inside each other that are looked into. Each takes nine calls of Python, and protobuf accepts 33."""
+
 _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
-_GRAPH, _INITIALIZER, _NODE, _ATTRIBUTE, _TENSOR, _RAW_DATA = (
+_MAIN, _INITIALIZER, _NODE, _ATTRIBUTE, _TENSOR, _GRAPH, _RAW_DATA = (
     number << 3 | _LENGTH_DELIMITED
     for number in (
         ModelProto.GRAPH_FIELD_NUMBER,
@@ -34,6 +38,7 @@ _GRAPH, _INITIALIZER, _NODE, _ATTRIBUTE, _TENSOR, _RAW_DATA = (
         GraphProto.NODE_FIELD_NUMBER,
         NodeProto.ATTRIBUTE_FIELD_NUMBER,
         AttributeProto.T_FIELD_NUMBER,
+        AttributeProto.G_FIELD_NUMBER,
         TensorProto.RAW_DATA_FIELD_NUMBER,
     )
 )
@@ -74,7 +79,7 @@ def read_parts(file: BinaryIO, size: int, mapped: MappedFile | None = None) -> P
     """
     reader = _Reader(file, np.empty(size + size // LARGE * _ALIGNMENT + _ALIGNMENT, np.uint8), mapped)
     try:
-        message = reader.message(None, {_GRAPH: reader.graph})
+        message = reader.message(None, {_MAIN: reader.graph})
     except _Irregular:
         return None
     return Parts(bytes(message), reader.raw_data)
@@ -87,7 +92,7 @@ class _Reader:
         self._file, self._mapped = file, mapped
         self._room = room[-room.ctypes.data % _ALIGNMENT :]
         self._secret = os.urandom(KEY_BYTES - 8)
-        self.at = 0
+        self.at = self._depth = 0
         self.raw_data: dict[bytes, NDArray[np.uint8]] = {}
 
     def message(self, length: int | None, cuts: Mapping[int, Cut], lists: Container[int] = ()) -> bytearray:
@@ -116,15 +121,20 @@ class _Reader:
             raise _Irregular
         return out
 
-    def graph(self, length: int) -> bytearray:
+    def graph(self, length: int) -> bytes | bytearray:
         """A GraphProto."""
-        return self.message(length, {_INITIALIZER: self._tensor, _NODE: self._node})
+        if length < LARGE or self._depth == _DEPTH:
+            return self._take(length)
+        self._depth += 1
+        found = self.message(length, {_INITIALIZER: self._tensor, _NODE: self._node})
+        self._depth -= 1
+        return found
 
     def _node(self, length: int) -> bytes | bytearray:
         return self._take(length) if length < LARGE else self.message(length, {_ATTRIBUTE: self._attribute})
 
     def _attribute(self, length: int) -> bytes | bytearray:
-        return self._take(length) if length < LARGE else self.message(length, {_TENSOR: self._tensor}, _LISTS)
+        return self._take(length) if length < LARGE else self.message(length, {_TENSOR: self._tensor, _GRAPH: self.graph}, _LISTS)
 
     def _tensor(self, length: int) -> bytes | bytearray:
         return self._take(length) if length < LARGE else self.message(length, {_RAW_DATA: self._raw_data})

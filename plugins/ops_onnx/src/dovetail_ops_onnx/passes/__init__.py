@@ -70,10 +70,9 @@ class Rewriting:
             return False
         if not (self.operators or self.pairs):
             return True
-        kinds = {node.op.op_type for node in graph.nodes}
-        if not kinds.isdisjoint(self.operators):
+        if not graph.op_types.isdisjoint(self.operators):
             return True
-        pairs = {pair for pair in self.pairs if kinds.issuperset(pair)}
+        pairs = {pair for pair in self.pairs if graph.op_types.issuperset(pair)}
         first = {one for one, _ in pairs}
         for node in graph.nodes if pairs else ():
             if node.op.op_type in first:

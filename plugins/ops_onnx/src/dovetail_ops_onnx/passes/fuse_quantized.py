@@ -99,6 +99,8 @@ class _Fusion:
         self._keeps = keeps
         self._constants = dict(graph.constants)
         self._types = dict(graph.types)
+        self._scope = graph.replace(constants=self._constants, types=self._types)  # with what is added later
+        self._scalings: dict[str, Scaling | None] = {}
         self._taken: set[str] = set()
 
     def run(self) -> Graph:
@@ -119,11 +121,10 @@ class _Fusion:
     def _best(self, node: Node) -> _Candidate | None:
         if len(node.writes) != 1 or not any(self._scaled(name) for name in node.inputs):
             return None
-        scope = self._graph.replace(constants=self._constants, types=self._types)
-        if scope.types[node.writes[0]].dtype is not DType.FLOAT32:
+        if self._types[node.writes[0]].dtype is not DType.FLOAT32:
             return None
         for candidate in reversed(list(self._candidates(node))):
-            if self._keeps(candidate.node, self._graph.replace(constants=self._constants, types=self._types)):
+            if self._keeps(candidate.node, self._scope):
                 return candidate
         return None
 
@@ -216,7 +217,9 @@ class _Fusion:
         return node.inputs[0], scaling
 
     def _scaling_of(self, node: Node) -> Scaling | None:
-        return scaling_of(node, self._graph.replace(constants=self._constants, types=self._types))
+        if node.name not in self._scalings:
+            self._scalings[node.name] = scaling_of(node, self._scope)
+        return self._scalings[node.name]
 
     def _real(self, name: str) -> str:
         """The value itself, or where a constant of more bits (a bias) is held back, a new constant of its real numbers."""

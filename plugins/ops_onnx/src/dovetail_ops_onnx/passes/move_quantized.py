@@ -52,6 +52,7 @@ class _Moving:
     def __init__(self, graph: Graph, keeps: Keeps) -> None:
         self._graph, self._keeps = graph, keeps
         self._constants, self._types = dict(graph.constants), dict(graph.types)
+        self._scope = graph.replace(constants=self._constants, types=self._types)  # with what is added later
         self._nodes: list[Node] = []
         self._stored: dict[str, _Stored] = {}
         self._same: dict[str, str] = {}
@@ -117,7 +118,7 @@ class _Moving:
 
     def _note(self, node: Node) -> None:
         """Remember which stored numbers a DequantizeLinear makes real."""
-        scaling = scaling_of(node, self._graph.replace(constants=self._constants, types=self._types))
+        scaling = scaling_of(node, self._scope)
         if scaling is not None and scaling.dtype in STORED and self._types[node.writes[0]].dtype is DType.FLOAT32:
             self._stored[node.writes[0]] = _Stored(node.inputs[0], node, scaling)
 
