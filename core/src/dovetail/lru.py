@@ -37,10 +37,14 @@ class LruCache(Generic[K, V]):
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)
-            dropped = [self._values.popitem(last=False)[1] for _ in range(len(self._values) - self.size)]
+            dropped = [self._values.popitem(last=False)[1] for _ in range(self._excess())]
         if self._dropped is not None:
             for one in dropped:
                 self._dropped(one)
+
+    def _excess(self) -> int:
+        """With the lock: how many values there are too many."""
+        return len(self._values) - self.size
 
     def drop(self, key: K) -> None:
         """Forget the value of a key, if there is one."""

@@ -48,9 +48,10 @@ class CompileOptions:
     """Properties of `compile_model`.
 
     `FUSION`: merge elementwise nodes into the node before them. `FALLBACK`: run on the reference device what the chosen one
-    refuses; off, a refusal is an error. `PLAN_CACHE`: how many input shapes keep their plan. `MEMORY_LIMIT`: bytes that one
-    value, and all values of a request together, may have at most, by default the machine's memory. `TIME_LIMIT`: seconds that a
-    run, or the planning for a set of input shapes, may take, by default without limit. `PASSES`: graph passes to
+    refuses; off, a refusal is an error. `PLAN_CACHE`: how many input shapes keep their plan, by default those for which there is
+    room (see `PlanCache`). `MEMORY_LIMIT`: bytes that one value, and all values of a request together, may have at most, by
+    default the machine's memory. `TIME_LIMIT`: seconds that a run, or the planning for a set of input shapes, may take, by
+    default without limit. `PASSES`: graph passes to
     leave out, `-fuse_attention,-fold_pad`, by default those of the environment variable `DOVETAIL_PASSES`. `TRACE`: a file for a
     record of all plans and runs of the model, written when it is closed, freed, or the process ends. `NUM_STREAMS`: for how many
     requests at once the device is set up. `PERFORMANCE_HINT`: without that number, `LATENCY` for one request at a time,
@@ -59,7 +60,7 @@ class CompileOptions:
 
     FUSION: bool = True
     FALLBACK: bool = True
-    PLAN_CACHE: int = 16
+    PLAN_CACHE: int | None = None
     MEMORY_LIMIT: int = field(default_factory=_physical_memory)
     TIME_LIMIT: float | None = None
     PASSES: str = field(default_factory=lambda: os.environ.get("DOVETAIL_PASSES", ""))

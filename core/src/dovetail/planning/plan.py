@@ -2,26 +2,29 @@
 
 import math
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from dovetail.dataclass import dataclass
+from dovetail.dataclass import dataclass, field
 from dovetail.devices.contract import Device, Executable, ExecutableRequest
 from dovetail.devices.interruptible import InterruptibleRequest, Pace, are_calls_left
 from dovetail.errors import DovetailError
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import TensorType
-from dovetail.planning.plan_cache import PlanCache
+from dovetail.planning.plan_cache import ROOM, SURE, PlanCache
 from dovetail.planning.report import PlanReport
 
 if TYPE_CHECKING:
     from dovetail.planning.better import Better
 
-__all__ = ["Body", "HostStep", "OpenInputs", "Plan", "Signature", "Source", "Step", "Tail", "Target"]
+__all__ = ["Body", "HostStep", "OpenInputs", "Plan", "Signature", "Source", "Step", "Tail", "Target", "bytes_of"]
+
+_NODE = 4_000
+"""Bytes that a plan takes for each node, the code of primitives beside it left out: MiniLM's, of 88 nodes, 260,000."""
 
 Signature = tuple[tuple[DType, tuple[int, ...]] | str, ...]
 """Signature of the inputs of a plan in the middle of a model: data type and shape of each, or its kind."""
@@ -133,7 +136,8 @@ class Plan:
     `tail` whose rest is still to be planned, `outputs` are the inputs of that rest, and `types` is empty. `make_report` is called
     when the report is first read: most plans for new shapes are never looked at. A provisional plan has a `better` one. Where the
     steps are `brief`, it takes longer to plan them than to run them by references. A plan with
-    `open_inputs` serves other shapes of these: the host runs the nodes that see them.
+    `open_inputs` serves other shapes of these: the host runs the nodes that see them. `made` are the bytes of the large constants
+    that are not the model's, by their identities: plans may share them.
     """
 
     steps: tuple[Step, ...]
@@ -146,6 +150,8 @@ class Plan:
     better: "Better[Plan] | None" = None
     brief: bool = False
     open_inputs: OpenInputs | None = None
+    nodes: int = 0
+    made: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.better is not None:
@@ -197,3 +203,9 @@ class Plan:
             if plan.tail is not None:
                 bodies = [body.plans for step in plan.tail.steps for body in step.bodies]
                 waiting += [p for cache in (*bodies, *([plan.tail.rest] if plan.tail.rest else [])) for p in cache.clear()]
+
+
+def bytes_of(plans: Collection[Plan]) -> int:
+    """About so many bytes are in memory for these plans. For one with a tail as many as let `PlanCache` keep `SURE` of them."""
+    made = {one: nbytes for plan in plans for one, nbytes in plan.made.items()}
+    return sum(made.values()) + sum([_NODE * plan.nodes if plan.tail is None else ROOM // SURE for plan in plans])

@@ -1,12 +1,16 @@
 """Plans by what they were made for, the least recently used dropped first; shared by threads."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from dovetail.locks import Lock
 from dovetail.lru import LruCache
 
-__all__ = ["PlanCache"]
+__all__ = ["MANY", "ROOM", "SURE", "PlanCache"]
+
+MANY, SURE, ROOM = 64, 16, 64 << 20
+"""Plans of a model that are kept where the user gives no number, as long as those beyond the second number have so much room:
+lengths of texts and widths of images return, and a plan takes longer than a run of a small model."""
 
 
 class _Plan(Protocol):
@@ -23,7 +27,8 @@ class PlanCache(LruCache[K, P]):
     """Makes a plan for a key on first use, one at a time, and keeps at most `size` of them.
 
     A plan that is dropped lives on in the requests that use it. Once there are `few`, `instead` may give a plan for a further
-    key, which has no place among the others; it is asked with these.
+    key, which has no place among the others; it is asked with these. With `weigh`, which gives the bytes that plans take, more
+    than `SURE` are kept only while they take `ROOM` at most.
     """
 
     def __init__(
@@ -32,8 +37,10 @@ class PlanCache(LruCache[K, P]):
         size: int,
         instead: Callable[[K, Mapping[K, P]], P | None] | None = None,
         few: int | None = None,
+        weigh: Callable[[Collection[P]], int] | None = None,
     ) -> None:
         super().__init__(size)
+        self._weigh = weigh
         self._make, self._instead, self._few = make, instead, size if few is None else min(few, size)
         self._planning = Lock()
         self._others: dict[int, P] = {}
@@ -57,6 +64,12 @@ class PlanCache(LruCache[K, P]):
                 plan = self._make(key)
                 self.put(key, plan)
         return plan
+
+    def _excess(self) -> int:
+        kept = [*self._values.values()][max(0, super()._excess()) :]
+        while self._weigh is not None and len(kept) > SURE and self._weigh(kept) > ROOM:
+            del kept[0]
+        return len(self._values) - len(kept)
 
     @property
     def latest(self) -> P | None:

@@ -43,7 +43,7 @@ from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions
 from dovetail.planning.partition import Part, partition
 from dovetail.planning.place import Placed, place, require_homes
 from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source, Step, Tail, Target
-from dovetail.planning.plan_cache import PlanCache
+from dovetail.planning.plan_cache import SURE, PlanCache
 from dovetail.planning.report import NodePlacement, PlanReport, ValuePlacement
 from dovetail.plugins.rules import PREFERRED
 from dovetail.tracing import phase
@@ -58,6 +58,9 @@ _FEW_BODIES = 4
 
 _SMALL = 64
 """Elements up to which constants are compared by content."""
+
+_NOTED = 1 << 12
+"""Bytes from which on a plan notes the constants that are its own."""
 
 _WHOLE = tuple(stage for stage in STAGES if stage not in PER_DEVICE)
 """The stages that see the whole model."""
@@ -150,7 +153,7 @@ class Planner:
         analyzed, continuation = self.analyze(graph, notes)
         if notes.planned is not None:
             try:
-                plan = self._compiled(notes.planned, notes, started)
+                plan = self._compiled(notes.planned, graph, notes, started)
             except CompileError:  # a device refuses what it took in other sizes
                 notes.when_refused()
                 return self._planned(graph, early)
@@ -166,7 +169,7 @@ class Planner:
         homes = {name: home for name, (home, _) in placed.items()}
         parts = [self._on_device(part, by_name[part.device].device, notes) for part in partition(whole, homes)]
         planned = Planned(whole, parts, placed, analyzed)
-        plan = self._compiled(planned, notes, started)
+        plan = self._compiled(planned, graph, notes, started)
         by_sizes = {one.name for one in self.passes if one.needs_shapes and not one.any_sizes}
         if self.placement is None and not any(
             one.origin or one.changed for name, one in notes.passes.items() if name in by_sizes
@@ -175,7 +178,7 @@ class Planner:
         notes.bodies.clear()  # the report keeps the notes
         return self._continued(plan, whole, continuation, varying)
 
-    def _compiled(self, planned: Planned, notes: Notes, started: float) -> Plan:
+    def _compiled(self, planned: Planned, graph: Graph, notes: Notes, started: float) -> Plan:
         by_name, parts = {target.name: target for target in self.targets}, planned.parts
         passed = time.perf_counter()
         executables = _compile(parts, by_name, self.options.MEMORY_LIMIT)
@@ -192,7 +195,9 @@ class Planner:
 
         plan = _wire(planned.whole, parts, executables, report, self.speeds)
         # What the user prefers is not replaced by references.
-        return replace(plan, brief=False) if PREFERRED in notes.rules.values() else plan
+        brief = plan.brief and PREFERRED not in notes.rules.values()
+        nodes = sum(len(part.graph.nodes) for part in parts)
+        return replace(plan, brief=brief, nodes=nodes, made=_made(parts, graph.constants))
 
     def _on_device(self, part: Part, device: Device, notes: Notes) -> Part:
         stages = PER_DEVICE if self.options.FUSION else [stage for stage in PER_DEVICE if stage != "fuse"]
@@ -211,7 +216,7 @@ class Planner:
             # The key is of identities, so the graph has to live as long as it.
             make = partial(self._plan_later if prepared else self._plan_body, graph, inner)
             any_shapes = self.for_any_shapes(inner, varying)
-            self.later[key] = found = PlanCache(make, self.options.PLAN_CACHE, any_shapes, 0 if varying else few)
+            self.later[key] = found = PlanCache(make, self.options.PLAN_CACHE or SURE, any_shapes, 0 if varying else few)
         return found
 
     def for_any_shapes(
@@ -227,7 +232,8 @@ class Planner:
             return None
         make = (lambda *given: growing(partial(self._plan_open, *given))) if growing else self._plan_open
         typed = partial(self._typed, graph)
-        return AnyShapes(graph, typed, make, self._on_host_alone, varying, self.options.PLAN_CACHE, growing is not None)
+        full = self.options.PLAN_CACHE or SURE
+        return AnyShapes(graph, typed, make, self._on_host_alone, varying, full, growing is not None)
 
     def _typed(self, graph: Graph, key: Signature) -> Typed:
         return type_and_fold(typed_inputs(graph, key), self.budget, self.options.MEMORY_LIMIT)
@@ -416,6 +422,12 @@ def _placements(
                 )
             )
     return found
+
+
+def _made(parts: Sequence[Part], constants: Mapping[str, NDArray[Any]]) -> Mapping[int, int]:
+    """The bytes of the large constants of parts that are not those of the model, by identity."""
+    arrays = (array for part in parts for name, array in part.graph.constants.items() if constants.get(name) is not array)
+    return {id(array): array.nbytes for array in arrays if array.nbytes > _NOTED}
 
 
 def _pace(graph: Graph, seconds: Sequence[float], speed: Speed) -> Pace | None:

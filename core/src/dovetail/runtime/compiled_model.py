@@ -21,8 +21,8 @@ from dovetail.lru import LruCache
 from dovetail.names import printable
 from dovetail.planning.any_shapes import GROWING
 from dovetail.planning.collector import COLLECTOR_PAUSE
-from dovetail.planning.plan import Plan
-from dovetail.planning.plan_cache import PlanCache
+from dovetail.planning.plan import Plan, bytes_of
+from dovetail.planning.plan_cache import MANY, PlanCache
 from dovetail.planning.report import NodePlacement, PlanReport
 from dovetail.runtime.bound_request import BoundRequest
 from dovetail.runtime.infer_request import InferRequest
@@ -58,9 +58,9 @@ class Preparation:
     """A model with the device chosen.
 
     `device` is the name to report, `devices` the real ones. `of` prepares another model in the same way; `describe` makes the
-    recipe. `planning` gives what makes plans of the model, or of another one with its weights; `plan_cache` of them are kept. A
-    run may take `time_limit` seconds; `streams` of them at once keep the device busy. A `composite` runs the model in place of
-    plans. `trace` records all plans and runs, and `save` writes it.
+    recipe. `planning` gives what makes plans of the model, or of another one with its weights; `plan_cache` of them are kept,
+    with None those that have room. A run may take `time_limit` seconds; `streams` of them at once keep the device busy. A
+    `composite` runs the model in place of plans. `trace` records all plans and runs, and `save` writes it.
     """
 
     device: str
@@ -68,7 +68,7 @@ class Preparation:
     of: "Callable[[Model], Preparation]"
     describe: "Callable[[CompiledModel], Recipe]"
     planning: "Callable[[Model], Planning] | None" = None
-    plan_cache: int = 1
+    plan_cache: int | None = None
     time_limit: float | None = None
     composite: Composite | None = None
     streams: int = 1
@@ -173,7 +173,9 @@ class CompiledModel:
                 if self._cache is None:
                     planning = prepared.planning(self.model)
                     make = partial(_planned, planning.make, self.model.source, prepared.device)
-                    self._cache = PlanCache(make, prepared.plan_cache, planning.instead, GROWING)
+                    kept = prepared.plan_cache
+                    weigh = bytes_of if kept is None else None
+                    self._cache = PlanCache(make, kept or MANY, planning.instead, GROWING, weigh)
         return self._cache
 
     @property

@@ -14,7 +14,7 @@ HINTS = ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT")
 DISTRIBUTIONS = ("LEAST_TRANSFER", "FIRST_ACCEPTS", "PIPELINE_PARALLEL")
 POLICIES = ("DEVICE_PRIORITY", "ROUND_ROBIN")
 MOST_SIZES = 15
-"""With the full size as many as `PLAN_CACHE` keeps plans."""
+"""With the full size as many as there are plans that are kept in any case, without `PLAN_CACHE`."""
 
 
 def _are_sizes(given: Any) -> bool:
