@@ -70,7 +70,7 @@ class Rewriting:
             return False
         if not (self.operators or self.pairs):
             return True
-        kinds = {node.op.op_type for node in graph.nodes}
+        kinds = graph.op_types
         if not kinds.isdisjoint(self.operators):
             return True
         pairs = {pair for pair in self.pairs if kinds.issuperset(pair)}
