@@ -196,7 +196,7 @@ def _far(chosen: Array, others: Array, overlap: float) -> Array:
     """Which of the other boxes [5, n] overlap none of the chosen ones [5, m]."""
     step = max(_SIDE * _SIDE // max(chosen.shape[1], 1), 1)
     if others.shape[1] <= step:
-        return ~_overlaps(chosen[:, :, None], others[:, None], overlap).any(0)
+        return np.logical_not(_overlaps(chosen[:, :, None], others[:, None], overlap).any(0))
     far = np.empty(others.shape[1], bool)
     for start in range(0, len(far), step):
         part = slice(start, start + step)

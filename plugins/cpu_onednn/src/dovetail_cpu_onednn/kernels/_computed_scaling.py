@@ -9,7 +9,7 @@ from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refu
 from dovetail_cpu_onednn.kernels._integer import zero_point
 from dovetail_cpu_onednn.kernels._quantized import INT8
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE
+from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 
@@ -38,7 +38,8 @@ class ComputedQuantize(_ComputedScaling):
             raise Refused(Reason.ATTRIBUTE, "blocks, another precision or another type than 8 bits")
         _require_single(node, given(node, 0).dtype)
         scale = plain((1,) * rank)
-        extra, chain = [Argument(Arg.SRC_1, "input", 1, scale)], [("eltwise", (ELTWISE["round"], 0.0, 0.0))]
+        extra = [Argument(Arg.SRC_1, "input", 1, scale)]
+        chain: list[Appended] = [("eltwise", (ELTWISE["round"], 0.0, 0.0))]
         if zero is not None:
             own = plain((1,) * rank, number_of(zero.dtype))
             extra.append(Argument(Arg.post_op(1, Arg.SRC_1), "input", 2, own))
