@@ -30,8 +30,9 @@ def _box_by_box(boxes: Any, scores: Any, most: int, iou: float, least: float | N
 def _overlap(a: Any, b: Any, iou: Any) -> bool:
     height = max(min(a[2], b[2]) - max(a[0], b[0]), F(0))
     width = max(min(a[3], b[3]) - max(a[1], b[1]), F(0))
-    joined = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - height * width
-    return bool(height * width > iou * joined)
+    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (a, b)]
+    shared = height * width
+    return bool(min(areas) > 0 and shared > iou * (areas[0] + areas[1] - shared))
 
 
 def _boxes(rng: np.random.Generator, batch: int, count: int, size: int) -> Any:
@@ -65,6 +66,7 @@ def test_rounds(
 ) -> None:
     monkeypatch.setattr(non_max_suppression, "_SIDE", side)
     monkeypatch.setattr(non_max_suppression, "_LEAST_SIDE", min(side, 8))
+    monkeypatch.setattr(non_max_suppression, "_BLOCK", side)
     monkeypatch.setattr(non_max_suppression, "_LONG", long)
     for _ in range(2):
         boxes = _boxes(rng, shape[0], shape[2], size)
@@ -90,7 +92,8 @@ def test_classes_in_columns_of_their_own(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, odd: float | None, most: int, iou: float
 ) -> None:
     """Boxes whose columns are shifted by their class, in any order, some of which touch the next column."""
-    monkeypatch.setattr(non_max_suppression, "_SIDE", 8)
+    for name in ("_SIDE", "_BLOCK", "_LONG"):
+        monkeypatch.setattr(non_max_suppression, name, 8)
     boxes = _boxes(rng, 1, 120, 6)
     boxes[..., 1::2] += rng.integers(0, 4, (1, 120, 1)) * F(16)
     if odd is not None:
@@ -101,14 +104,16 @@ def test_classes_in_columns_of_their_own(
 
 
 def test_sizes_below_zero(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Areas below zero make unions below zero, of which nothing shared is too large a part."""
+    """Such boxes hide no others, and none hides them, as in onnxruntime and ONNX's reference."""
     monkeypatch.setattr(non_max_suppression, "_SIDE", 8)
-    centres = np.concatenate((rng.integers(0, 400, (1, 50, 2)), rng.integers(1, 5, (1, 50, 2)) * 2), 2).astype(F)
-    centres[0, ::9, 2] *= -40
+    centres = np.concatenate((rng.integers(0, 20, (1, 50, 2)), rng.integers(1, 5, (1, 50, 2)) * 2), 2).astype(F)
+    centres[0, ::9, 2] *= -4
+    centres[0, ::12, 3] *= -1
     x, y, width, height = np.moveaxis(centres, 2, 0)
     boxes = np.stack((y - height / 2, x - width / 2, y + height / 2, x + width / 2), 2)
     scores = rng.random((1, 1, 50)).astype(F)
     got = NonMaxSuppression(center_point_box=1).reference(centres, scores, np.array([50]), F([0.5]))
     expected = _box_by_box(boxes, scores, 50, 0.5, None)
+    assert {(0, 0, place) for place in (*range(0, 50, 9), *range(0, 50, 12))} <= {*expected}
     assert len(expected) < 50
     assert [tuple(row) for row in got.tolist()] == expected

@@ -36,18 +36,26 @@ def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorT
 
 def inferred(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
     """As `infer_node`, with shapes that may depend on the data: where that is usual, an error takes longer than the node."""
-    with node_context(node, inputs):
-        node.op.check(inputs, len(node.outputs))
-        given = node.op.infer(*padded(inputs, node.op.inputs))
-        outputs = given if isinstance(given, tuple) else (given,)
-        exact = bool(node.op.outputs) and node.op.outputs[-1].variadic
-        if len(outputs) < len(node.outputs) or (exact and len(outputs) > len(node.outputs)):
-            raise OperatorError(f"infer() gave {len(outputs)} output types, the node has {len(node.outputs)} outputs")
-        present = [t for name, t in zip(node.outputs, outputs, strict=False) if name]
-        for t in present:
-            if not isinstance(t, TensorType):
-                raise OperatorError(f"infer() gave {t!r}", hint="it returns a TensorType for each output")
-        return tuple(present)
+    try:
+        return _inferred(node, inputs)
+    except Exception:
+        with node_context(node, inputs):  # here, because few raise
+            raise
+
+
+def _inferred(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+    op, names = node.op, node.outputs
+    op.check(inputs, len(names))
+    given = op.infer(*padded(inputs, op.inputs))
+    outputs = given if isinstance(given, tuple) else (given,)
+    exact = bool(op.outputs) and op.outputs[-1].variadic
+    if len(outputs) < len(names) or (exact and len(outputs) > len(names)):
+        raise OperatorError(f"infer() gave {len(outputs)} output types, the node has {len(names)} outputs")
+    present = tuple([t for name, t in zip(names, outputs, strict=False) if name])
+    for t in present:
+        if not isinstance(t, TensorType):
+            raise OperatorError(f"infer() gave {t!r}", hint="it returns a TensorType for each output")
+    return present
 
 
 def check_sizes(graph: Graph, limit: int) -> None:

@@ -45,6 +45,11 @@ that of input 0 divided by input 1. `sum_of_products`: that of input 0 times tha
 1, plus those of the other inputs (times `alpha` and `beta`, if the operator has them)."""
 
 
+@functools.cache  # each plan asks several times for each node
+def _package_of(module: str | None) -> str:
+    return (module or "").partition(".")[0]  # None for a class that exec made
+
+
 class AbstractOperator:
     """An operator with its attributes set, as graphs, passes and devices see it.
 
@@ -121,7 +126,7 @@ class AbstractOperator:
     @property
     def package(self) -> str:
         """The top-level package that defines the operator: `acme_ops`. Devices find kernels by package and stem."""
-        return (type(self).__module__ or "").partition(".")[0]  # None for a class that exec made
+        return _package_of(type(self).__module__)
 
     @property
     def key(self) -> str:
@@ -377,9 +382,24 @@ class Graph:
         return MappingProxyType({name: tuple(nodes) for name, nodes in found.items()})
 
     @functools.cached_property
+    def is_in_order(self) -> bool:
+        """Whether every value is written before it is read, and every output is defined."""
+        known = {*self.inputs, *self.constants}
+        for node in self.nodes:
+            if not known.issuperset(node.reads):
+                return False
+            known.update(node.writes)
+        return known.issuperset(self.outputs)
+
+    @functools.cached_property
     def op_types(self) -> frozenset[str]:
-        """The types of the nodes' operators, to see at once that a pass has nothing to do."""
+        """The names of the operators of its nodes, by which most passes know that they have nothing to do."""
         return frozenset([node.op.op_type for node in self.nodes])
+
+    @functools.cached_property
+    def op_classes(self) -> frozenset[type[AbstractOperator]]:
+        """The classes of these operators."""
+        return frozenset([type(node.op) for node in self.nodes])
 
     @functools.cached_property
     def output_names(self) -> frozenset[str]:

@@ -16,7 +16,8 @@ def drop_dead_nodes(graph: Graph) -> Graph:
     """
     kept, read = needed(graph.nodes, graph.outputs)
     constants = {name: array for name, array in graph.constants.items() if name in read}
-    return graph.replace(nodes=tuple(_without_unread(node, read) for node in kept), constants=constants)
+    nodes = tuple([node if len(node.outputs) < 2 else _without_unread(node, read) for node in kept])
+    return graph.replace(nodes=nodes, constants=constants)
 
 
 def _without_unread(node: Node, read: Set[str]) -> Node:
@@ -30,7 +31,7 @@ def needed(nodes: Sequence[Node], outputs: Iterable[str]) -> tuple[list[Node], s
     """The nodes on which an output depends, in their order, and the outputs with all values that these nodes read."""
     wanted, kept = set(outputs), []
     for node in reversed(nodes):
-        if wanted.intersection(node.writes):
+        if not wanted.isdisjoint(node.writes):
             kept.append(node)
             wanted.update(node.reads)
     return kept[::-1], wanted

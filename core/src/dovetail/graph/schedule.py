@@ -4,7 +4,7 @@ from dovetail.errors import GraphError
 from dovetail.graph.graph import Graph, Node
 from dovetail.names import printable
 
-__all__ = ["in_order", "schedule", "stages"]
+__all__ = ["schedule", "stages"]
 
 
 def schedule(graph: Graph) -> Graph:
@@ -12,7 +12,7 @@ def schedule(graph: Graph) -> Graph:
 
     A graph that is in order already keeps it. Raises `GraphError` naming the nodes of a cycle, or the value that nothing defines.
     """
-    if in_order(graph):
+    if graph.is_in_order:
         return graph
     return graph.replace(nodes=tuple(node for stage in stages(graph) for node in stage))
 
@@ -47,16 +47,6 @@ def stages(graph: Graph) -> tuple[tuple[Node, ...], ...]:
     if done < len(graph.nodes):
         raise GraphError(_cycle_message(graph, {i for i, count in waiting.items() if count > 0}))
     return tuple(found)
-
-
-def in_order(graph: Graph) -> bool:
-    """True when every value is written before it is read, and every output is defined."""
-    known = {*graph.inputs, *graph.constants}
-    for node in graph.nodes:
-        if not known.issuperset(node.reads):
-            return False
-        known.update(node.writes)
-    return known.issuperset(graph.outputs)
 
 
 def _check_defined(graph: Graph) -> None:

@@ -82,6 +82,8 @@ class TensorType:
 
     def with_shape(self, shape: Shape | None) -> "TensorType":
         """The same element type with another shape and no known value."""
+        if shape is self.shape and self.value is None and self.layout is PLAIN and type(self) is TensorType:
+            return self  # what compares types meets one object more often
         return TensorType(self.dtype, shape)
 
     def with_dtype(self, dtype: DType) -> "TensorType":

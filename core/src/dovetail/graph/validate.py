@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from dovetail.errors import GraphError
 from dovetail.graph.graph import Graph, Node
-from dovetail.graph.schedule import in_order, schedule
+from dovetail.graph.schedule import schedule
 from dovetail.names import printable
 
 __all__ = ["validate"]
@@ -19,7 +19,7 @@ def validate(graph: Graph) -> None:
     if not graph.outputs:
         raise GraphError("the graph has no outputs", hint="give it at least one")
     _check_names(graph, "")
-    if not in_order(graph):  # the order of most files, in which nothing can be missing or go round
+    if not graph.is_in_order:  # the order of most files, in which nothing can be missing or go round
         _check_reads(graph)
         schedule(graph)
     waiting = list(_subgraphs(graph))

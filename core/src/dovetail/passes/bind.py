@@ -35,8 +35,11 @@ def bind(graph: Graph, find: Find, depth: int = 0) -> Graph:
     nodes = []
     for node in graph.nodes:
         if isinstance(node.op, UnboundOperator):
-            with node_context(node):
+            try:
                 bound, added = _bind_node(node, node.op, find, depth)
+            except Exception:
+                with node_context(node):
+                    raise
             constants.update(added)
             types.update({name: TensorType.of(array, known=True) for name, array in added.items()})
             nodes.append(bound)

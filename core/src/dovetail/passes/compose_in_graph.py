@@ -33,6 +33,8 @@ def compose_in_graph(graph: Graph, limit: int | None = None) -> Graph:
     expanded. Raises `OperatorError` naming the node that waits in vain, whose composition is wrong, or that lets the graph grow
     without bound, and what `type_and_fold` raises.
     """
+    if not any(cls.has_compose_in() for cls in graph.op_classes):
+        return graph
     most = _ROOM + 20 * len(graph.nodes)
     for _ in range(MAX_ROUNDS):
         waiting = [node for node in graph.nodes if node.op.has_compose_in()]

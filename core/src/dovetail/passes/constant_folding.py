@@ -59,7 +59,7 @@ def fold_closed(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = Non
     A graph with operators that are composed of the graph around them stays as it is: these must see it as the model has it.
     Raises as `type_and_fold`.
     """
-    if any(node.op.has_compose_in() for node in graph.nodes):
+    if any(cls.has_compose_in() for cls in graph.op_classes):
         return graph
     most = budget + 5 * _nbytes(graph)
     for _ in range(_ROUNDS):

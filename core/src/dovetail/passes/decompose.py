@@ -73,7 +73,8 @@ def _in_float32(node: Node, graph: Graph) -> Graph:
 
 
 def _expand_all(graph: Graph, keeps: Keeps, stack: tuple[str, ...], bodies: Bodies) -> Graph:
-    expandable = {node.name for node in graph.nodes if node.op.has_composition() and not keeps(node, graph)}
+    composed = {cls for cls in graph.op_classes if cls.has_composition()}
+    expandable = {node.name for node in graph.nodes if type(node.op) in composed and not keeps(node, graph)} if composed else ()
     if not expandable:
         return graph
     nodes: list[Node] = []

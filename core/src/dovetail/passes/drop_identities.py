@@ -1,6 +1,6 @@
 """Eliminate: drop nodes whose output equals their input."""
 
-from dovetail.graph.graph import Graph, Node
+from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.rewriting import rename_reads
 
 __all__ = ["drop_identities"]
@@ -23,6 +23,8 @@ def drop_identities(graph: Graph) -> Graph:
 
 
 def _is_identity(node: Node, graph: Graph) -> bool:
+    if not node.op.is_view and type(node.op).is_identity is AbstractOperator.is_identity:
+        return False
     if node.post_ops or not node.inputs or not node.inputs[0] or not node.outputs[0]:
         return False
     others = node.outputs[1:]

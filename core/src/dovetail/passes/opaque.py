@@ -57,7 +57,7 @@ def _opaque(domain: str, op_type: str, raw: Mapping[str, Any], node: Node, graph
 
 def declare_shapes(graph: Graph) -> Graph:
     """The graph with declared operators whose types have the sizes that the graph declares for its input shapes."""
-    if not any(type(node.op) is OpaqueOperator for node in graph.nodes):
+    if OpaqueOperator not in graph.op_classes:
         return graph
     return graph.replace(nodes=tuple(_with_shapes(node, graph) for node in graph.nodes))
 

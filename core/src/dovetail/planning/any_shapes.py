@@ -200,4 +200,5 @@ def _seconds(tensor: TensorType) -> float:
 
 def flops(node: Node, graph: Graph) -> int:
     """The floating-point operations of a node."""
-    return int(node.op.flops([graph.type_of(name) for name in node.inputs], [graph.types[name] for name in node.writes]))
+    types = graph.types
+    return int(node.op.flops([types[name] if name else None for name in node.inputs], [types[name] for name in node.writes]))

@@ -51,10 +51,14 @@ class Dispatch:
     def choose(self, graph: Graph, devices: Sequence[Device]) -> tuple[Graph, Mapping[str, int]]:
         """The typed graph with the class for each node that the rules choose for these devices, and the rule by node name."""
         rules: dict[str, int] = {}
+        settled: dict[type[AbstractOperator], Decision] = {}
         nodes = []
         for node in graph.nodes:
-            version = self._versions.get(type(node.op))
-            decision = None if version is None else self._decide(node, version, graph, devices)
+            version, decision = self._versions.get(type(node.op)), settled.get(type(node.op))
+            if decision is None and version is not None:
+                decision = self._decide(node, version, graph, devices)
+                if decision.is_settled:
+                    settled[type(node.op)] = decision
             if decision is not None:
                 rules[node.name] = decision.rule
             nodes.append(node if decision is None else _moved(node, graph, decision))

@@ -92,21 +92,24 @@ def _found_in(
     found: dict[int, Constant] = {}
     missing: list[Argument] = []
     for a in stage.arguments:
-        name, source = _constant(node, a)
-        wanted, known = wanted_layout(a), before.get(a.arg)
         if a.content is not None:
             missing.append(a)
-        elif source is not None and known is not None and _is_again(known, source, a):
+            continue
+        name, source = _constant(node, a)
+        if source is None:
+            continue
+        wanted, known = wanted_layout(a), before.get(a.arg)
+        if known is not None and _is_again(known, source, a):
             found[a.arg] = known
-        elif source is not None and is_moved(a):
+        elif is_moved(a):
             known = shared.find(source, a.desc, wanted, a.repack)
             if known is None:
                 missing.append(a)
             else:
                 found[a.arg] = known
         elif a.value is not None:
-            found[a.arg] = Constant.of(a.value, a.desc, wanted, None, a.value, a.offset)
-        elif source is not None and name in constants:
+            found[a.arg] = Constant.of(source, a.desc, wanted, None, source, a.offset)
+        elif name in constants:
             found[a.arg] = Constant.of(source, a.desc, wanted, None, constants[name], a.offset)
     return found, missing
 

@@ -238,7 +238,7 @@ class OnednnDevice(Device):
         return self._choices.get(node, threads, lambda: self._chosen_anew(node, threads))
 
     def _chosen_anew(self, node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
-        found = _choose(node, threads)
+        found = choose(_kernels_of(node.op), node)
         if self._threads > 1 and node.outputs[0].dtype is DType.FLOAT32 and _builds_on_product(found):
             from dovetail_cpu_onednn import first_product  # here, because most models need none
 

@@ -61,7 +61,8 @@ class Placement:
         if not names or not node.outputs[0]:
             return ()
         types = dict(zip((*node.inputs, *node.operands), (*self.node.inputs, *self.node.operands), strict=True))
-        return tuple([name for name in names if types[name] == self.node.outputs[0]])
+        result = self.node.outputs[0]
+        return tuple([name for name in names if (given := types[name]) is result or given == result])
 
     @property
     def is_short(self) -> bool:

@@ -24,6 +24,9 @@ from dovetail_cpu_onednn.reorder import pack, unpacked
 __all__ = ["ReferenceKernel", "reference_call"]
 
 
+_ACCEPTED = Accepted(REFERENCE_KERNEL)
+
+
 class ReferenceKernel(PythonKernel):
     """The operator's own NumPy reference, its results copied into place."""
 
@@ -38,7 +41,7 @@ class ReferenceKernel(PythonKernel):
             return Refusal(Reason.OPERATOR, f"{node.op.key} has no NumPy reference")
         if any(t is not None and t.dtype is DType.STRING for t in (*node.inputs, *node.outputs)):
             return Refusal(Reason.DTYPE, "string")
-        return Accepted(self.name)
+        return _ACCEPTED
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
         reference = node.op.reference

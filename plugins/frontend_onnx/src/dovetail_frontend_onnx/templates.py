@@ -4,7 +4,6 @@ A template is what a file says once. `link` turns the main graph's into nodes di
 is called.
 """
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -257,10 +256,13 @@ def _declared_types(proto: GraphProto) -> dict[str, TensorType]:
     found = {}
     types: dict[bytes, TensorType] = {}  # most values have one of a few
     for item in (*(item for item in proto.value_info if item.name in foreign), *proto.output):
-        with contextlib.suppress(FormatError):
-            if item.name and item.HasField("type"):
-                content = item.type.SerializeToString()
-                types[content] = found[_text(item.name, "a value's name")] = types.get(content) or _value_type(item.type)
+        if not item.name or not item.HasField("type"):
+            continue
+        content = item.type.SerializeToString()
+        try:
+            types[content] = found[_text(item.name, "a value's name")] = types.get(content) or _value_type(item.type)
+        except FormatError:
+            continue
     return found
 
 

@@ -11,8 +11,12 @@ from dovetail_ops_onnx._types import Array
 _SIDE = 192
 """Boxes of a block: the pairs among them stay in the cache. With several rows the blocks are smaller."""
 _LEAST_SIDE = 8
+_BLOCK = 96
+"""Boxes of a block of one row."""
 _LONG = 192
 """Boxes of a row from which on it is worked on alone."""
+_COLUMNS = 3
+"""The widths of the widest box in a row of boxes from which on the row may be cut."""
 
 
 class NonMaxSuppression(Movement):
@@ -66,20 +70,37 @@ class NonMaxSuppression(Movement):
             return np.empty((0, 3), np.int64)
         classes = scores.shape[1]
         with np.errstate(all="ignore"):
+            if len(scores) == classes == 1:
+                places = self._of_one_row(boxes[0], -scores[0, 0], floor, count, overlap)
+                return np.stack((np.zeros_like(places), np.zeros_like(places), places), 1)
             rows, places = _by_score(scores.reshape(-1, scores.shape[2]), floor)
-            edges = self._edges(boxes)[:, rows // classes, places]
-            taken = (_taken if rows[-1:].any() or len(rows) <= _SIDE else _taken_apart)(rows, edges, count, overlap)
+            taken = _taken(rows, self._edges(boxes[rows // classes, places]), count, overlap)
         batches, kinds = np.divmod(rows[taken], classes)
         return np.stack((batches, kinds, places[taken]), 1)
 
+    def _of_one_row(self, boxes: Array, keys: Array, least: float | None, most: int, overlap: float) -> Array:
+        """The places of the boxes [n, 4] that are selected; `keys` are their scores, negative."""
+        places = np.arange(len(keys)) if least is None else np.flatnonzero(keys < -least)
+        keys = keys[places]
+        leading = _leading(keys, _window(most))
+        for part in (leading, slice(None)) if leading.size else (slice(None),):
+            order = places[part][np.argsort(keys[part], kind="stable")]
+            taken = order[_of_row_apart(self._edges(boxes[order]), most, overlap)]
+            if len(taken) == most:
+                break
+        return np.asarray(taken)
+
     def _edges(self, boxes: Array) -> Array:
-        """Low y, low x, high y, high x and area of each box: [5, N, boxes]"""
-        a, b, c, d = np.moveaxis(boxes, 2, 0)
+        """Low y, low x, high y, high x and area of each of the boxes [n, 4]: [5, n]. NaN for an area that is not positive."""
+        a, b, c, d = boxes.T
+        edges = np.empty((5, len(boxes)), boxes.dtype)
         if self.center_point_box:
-            edges = (b - d / 2, a - c / 2, b + d / 2, a + c / 2)
+            edges[:4] = b - d / 2, a - c / 2, b + d / 2, a + c / 2
         else:
-            edges = (np.minimum(a, c), np.minimum(b, d), np.maximum(a, c), np.maximum(b, d))
-        return np.stack((*edges, (edges[2] - edges[0]) * (edges[3] - edges[1])))
+            edges[:4] = np.minimum(a, c), np.minimum(b, d), np.maximum(a, c), np.maximum(b, d)
+        areas = np.multiply(edges[2] - edges[0], edges[3] - edges[1], out=edges[4])
+        areas[~(areas > 0)] = np.nan  # such a box hides no other, and none hides it
+        return edges
 
 
 def _by_score(scores: Array, least: float | None) -> tuple[Array, Array]:
@@ -96,16 +117,30 @@ def _by_score(scores: Array, least: float | None) -> tuple[Array, Array]:
     return rows, np.take_along_axis(places, np.argsort(keys, axis=1, kind="stable"), 1)[filled]
 
 
-def _taken_apart(rows: Array, edges: Array, most: int, overlap: float) -> Array:
-    """As `_taken` for one row, cut where no box spans a column: exporters shift each class to columns of its own."""
-    if (edges[4] < 0).any():  # sizes below 0: such a box may hide boxes that it does not meet
-        return _taken(rows, edges, most, overlap)
+def _window(most: int) -> int:
+    """How many of the boxes with the highest scores are looked at together."""
+    return max(4 * _SIDE, 2 * most)
+
+
+def _leading(keys: Array, count: int) -> Array:
+    """The places of so many of the lowest keys, and of those that equal the last of them; empty where there are few others."""
+    if len(keys) <= 2 * count:
+        return np.empty(0, np.int64)
+    return np.flatnonzero(keys <= np.partition(keys, count)[count])
+
+
+def _of_row_apart(edges: Array, most: int, overlap: float) -> Array:
+    """As `_of_row`, cut where no box spans a column: exporters shift each class to columns of its own."""
+    if edges.shape[1] <= _LONG or _COLUMNS * (edges[3] - edges[1]).max() > edges[3].max() - edges[1].min():
+        return _of_row(edges, most, overlap)
     order = np.argsort(edges[1])
     cuts = edges[1, order[1:]] >= np.maximum.accumulate(edges[3, order[:-1]])
-    parts = np.zeros_like(rows)
+    if not cuts.any():
+        return _of_row(edges, most, overlap)
+    parts = np.zeros(len(order), np.int64)
     parts[order[1:]] = np.cumsum(cuts)
     order = np.argsort(parts, kind="stable")
-    taken = np.zeros(len(rows), bool)
+    taken = np.zeros(len(order), bool)
     taken[order] = _taken(parts[order], edges[:, order], most, overlap)
     return np.asarray(taken & (np.cumsum(taken) <= most))
 
@@ -128,26 +163,42 @@ def _of_row(edges: Array, most: int, overlap: float) -> Array:
     """As `_taken`, for one row. Boxes that are not reached before `most` are selected are not looked at."""
     taken, found = np.zeros(edges.shape[1], bool), 0
     chosen = edges[:, :0]
-    for start in range(0, edges.shape[1], window := max(4 * _SIDE, 2 * most)):
+    for start in range(0, edges.shape[1], window := _window(most)):
         near = edges[:, start : start + window]
-        waiting = np.flatnonzero(_far(chosen, near, overlap))
+        waiting = np.flatnonzero(_far(chosen, near, overlap)) if start else np.arange(near.shape[1])
         while waiting.size:
-            heads, later = waiting[:_SIDE], waiting[_SIDE:]
-            first = heads[_greedy(near[:, None, heads], np.ones((1, len(heads)), bool), overlap)[0]][: most - found]
+            heads, later = waiting[:_BLOCK], waiting[_BLOCK:]
+            first = heads[_first(near[:, heads], overlap)[: most - found]]
             taken[first + start] = True
             found += len(first)
             if found == most:
                 return taken
+            if not later.size:
+                break
             waiting = later[_far(near[:, first], near[:, later], overlap)]
         chosen = edges[:, taken]
     return taken
 
 
+def _first(edges: Array, overlap: float) -> list[int]:
+    """Which of the boxes [5, n] overlap no earlier one that is taken. Bits of whole numbers: they need few calls of NumPy."""
+    hides = np.packbits(_overlaps(edges[:, :, None], edges[:, None], overlap), axis=1, bitorder="little")
+    width, content = hides.shape[1], hides.tobytes()
+    left, found = (1 << edges.shape[1]) - 1, []
+    while left:
+        one = left & -left
+        found.append(place := one.bit_length() - 1)
+        left &= ~(one | int.from_bytes(content[place * width : (place + 1) * width], "little"))
+    return found
+
+
 def _far(chosen: Array, others: Array, overlap: float) -> Array:
     """Which of the other boxes [5, n] overlap none of the chosen ones [5, m]."""
-    far = np.ones(others.shape[1], bool)
     step = max(_SIDE * _SIDE // max(chosen.shape[1], 1), 1)
-    for start in range(0, len(far) if chosen.shape[1] else 0, step):
+    if others.shape[1] <= step:
+        return np.logical_not(_overlaps(chosen[:, :, None], others[:, None], overlap).any(0))
+    far = np.empty(others.shape[1], bool)
+    for start in range(0, len(far), step):
         part = slice(start, start + step)
         far[part] = ~_overlaps(chosen[:, :, None], others[:, None, part], overlap).any(0)
     return far
@@ -208,13 +259,15 @@ def _apart(heads: Array, chosen: Array, others: Array, owner: Array, overlap: fl
 
 
 def _overlaps(a: Array, b: Array, overlap: float) -> Array:
-    """Whether boxes [5, ...] share more than a part `overlap` of their union. In place: fresh memory costs more than the sums."""
+    """Whether boxes [5, ...] share more than a part `overlap` of their union. In place: fresh memory costs more than the sums.
+
+    Boxes side by side share an area below 0: only widths need be at least 0.
+    """
     shared, scratch = np.minimum(a[2], b[2]), np.maximum(a[0], b[0])
     shared -= scratch
-    shared.clip(0, np.inf, shared)
     width = np.minimum(a[3], b[3])
     width -= np.maximum(a[1], b[1], out=scratch)
-    width.clip(0, np.inf, width)
+    np.maximum(width, 0, out=width)
     shared *= width
     joined = np.add(a[4], b[4], width)
     joined -= shared

@@ -1,10 +1,11 @@
-"""DequantizeLinear from 8 bits by constant parameters: a reorder with scales, in whichever layout is wanted; from 16 by NumPy."""
+"""DequantizeLinear from 8 bits: a reorder with scales, in any layout where they are constant; from 16 by NumPy."""
 
 from collections.abc import Sequence
 
 from dovetail.device import DType, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Refused, given
+from dovetail_cpu_onednn.kernels._computed_scaling import ComputedDequantize
 from dovetail_cpu_onednn.kernels._quantized import INT8
 from dovetail_cpu_onednn.kernels._scaling import between_layouts, scaled_reorder
 from dovetail_cpu_onednn.kernels._wide_scaling import WideDequantize
@@ -28,4 +29,4 @@ class Dequantize(PrimitiveKernel):
         return between_layouts(node)
 
 
-KERNELS = (Dequantize(), WideDequantize())
+KERNELS = (Dequantize(), ComputedDequantize(), WideDequantize())

@@ -1,4 +1,6 @@
-"""QuantizeLinear to 8 bits by constant parameters: a reorder with scales, in whichever layout is wanted; to 16 by NumPy."""
+"""QuantizeLinear to 8 bits by constant parameters: a reorder with scales, in whichever layout is wanted; by others a quotient;
+to 16 bits by NumPy.
+"""
 
 from collections.abc import Sequence
 
@@ -8,6 +10,7 @@ from dovetail.device import PLAIN, DType, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import tokens
 from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Refused, given
+from dovetail_cpu_onednn.kernels._computed_scaling import ComputedQuantize
 from dovetail_cpu_onednn.kernels._quantized import INT8
 from dovetail_cpu_onednn.kernels._scaling import between_layouts, quotient, scaled_reorder
 from dovetail_cpu_onednn.kernels._wide_scaling import WideQuantize
@@ -43,4 +46,4 @@ def _is_odd(node: TypedNode) -> bool:
     return zero is not None and zero.value is not None and bool((zero.value % 2).any())
 
 
-KERNELS = (Quantize(), WideQuantize())
+KERNELS = (Quantize(), ComputedQuantize(), WideQuantize())

@@ -25,7 +25,7 @@ def merge_equal_nodes(graph: Graph, devices: Sequence[Device] = ()) -> Graph:
     sub-graphs stay. So do nodes that write what continues a state, or what a sub-graph reads, and graphs with operators that are
     composed of the graph around them, which must see it as the model has it. Nodes that come before what they read may stay.
     """
-    if any(node.op.has_compose_in() for node in graph.nodes):
+    if any(cls.has_compose_in() for cls in graph.op_classes):
         return graph
     held = {graph.outputs[index] for index in graph.states.values()}
     held.update(name for node in graph.nodes for inner in node.op.subgraphs for name in inner.captures)
