@@ -36,6 +36,7 @@ from dovetail_gpu_opencl.launch import Constant, Launch
 from dovetail_gpu_opencl.view import View
 from dovetail_ops_onnx import find
 from dovetail_ops_onnx.cached_attention import CachedAttention
+from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, MatMulBlocks
 from dovetail_ops_onnx.mat_mul_rows import RowFormat
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
@@ -369,6 +370,20 @@ def _joined(rng: np.random.Generator, devices: Mapping[str, Forced]) -> Iterator
         graph = g.graph(outputs)
         label = f"JoinedProducts of {columns}" + (" with a gate" if gate else "") + (", normalized" if epsilon else "")
         yield from _each(devices, label, graph.replace(types={**graph.types, **types}), [floats(rng, 1, 40)])
+    # Not float16: Oclgrind 21.10 ends the process at vectors that are joined of halves.
+    for (gate, columns), biased in product(forms, (False, True)):
+        g, names = GraphBuilder(), ["x"]
+        g.input("x", "float32", (2, 40))
+        for n in columns:
+            names += [g.constant(array) for array in (floats(rng, 40, n), floats(rng, n))[: 1 + biased]]
+        names += [g.constant(floats(rng, 40))] if biased else []
+        outputs = [f"y{i}" for i in range(1 if gate else len(columns))]
+        types = {name: TensorType(DType.FLOAT32, (2, n)) for name, n in zip(outputs, columns, strict=False)}
+        op = JoinedProducts(MatMul(), len(columns), gate, 1e-5 if biased else None)
+        g.node(op, *names, outputs=outputs, name="node")
+        graph = g.graph(outputs)
+        label = f"JoinedProducts of floats, {columns}" + (" with a gate" if gate else "") + (", biased" if biased else "")
+        yield from _each(devices, label, graph.replace(types={**graph.types, **types}), [floats(rng, 2, 40)])
 
 
 def _taken(rng: np.random.Generator, devices: Mapping[str, Forced]) -> Iterator[Item]:
@@ -451,6 +466,12 @@ def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
             (),
         )
         yield from _each({"GPU": devices["GPU"]}, f"ScatterElements of {count}", *single(case, ()))
+    for name, reduction in (("ScatterElements", "mul"), ("ScatterND", "add"), ("ScatterND", "none")):
+        index, updates = rng.integers(-3, 3, (9, 2)), floats(rng, *((9, 2) if name == "ScatterElements" else (9, 5)))
+        op, data = _standard(name, reduction=reduction), floats(rng, *((3, 7) if name == "ScatterElements" else (3, 4, 5)))
+        yield from _each(
+            devices, f"{name} of constant places, {reduction}", *single(Case("", op, (data, index, updates), ()), (1,))
+        )
     for size in ((1, 1, 1), (3, 17, 3)):
         x = floats(rng, *size)
         graph, feeds = single(Case("images", ThroughImages(), (x,), (x + 1,)), ())

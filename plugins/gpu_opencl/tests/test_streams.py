@@ -132,9 +132,7 @@ CONVOLUTIONS = [  # batch, channels, maps, side, kernel, stride, pads, streams
 @exhaustive
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("sizes", CONVOLUTIONS)
-def test_convolutions(
-    sizes: tuple[int, ...], dtype: str, device: Any, bench: Any, rng: Any
-) -> None:
+def test_convolutions(sizes: tuple[int, ...], dtype: str, device: Any, bench: Any, rng: Any) -> None:
     """With a bias, a chain and a residual; windows reach outside the image, and a slice has several of their elements."""
     batch, channels, maps, side, kernel, stride, pad, streams = sizes
     x, w = (
