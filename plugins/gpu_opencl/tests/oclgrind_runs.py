@@ -18,7 +18,7 @@ import numpy as np
 from ml_dtypes import bfloat16
 from numpy.typing import NDArray
 
-from dovetail.device import NHWC, PLAIN, DeviceInfo, DType, Eltwise, Graph, Node, Reorder, TensorType, TypedNode
+from dovetail.device import NHWC, PLAIN, Binary, DeviceInfo, DType, Eltwise, Graph, Node, Reorder, TensorType, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.op import OpenCLKernel, Operator
 from dovetail.testing import Case
@@ -27,11 +27,14 @@ from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels import _conv_winograd, _pointwise_depthwise
 from dovetail_gpu_opencl.kernels._joined import JoinedProducts
+from dovetail_gpu_opencl.kernels._joined_moves import JoinedMoves
+from dovetail_gpu_opencl.kernels._moved_operands import MovedOperands
 from dovetail_gpu_opencl.kernels._pointwise_depthwise import PointwiseDepthwise
 from dovetail_gpu_opencl.kernels._rotated_halves import RotatedHalves
 from dovetail_gpu_opencl.kernels._tiles import Tiling
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.kernels.quantized import KERNELS as QUANTIZED
+from dovetail_gpu_opencl.kernels.split import SplitCopy
 from dovetail_gpu_opencl.launch import Constant, Launch
 from dovetail_gpu_opencl.view import View
 from dovetail_ops_onnx import find
@@ -106,7 +109,7 @@ WITHOUT_CASES = frozenset(
     {
         *("cached_attention", "convert", "joined_moves", "joined_products", "mat_mul_blocks", "mat_mul_integer_to_float"),
         *("mat_mul_rows", "normalized_product", "normalized_sum", "packed_attention", "pointwise_depthwise", "quantized"),
-        *("reorder", "rotated_halves", "take_rows"),
+        *("moved_operands", "reorder", "rotated_halves", "take_rows"),
     }
 )
 """Kernels of operators that passes and compositions insert, so that no pack has cases: the functions below run them, or
@@ -457,6 +460,16 @@ def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
         types = {**{name: TensorType.of(array) for name, array in given.items()}, "y": TensorType(DType.FLOAT32, dims)}
         graph = Graph((Node("node", RotatedHalves(), tuple(given), ("y",)),), tuple(given), ("y",), {}, types)
         yield from _each(devices, f"RotatedHalves of {dims}", graph, [*given.values()])
+    for dims, axis in (((3, 5, 14), 2), ((2, 6, 7), 1)):
+        g, names = GraphBuilder(), ["p0", "p1"]
+        halves = Node("halves", _standard("Split", axis=axis, num_outputs=2), ("x",), tuple(names))
+        moves = JoinedMoves((halves,), (SplitCopy(),), ("x",), tuple(names))
+        inner = Node("gate", _standard("Sigmoid"), ("p1",), ("y",), (Binary("mul", "p0"),))
+        g.input("x", "float32", dims)
+        g.node(MovedOperands(moves, inner), "x", outputs=["y"], name="node")
+        graph, result = g.graph(["y"]), tuple(n // 2 if i == axis else n for i, n in enumerate(dims))
+        types = {**graph.types, "y": TensorType(DType.FLOAT32, result)}
+        yield from _each(devices, f"MovedOperands of {dims}", graph.replace(types=types), [floats(rng, *dims)])
     for count in (40, 2100):
         index = rng.integers(-7, 7, (count, 2))
         case = Case(

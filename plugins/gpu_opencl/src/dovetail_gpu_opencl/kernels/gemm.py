@@ -11,6 +11,7 @@ __all__ = ["KERNELS", "product_of"]
 
 
 def product_of(node: TypedNode) -> Product | Refusal:
+    """The product of a Gemm."""
     op = node.op
     assert isinstance(op, Gemm)
     a, b, c = node.given(0), node.given(1), node.inputs[2] if len(node.inputs) > 2 else None
