@@ -460,6 +460,11 @@ def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
         types = {**{name: TensorType.of(array) for name, array in given.items()}, "y": TensorType(DType.FLOAT32, dims)}
         graph = Graph((Node("node", RotatedHalves(), tuple(given), ("y",)),), tuple(given), ("y",), {}, types)
         yield from _each(devices, f"RotatedHalves of {dims}", graph, [*given.values()])
+        more = {**given, "k": floats(rng, dims[0], 4, *dims[2:])}
+        types |= {"k": TensorType.of(more["k"]), "z": TensorType(DType.FLOAT32, more["k"].shape)}
+        graph = Graph((Node("node", RotatedHalves(), tuple(more), ("y", "z")),), tuple(more), ("y", "z"), {}, types)
+        if dims[1] in (1, 7):  # factors of each head are those of one number of heads
+            yield from _each(devices, f"RotatedHalves of {dims} and {more['k'].shape}", graph, [*more.values()])
     for dims, axis in (((3, 5, 14), 2), ((2, 6, 7), 1)):
         g, names = GraphBuilder(), ["p0", "p1"]
         halves = Node("halves", _standard("Split", axis=axis, num_outputs=2), ("x",), tuple(names))

@@ -113,7 +113,7 @@ class Scatter(CLKernel):
         data, _, updates = (Read(name) for name in node.node.inputs)
         out, listed = Write(node.node.outputs[0]), Constant(lists[places + 1 :])
         work, local = spread(node.outputs[0].size, self.caps)
-        arguments = (data, updates, out, listed, Constant(starts), *ints(node.outputs[0].size, plan.inner))
+        arguments: tuple[Argument, ...] = (data, updates, out, listed, Constant(starts), *ints(node.outputs[0].size, plan.inner))
         return Launch("scatter_listed.cl", assemble("scatter_listed.cl", defines), "scatter_listed", arguments, work, local)
 
     def _claimed(self, node: TypedNode, plan: Plan) -> tuple[Launch, ...]:
