@@ -72,8 +72,7 @@ def unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU that a test takes for a GPU builds without optimization, in a fifth of the time: code for CPUs of these kernels is
     used in tests alone. Kernels of CPUs, and devices that are GPUs, build as everywhere; so does all with DOVETAIL_EXHAUSTIVE=1.
 
-    For tests that ask for it. Others end the process so: products whose columns are not a multiple of 8 have loads at any address
-    whose result nobody reads (`KEEP` of tiles_pipelined.cl), which optimization leaves out.
+    For tests that ask for it.
     """
     if os.environ.get("DOVETAIL_EXHAUSTIVE") == "1":
         return

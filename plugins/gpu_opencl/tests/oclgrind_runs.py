@@ -18,7 +18,7 @@ import numpy as np
 from ml_dtypes import bfloat16
 from numpy.typing import NDArray
 
-from dovetail.device import NHWC, PLAIN, DeviceInfo, DType, Eltwise, Graph, Node, Reorder, TensorType, TypedNode
+from dovetail.device import NHWC, PLAIN, Binary, DeviceInfo, DType, Eltwise, Graph, Node, Reorder, TensorType, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.op import OpenCLKernel, Operator
 from dovetail.testing import Case
@@ -27,15 +27,19 @@ from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels import _conv_winograd, _pointwise_depthwise
 from dovetail_gpu_opencl.kernels._joined import JoinedProducts
+from dovetail_gpu_opencl.kernels._joined_moves import JoinedMoves
+from dovetail_gpu_opencl.kernels._moved_operands import MovedOperands
 from dovetail_gpu_opencl.kernels._pointwise_depthwise import PointwiseDepthwise
 from dovetail_gpu_opencl.kernels._rotated_halves import RotatedHalves
 from dovetail_gpu_opencl.kernels._tiles import Tiling
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.kernels.quantized import KERNELS as QUANTIZED
+from dovetail_gpu_opencl.kernels.split import SplitCopy
 from dovetail_gpu_opencl.launch import Constant, Launch
 from dovetail_gpu_opencl.view import View
 from dovetail_ops_onnx import find
 from dovetail_ops_onnx.cached_attention import CachedAttention
+from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, MatMulBlocks
 from dovetail_ops_onnx.mat_mul_rows import RowFormat
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
@@ -105,7 +109,7 @@ WITHOUT_CASES = frozenset(
     {
         *("cached_attention", "convert", "joined_moves", "joined_products", "mat_mul_blocks", "mat_mul_integer_to_float"),
         *("mat_mul_rows", "normalized_product", "normalized_sum", "packed_attention", "pointwise_depthwise", "quantized"),
-        *("reorder", "rotated_halves", "take_rows"),
+        *("moved_operands", "reorder", "rotated_halves", "take_rows"),
     }
 )
 """Kernels of operators that passes and compositions insert, so that no pack has cases: the functions below run them, or
@@ -369,6 +373,20 @@ def _joined(rng: np.random.Generator, devices: Mapping[str, Forced]) -> Iterator
         graph = g.graph(outputs)
         label = f"JoinedProducts of {columns}" + (" with a gate" if gate else "") + (", normalized" if epsilon else "")
         yield from _each(devices, label, graph.replace(types={**graph.types, **types}), [floats(rng, 1, 40)])
+    # Not float16: Oclgrind 21.10 ends the process at vectors that are joined of halves.
+    for (gate, columns), biased in product(forms, (False, True)):
+        g, names = GraphBuilder(), ["x"]
+        g.input("x", "float32", (2, 40))
+        for n in columns:
+            names += [g.constant(array) for array in (floats(rng, 40, n), floats(rng, n))[: 1 + biased]]
+        names += [g.constant(floats(rng, 40))] if biased else []
+        outputs = [f"y{i}" for i in range(1 if gate else len(columns))]
+        types = {name: TensorType(DType.FLOAT32, (2, n)) for name, n in zip(outputs, columns, strict=False)}
+        op = JoinedProducts(MatMul(), len(columns), gate, 1e-5 if biased else None)
+        g.node(op, *names, outputs=outputs, name="node")
+        graph = g.graph(outputs)
+        label = f"JoinedProducts of floats, {columns}" + (" with a gate" if gate else "") + (", biased" if biased else "")
+        yield from _each(devices, label, graph.replace(types={**graph.types, **types}), [floats(rng, 2, 40)])
 
 
 def _taken(rng: np.random.Generator, devices: Mapping[str, Forced]) -> Iterator[Item]:
@@ -442,6 +460,21 @@ def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
         types = {**{name: TensorType.of(array) for name, array in given.items()}, "y": TensorType(DType.FLOAT32, dims)}
         graph = Graph((Node("node", RotatedHalves(), tuple(given), ("y",)),), tuple(given), ("y",), {}, types)
         yield from _each(devices, f"RotatedHalves of {dims}", graph, [*given.values()])
+        more = {**given, "k": floats(rng, dims[0], 4, *dims[2:])}
+        types |= {"k": TensorType.of(more["k"]), "z": TensorType(DType.FLOAT32, more["k"].shape)}
+        graph = Graph((Node("node", RotatedHalves(), tuple(more), ("y", "z")),), tuple(more), ("y", "z"), {}, types)
+        if dims[1] in (1, 7):  # factors of each head are those of one number of heads
+            yield from _each(devices, f"RotatedHalves of {dims} and {more['k'].shape}", graph, [*more.values()])
+    for dims, axis in (((3, 5, 14), 2), ((2, 6, 7), 1)):
+        g, names = GraphBuilder(), ["p0", "p1"]
+        halves = Node("halves", _standard("Split", axis=axis, num_outputs=2), ("x",), tuple(names))
+        moves = JoinedMoves((halves,), (SplitCopy(),), ("x",), tuple(names))
+        inner = Node("gate", _standard("Sigmoid"), ("p1",), ("y",), (Binary("mul", "p0"),))
+        g.input("x", "float32", dims)
+        g.node(MovedOperands(moves, inner), "x", outputs=["y"], name="node")
+        graph, result = g.graph(["y"]), tuple(n // 2 if i == axis else n for i, n in enumerate(dims))
+        types = {**graph.types, "y": TensorType(DType.FLOAT32, result)}
+        yield from _each(devices, f"MovedOperands of {dims}", graph.replace(types=types), [floats(rng, *dims)])
     for count in (40, 2100):
         index = rng.integers(-7, 7, (count, 2))
         case = Case(
@@ -451,6 +484,12 @@ def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
             (),
         )
         yield from _each({"GPU": devices["GPU"]}, f"ScatterElements of {count}", *single(case, ()))
+    for name, reduction in (("ScatterElements", "mul"), ("ScatterND", "add"), ("ScatterND", "none")):
+        index, updates = rng.integers(-3, 3, (9, 2)), floats(rng, *((9, 2) if name == "ScatterElements" else (9, 5)))
+        op, data = _standard(name, reduction=reduction), floats(rng, *((3, 7) if name == "ScatterElements" else (3, 4, 5)))
+        yield from _each(
+            devices, f"{name} of constant places, {reduction}", *single(Case("", op, (data, index, updates), ()), (1,))
+        )
     for size in ((1, 1, 1), (3, 17, 3)):
         x = floats(rng, *size)
         graph, feeds = single(Case("images", ThroughImages(), (x,), (x + 1,)), ())

@@ -73,6 +73,7 @@ def test_products(batch: tuple[int, ...], m: int, n: int, k: int, device: Any, b
     np.testing.assert_allclose(got[..., 1:, :], np.maximum(wide, 0)[..., 1:, :], rtol=0, atol=TOLERANCE * np.abs(wide).max())
 
 
+@pytest.mark.usefixtures("unoptimized")
 @SAMPLED
 @pytest.mark.parametrize(("channels", "maps"), [(16, 24), (3, 13)])
 def test_convolutions(channels: int, maps: int, device: Any, bench: Any, rng: Any) -> None:

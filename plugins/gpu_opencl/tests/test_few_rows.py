@@ -1,12 +1,15 @@
 """Products of a few rows with constant weights on GPUs, against float64."""
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dovetail.device import DType, Refusal, TypedNode
+from dovetail.device import Binary, DType, Eltwise, Graph, PostOp, Refusal, TensorType, TypedNode
+from dovetail.graph import GraphBuilder
+from dovetail_ops_onnx.rms_normalization import RMSNormalization
 
 KERNEL = "gemm_few_rows"
 
@@ -59,3 +62,136 @@ def test_others_are_refused(
     node = TypedNode.of(graph.nodes[0], graph)
     kernel = next(k for k in kind_device("GPU").kernels(node) if k.name == KERNEL)
     assert isinstance(kernel.supports(node), Refusal)
+
+
+class Side:
+    """Products of one x [rows, depth], with a chain for each, perhaps of x normalized, and their results in float64."""
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        op: Any,
+        rows: int,
+        columns: Sequence[int],
+        chains: Sequence[Sequence[PostOp]],
+        *,
+        biased: bool = False,
+        normalized: bool = True,
+        dtype: Any = np.float32,
+        depth: int = 72,
+    ) -> None:
+        self.x, scale = rng.standard_normal((rows, depth)).astype(dtype), rng.standard_normal(depth).astype(np.float32)
+        g, self.results = GraphBuilder(), []
+        read, inner = g.input("x", str(np.dtype(dtype)), self.x.shape), self.x.astype(np.float64)
+        types = {}
+        if normalized:
+            read = g.node(RMSNormalization(epsilon=0.5), read, g.constant(scale), name="norm", outputs=["h"])
+            types["h"] = TensorType(DType.of(dtype), (rows, depth))
+            inner = inner / np.sqrt((inner**2).mean(1, keepdims=True) + 0.5) * scale
+        for i, (n, chain) in enumerate(zip(columns, chains, strict=True)):
+            w, b = rng.standard_normal((depth, n)).astype(dtype), rng.standard_normal(n).astype(np.float32)
+            matrix = g.constant(np.ascontiguousarray(w.T) if getattr(op, "transB", False) else w)
+            bias = g.constant(b) if biased else None
+            own, given = list(chain), [read, matrix]
+            if bias is not None and op.stem == "gemm" and dtype == np.float32:
+                given.append(bias)
+            elif bias is not None:
+                own = [Binary("add", bias), *own]
+            g.node(op, *given, name=f"m{i}", outputs=[f"y{i}"], post_ops=own)
+            types[f"y{i}"] = TensorType(DType.of(dtype), (rows, n))
+            self.results.append(inner @ w.astype(np.float64) + (b if biased else 0))
+        read_by = {p.operand for chain in chains for p in chain if isinstance(p, Binary)}
+        self.graph = g.graph([f"y{i}" for i in range(len(columns)) if f"y{i}" not in read_by])
+        self.graph = self.graph.replace(types={**self.graph.types, **types})
+
+    def run(self, device: Any, launches: int) -> Any:
+        """The results, of so many launches."""
+        executable = device.compile(device.lower(self.graph), {})
+        assert len(executable.commands) == launches, [str(report) for report in executable.reports]
+        assert {report.kernel for report in executable.reports} == {KERNEL}
+        return executable.create_request().run([self.x])
+
+
+def _close(got: Any, want: Any) -> None:
+    tolerance = 4e-3 if got.dtype == np.float16 else 2e-6
+    np.testing.assert_allclose(got.astype(np.float64), want, rtol=0, atol=tolerance * float(np.abs(want).max()))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("name", ["MatMul", "Gemm"])
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize(("rows", "columns", "biased"), [(1, (65, 7, 36), True), (3, (8, 33), False), (4, (5, 130, 9), True)])
+def test_products_of_one_input_are_one_launch(
+    rows: int,
+    columns: Sequence[int],
+    biased: bool,
+    normalized: bool,
+    name: str,
+    dtype: Any,
+    kind_device: Any,
+    bench: Any,
+    rng: Any,
+) -> None:
+    """Two or three, with biases as inputs or post-ops, the normalization before them in the same launch."""
+    op = bench.op(name, transB=1) if name == "Gemm" else bench.op(name)
+    side = Side(rng, op, rows, columns, [()] * len(columns), biased=biased, normalized=normalized, dtype=dtype)
+    for got, want in zip(side.run(kind_device("GPU"), 1), side.results, strict=True):
+        _close(got, want)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_gate_and_what_it_multiplies_are_one_launch(
+    first: bool, biased: bool, dtype: Any, kind_device: Any, bench: Any, rng: Any
+) -> None:
+    """The chain of the gate is before the product, whichever of the two comes last."""
+    swish = Eltwise("swish", 1.0)
+    chains = [[swish], [Binary("mul", "y0")]] if first else [[], [swish, Binary("mul", "y0")]]
+    side = Side(rng, bench.op("MatMul"), 2, (36, 36), chains, biased=biased, dtype=dtype, depth=1032)
+    gate, other = side.results if first else side.results[::-1]
+    _close(side.run(kind_device("GPU"), 1)[0], gate / (1 + np.exp(-gate)) * other)
+
+
+def test_a_product_with_post_ops_is_normalized_in_its_launch(kind_device: Any, bench: Any, rng: Any) -> None:
+    side = Side(rng, bench.op("MatMul"), 1, (12,), [[Eltwise("relu")]], biased=True)
+    _close(side.run(kind_device("GPU"), 1)[0], np.maximum(side.results[0], 0))
+
+
+def test_few_products_share_their_weights_with_plans_of_other_rows(kind_device: Any, bench: Any, rng: Any) -> None:
+    """The matrices are laid out once."""
+    device = kind_device("GPU")
+    one = Side(rng, bench.op("MatMul"), 1, (16, 8), [(), ()], biased=True).graph
+    (x,) = one.inputs
+    two = one.replace(types={n: t.with_shape((2, *t.dims[1:])) if n in (x, "h", "y0", "y1") else t for n, t in one.types.items()})
+    kept = [device.compile(device.lower(graph), {}) for graph in (one, two)]
+    arrays = [[a.array for a in executable.commands[0].launch.arguments if hasattr(a, "array")] for executable in kept]
+    assert arrays[0]
+    assert all(a is b for a, b in zip(*arrays, strict=True))
+
+
+def test_products_stay_alone_where_they_cannot_be_joined(kind_device: Any, bench: Any, rng: Any) -> None:
+    """One with a bias beside one without, other post-ops, a gate that is read twice, a normalization that others read."""
+    device = kind_device("GPU")
+
+    def lowered(graph: Graph) -> list[tuple[str, str]]:
+        return [(node.op.op_type, node.name) for node in device.lower(graph).nodes]
+
+    def changed(graph: Graph, name: str, **new: Any) -> Graph:
+        return graph.replace(nodes=tuple(dataclasses.replace(n, **new) if n.name == name else n for n in graph.nodes))
+
+    norm, alone = ("RMSNormalization", "norm"), [("MatMul", "m0"), ("MatMul", "m1")]
+    plain = Side(rng, bench.op("MatMul"), 1, (8, 8), [(), ()], biased=True).graph
+    assert lowered(plain) == [("JoinedProducts", "m0")]
+    assert device.lower(plain).nodes[0].origins == ("norm", "m0", "m1")
+    assert lowered(plain.replace(outputs=("y0", "y1", "h"))) == [norm, ("JoinedProducts", "m0")]
+    assert lowered(changed(plain, "m1", post_ops=())) == [norm, *alone]
+    assert lowered(changed(plain, "norm", op=RMSNormalization(axis=0))) == [norm, ("JoinedProducts", "m0")]
+    gated = Side(rng, bench.op("MatMul"), 1, (8, 8), [(), [Binary("mul", "y0")]]).graph
+    assert lowered(gated) == [("JoinedProducts", "m1")]
+    assert lowered(gated.replace(outputs=("y0", "y1"))) == [norm, *alone]
+    assert lowered(changed(gated, "m1", post_ops=(Binary("mul", "y0"), Eltwise("relu")))) == [norm, *alone]
+    scaled = [bench.op("Gemm", transB=1, beta=0.5), bench.op("Gemm", transB=1, alpha=2.0)]
+    for op in scaled:
+        graph = Side(rng, op, 1, (8, 8), [(), ()], biased=True).graph
+        assert lowered(graph) == [norm, ("Gemm", "m0"), ("Gemm", "m1")]

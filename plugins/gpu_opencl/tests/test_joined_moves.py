@@ -14,6 +14,7 @@ from dovetail.op import NHWC, PLAIN
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernels._composed_moves import composed, whole
 from dovetail_gpu_opencl.kernels._copy import Move
+from dovetail_gpu_opencl.kernels._moved_operands import MovedOperands
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.depth_to_space import DepthToSpace
 from dovetail_ops_onnx.expand import Expand
@@ -294,9 +295,10 @@ def test_random_graphs_in_order(kind_device: Open, bench: Any, seed: int) -> Non
 
 
 def computed(device: Any, graph: Graph, feeds: dict[str, Array]) -> list[Array]:
-    """The outputs of a graph by references, and by the moves of merged nodes."""
+    """The outputs of a graph by references, and by the moves of merged nodes that are nothing else."""
     known: dict[str, Any] = {**graph.constants, **feeds, "": None}
-    for node in graph.nodes:
+    apart = ((*node.op.moves.nodes, node.op.node) if isinstance(node.op, MovedOperands) else (node,) for node in graph.nodes)
+    for node in itertools.chain.from_iterable(apart):
         if node.op.op_type != "JoinedMoves":
             found = node.op.reference(*(known[name] for name in node.inputs))
             known.update(zip(node.outputs, found if isinstance(found, tuple) else (found,), strict=True))

@@ -49,6 +49,7 @@ def compare(got: Any, expected: Any) -> None:
     np.testing.assert_allclose(got.astype(np.float64), expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
 
 
+@pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("tiling", TILINGS, ids=str)
 @pytest.mark.parametrize(("batch", "m", "n", "k"), [((), 33, 40, 72), ((), 70, 37, 136), ((2,), 17, 24, 40)])
 def test_products(
@@ -61,11 +62,8 @@ def test_products(
     bench: Any,
     rng: Any,
     monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
 ) -> None:
     """Sizes around the tiles, columns that are stored eight or one at a time, a chain with operands in both float types."""
-    if n % 8 == 0:
-        request.getfixturevalue("unoptimized")
     monkeypatch.setattr(Tuned, "tiling", lambda self, problem: tiling)
     a = rng.standard_normal((*batch, m, k)).astype(np.float16)
     b = rng.standard_normal((*batch, k, n)).astype(np.float16)
@@ -88,12 +86,11 @@ CONVOLUTIONS = [  # batch, channels, maps, side, kernel, stride, pads
 ]
 
 
+@pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("sizes", CONVOLUTIONS)
-def test_convolutions(sizes: tuple[int, ...], device: Any, bench: Any, rng: Any, request: pytest.FixtureRequest) -> None:
+def test_convolutions(sizes: tuple[int, ...], device: Any, bench: Any, rng: Any) -> None:
     """By way of the runtime's passes: the source is float32 and plain, so that values are converted and reordered."""
     batch, channels, maps, side, kernel, stride, pad = sizes
-    if maps % 8 == 0:
-        request.getfixturevalue("unoptimized")
     x = rng.standard_normal((batch, channels, side, side)).astype(np.float32)
     w = rng.standard_normal((maps, channels, kernel, kernel)).astype(np.float32)
     b, scale = rng.standard_normal(maps).astype(np.float32), rng.standard_normal((maps, 1, 1)).astype(np.float32)

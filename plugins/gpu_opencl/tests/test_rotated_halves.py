@@ -101,3 +101,43 @@ def test_halves_that_are_read_elsewhere_are_kept(kind_device: Callable[[str], An
 
 def test_on_cpus_nodes_stay(kind_device: Callable[[str], Any], bench: Any) -> None:
     assert "RotatedHalves" not in kinds(kind_device("CPU"), rotation(bench))
+
+
+def _pair(bench: Any, dims: tuple[int, ...], other: tuple[int, ...], factors: Any, *, read_between: bool = False) -> Graph:
+    """Queries and keys that are turned by one pair of factors."""
+    g = GraphBuilder()
+    c, s = (g.input(name, "float32", one) for name, one in zip("cs", factors, strict=True))
+    results = []
+    for name, one in (("q", dims), ("k", other)):
+        x = g.input(name, "float32", one)
+        if read_between and results:
+            x = g.node(bench.op("Add"), x, g.node(bench.op("ReduceSum"), results[0]))
+        low, high = g.node(bench.op("Split", axis=-1, num_outputs=2), x, outputs=2)
+        turned = g.node(bench.op("Concat", axis=-1), g.node(bench.op("Neg"), high), low)
+        results.append(g.node(bench.op("Add"), g.node(bench.op("Mul"), turned, s), g.node(bench.op("Mul"), x, c)))
+    return fold_constants(g.graph(results))
+
+
+@pytest.mark.parametrize(
+    ("dims", "other", "factors"),
+    [((2, 8, 5, 14), (2, 3, 5, 14), ((5, 14), (14,))), ((1, 3, 1, 64), (1, 8, 1, 64), ((1, 1, 1, 64), (64,)))],
+)
+def test_queries_and_keys_are_one_launch(
+    dims: Any, other: Any, factors: Any, kind_device: Callable[[str], Any], bench: Any, rng: np.random.Generator
+) -> None:
+    device, graph = kind_device("GPU"), _pair(bench, dims, other, factors)
+    assert kinds(device, graph) == ["RotatedHalves"]
+    given = {name: rng.standard_normal(graph.types[name].dims).astype(np.float32) for name in graph.inputs}
+    found = bench.run(device, device.lower(graph), [*given.values()])
+    for got, name in zip(found, "qk", strict=True):
+        x = given[name].astype(np.float64)
+        one, two = np.split(x, 2, -1)
+        np.testing.assert_allclose(got, x * given["c"] + np.concatenate([-two, one], -1) * given["s"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("other", "read_between"), [((2, 3, 4, 14), False), ((2, 3, 5, 14), True)], ids=["other rows", "read between"]
+)
+def test_rotations_that_stay_apart(other: Any, read_between: bool, kind_device: Callable[[str], Any], bench: Any) -> None:
+    graph = _pair(bench, (2, 8, 5, 14), other, ((14,), (14,)), read_between=read_between)
+    assert kinds(kind_device("GPU"), graph).count("RotatedHalves") == 2

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dovetail.errors import InferError
 from dovetail_ops_onnx.scatter_elements import ScatterElements
 from dovetail_ops_onnx.scatter_nd import ScatterND
 
@@ -62,6 +63,52 @@ def test_rows_of_constant_indices(
     graph, feeds = bench.single(ScatterElements(axis=0, reduction="add"), [data, index, updates], (1,))
     (found,) = bench.run(kind_device(kind), graph, feeds)
     np.testing.assert_allclose(found, wanted.astype(dtype), rtol=1e-3 if dtype == np.float16 else 1e-5, atol=1e-5)
+
+
+CONSTANT = [("ScatterElements", 1), ("ScatterElements", 0), ("ScatterND", 2), ("ScatterND", 3)]
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+@pytest.mark.parametrize("reduction", ["none", *JOINS])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+@pytest.mark.parametrize(("name", "detail"), CONSTANT, ids=lambda x: str(x))
+def test_updates_of_constant_places_are_one_launch(
+    name: str, detail: int, dtype: Any, reduction: str, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """One after the other in their order; of several that replace a place the last one stays."""
+    join = JOINS.get(reduction, lambda _, b: b)
+    data = _drawn(rng, dtype, (4, 3, 5))
+    wanted = data.astype(np.float64)
+    if name == "ScatterElements":
+        index, op = rng.integers(-3, 3, (4, 3, 4)), ScatterElements(axis=detail, reduction=reduction)
+        updates = _drawn(rng, dtype, index.shape)
+        for place in np.ndindex(index.shape):
+            at = (*place[:detail], index[place], *place[detail + 1 :])
+            wanted[at] = join(wanted[at], float(updates[place]))
+    else:
+        index, op = rng.integers(-3, 3, (17, detail)), ScatterND(reduction=reduction)
+        updates = _drawn(rng, dtype, (17, *data.shape[detail:]))
+        for place, update in zip(index, updates, strict=True):
+            wanted[tuple(place)] = join(wanted[tuple(place)], update.astype(np.float64))
+    graph, feeds = bench.single(op, [data, index, updates], (1,))
+    executable = kind_device(kind).compile(graph, {})
+    assert [command.launch.entry for command in executable.commands] == ["scatter_listed"]
+    (found,) = executable.create_request().run(feeds)
+    np.testing.assert_allclose(found, wanted.astype(dtype), rtol=2e-3 if dtype == np.float16 else 1e-5, atol=1e-5)
+
+
+def test_constant_places_that_are_out_of_range_or_met_too_often(kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """The first is an error of the run, as where the index is an input; the second is joined by work groups."""
+    data, updates = _drawn(rng, np.float32, (7, 2)), _drawn(rng, np.float32, (300, 2))
+    index = np.zeros((300, 1), np.int64)
+    for last in (0, 7, -8):
+        index[-1] = last
+        graph, feeds = bench.single(ScatterND(reduction="add"), [data, index, updates], (1,))
+        executable = kind_device("GPU").compile(graph, {})
+        assert "scatter_listed" not in [command.launch.entry for command in executable.commands]
+        if last:
+            with pytest.raises(InferError, match="out of range"):
+                executable.create_request().run(feeds)
 
 
 def _drawn(rng: np.random.Generator, dtype: Any, dims: tuple[int, ...]) -> Any:

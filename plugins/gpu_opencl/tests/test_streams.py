@@ -90,6 +90,7 @@ PRODUCTS = [  # batch, m, n, k, and a tiling: with tiles of 32 x 32 the first ha
 ]
 
 
+@pytest.mark.usefixtures("unoptimized")
 @exhaustive
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("batch", "m", "n", "k", "tiling"), PRODUCTS, ids=str)
@@ -103,11 +104,8 @@ def test_products(
     device: Any,
     bench: Any,
     rng: Any,
-    request: pytest.FixtureRequest,
 ) -> None:
     """With a residual and post-ops, one time for each element. Runs twice with the same buffers: counters begin at zero again."""
-    if n % 8 == 0:
-        request.getfixturevalue("unoptimized")
     a, b = (rng.standard_normal(dims).astype(TYPES[dtype]) for dims in ((*batch, m, k), (*batch, k, n)))
     c, s = rng.standard_normal((*batch, m, n)).astype(TYPES[dtype]), rng.standard_normal(n).astype(np.float32)
     chain = [Binary("mul", "s"), Sum("c"), Eltwise("relu")]
@@ -130,16 +128,13 @@ CONVOLUTIONS = [  # batch, channels, maps, side, kernel, stride, pads, streams
 ]
 
 
+@pytest.mark.usefixtures("unoptimized")
 @exhaustive
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("sizes", CONVOLUTIONS)
-def test_convolutions(
-    sizes: tuple[int, ...], dtype: str, device: Any, bench: Any, rng: Any, request: pytest.FixtureRequest
-) -> None:
+def test_convolutions(sizes: tuple[int, ...], dtype: str, device: Any, bench: Any, rng: Any) -> None:
     """With a bias, a chain and a residual; windows reach outside the image, and a slice has several of their elements."""
     batch, channels, maps, side, kernel, stride, pad, streams = sizes
-    if maps % 8 == 0:
-        request.getfixturevalue("unoptimized")
     x, w = (
         rng.standard_normal(d).astype(TYPES[dtype]) for d in ((batch, channels, side, side), (maps, channels, kernel, kernel))
     )

@@ -9,7 +9,7 @@ from dovetail.device import TensorType
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import loaded, vector_at
 
-__all__ = ["Access", "access_to", "broadcasts", "flat_index", "operand_strides", "strides_of"]
+__all__ = ["Access", "Moved", "access_to", "broadcasts", "flat_index", "operand_strides", "strides_of"]
 
 _ALIGNED = {
     "half": "load_half{vec}({at})",
@@ -56,6 +56,26 @@ class Access:
         if self.run == "next" and not c_type.startswith("bfloat"):
             return f"convert_{acc}{vec}({vector_at(c_type, vec, f'{pointer} + ({at})')})"
         return f"({acc}{vec})({parts})"
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """An operand that is read from another value: element sum(i * stride) + offset of that for each i in `dims`, in order."""
+
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    def access(self, sizes: RuntimeSizes, key: Hashable) -> Access:
+        """How to read it; `key` names the operand."""
+        terms = []
+        for group in (groups := _merged(self.dims, self.strides)):
+            after, at = math.prod(self.dims[group.last + 1 :]), (key, "moved", group.first)
+            place = "o" if after == 1 else f"QUOTIENT(o, {sizes.divisor(after, (*at, 'after'))})"
+            place = place if group is groups[0] else f"REMAINDER({place}, {sizes.divisor(group.size, (*at, 'size'))})"
+            if group.stride:
+                terms.append(place if group.stride == 1 else f"{place} * {sizes.number(group.stride, (*at, 'stride'))}")
+        return Access(" + ".join([*terms, sizes.number(self.offset, (key, "moved", "offset"))]), "any")
 
 
 def broadcasts(operand: TensorType, result: TensorType) -> bool:

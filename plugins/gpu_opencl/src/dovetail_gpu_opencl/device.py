@@ -172,6 +172,9 @@ class OpenCLDevice(Device):
             from dovetail_gpu_opencl.kernels._joined_moves import merge_moves
 
             graph = merge_moves(graph, self._kernel_of, self._runs)
+            from dovetail_gpu_opencl.kernels._moved_operands import merge_operands
+
+            graph = merge_operands(graph, self._kernel_of, self._runs)
         return self._joined(graph)
 
     def _viewed(self, node: TypedNode) -> TypedNode:

@@ -7,7 +7,7 @@ floating-point results on CPUs; GPUs read one element a work item, which is coal
 import dataclasses
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from dovetail.dataclass import dataclass
@@ -26,7 +26,7 @@ from dovetail.device import (
     TypedNode,
 )
 from dovetail_gpu_opencl import post_ops
-from dovetail_gpu_opencl.broadcast import Access, access_to, broadcasts
+from dovetail_gpu_opencl.broadcast import Access, Moved, access_to, broadcasts
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, is_like, spread
 from dovetail_gpu_opencl.launch import Launch, Read, Scratch, Write
@@ -47,10 +47,11 @@ _AT_ONCE = 24
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """An input of a generated kernel: where it is read from, and its type."""
+    """An input of a generated kernel: where it is read from, and its type; `moved` for one that is a part of what is read."""
 
     source: Read | Scratch
     type: TensorType
+    moved: Moved | None = None
 
 
 class _Elementwise(CLKernel):
@@ -231,20 +232,27 @@ def vector_width(result: TensorType, caps: Capabilities) -> int:
 
 
 def elementwise_launch(
-    caps: Capabilities, node: TypedNode, loads: Sequence[Load], statements: str, vec: int, written: Scratch | None = None
+    caps: Capabilities,
+    node: TypedNode,
+    loads: Sequence[Load],
+    statements: str,
+    vec: int,
+    written: Scratch | None = None,
+    *,
+    moved: Mapping[int, Moved] | None = None,
 ) -> Launch:
     """The launch of a generated kernel.
 
     It loads `loads` as `a`, `b`, ...; `statements` compute `s` from them, with `A` for the C type of `a` and `R` for that of the
     result; the node's post-ops follow. Each work item computes `vec` elements, and writes them into `written`, else into the
-    node's output.
+    node's output. `moved` as for `post_ops.epilogue`.
     """
     result, types = node.outputs[0], [load.type for load in loads]
     vec = 1 if any(is_narrow(t.dtype) for t in (result, *types)) else vec
-    chain, sizes = post_ops.epilogue(node, vec, 0), RuntimeSizes()
+    chain, sizes = post_ops.epilogue(node, vec, 0, moved=moved), RuntimeSizes()
     last, accesses = sizes.number(result.size, "last"), []
-    for index, tensor in enumerate(types):
-        access = access_to(tensor, result, 0, sizes, index)
+    for index, load in enumerate(loads):
+        access = access_to(load.type, result, 0, sizes, index) if load.moved is None else load.moved.access(sizes, index)
         assert access is not None
         accesses.append(access)
     dtypes = tuple(t.dtype for t in types)

@@ -7,7 +7,7 @@ rounds once, when it stores. Kernel files define both as the identity when no ch
 
 import dataclasses
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from dovetail.dataclass import dataclass
 from dovetail.device import (
@@ -26,7 +26,7 @@ from dovetail.device import (
     same_bytes,
 )
 from dovetail.lru import LruCache
-from dovetail_gpu_opencl.broadcast import Access, access_to, broadcasts
+from dovetail_gpu_opencl.broadcast import Access, Moved, access_to, broadcasts
 from dovetail_gpu_opencl.launch import Argument, Read, Scalar
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator, literal
@@ -179,22 +179,30 @@ def _aligned(operand: TensorType, result: TensorType) -> tuple[int, ...]:
     return (1,) * (result.rank - operand.rank) + operand.dims[max(0, operand.rank - result.rank) :]
 
 
-def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1, *, aligned: bool = False) -> Epilogue:
+def epilogue(
+    node: TypedNode, vec: int = 1, run_axes: int = 1, *, aligned: bool = False, moved: Mapping[int, Moved] | None = None
+) -> Epilogue:
     """The epilogue of a node that `check` accepted.
 
     `vec` is VEC. `run_axes` is the number of trailing axes of the output, taken as one, that the elements of `POST_V` never
     leave; 0 when they may leave any. `aligned` says that they begin at multiples of VEC, and that halves.cl is in the
-    program.
+    program. `moved` are the operands, by their numbers, that are read from where they would be moved from.
     """
     if not node.post_ops:
         return Epilogue()
     result, operands = node.outputs[0], node.operands
     types = tuple([(operand.dtype, operand.dims, operand.value is None) for operand in operands])
-    key = (_without_names(node.node.post_ops), types, result.dtype, result.dims, vec, run_axes, aligned)
+    places = {} if moved is None else moved
+    key = (_without_names(node.node.post_ops), types, result.dtype, result.dims, vec, run_axes, aligned, *places.items())
     found = _EPILOGUES.get(key)
     if found is None:
         sizes = RuntimeSizes("post_n")
-        accesses = tuple([access_to(operand, result, run_axes, sizes, i) for i, operand in enumerate(operands)])
+        accesses = tuple(
+            [
+                places[i].access(sizes, i) if i in places else access_to(operand, result, run_axes, sizes, i)
+                for i, operand in enumerate(operands)
+            ]
+        )
         found = _text_for(node, accesses, sizes, vec, aligned=aligned), sizes.arguments
         _EPILOGUES.put(key, found)
     source, numbers = found

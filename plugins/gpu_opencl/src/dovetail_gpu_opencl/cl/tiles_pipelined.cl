@@ -153,7 +153,11 @@ static int counted(__global int* counter, const int groups) {
   if (before == groups - 1) *counter = 0;
   return before;
 }
-// KEPT is an operand of post-ops that is as large as the result. KEEP loads it for 16 rows, long before they are needed.
+// KEPT is an operand of post-ops that is as large as the result. KEEP loads it for 16 rows, long before they are needed; not where
+// rows begin at any address.
+#if N % 8
+#undef KEPT
+#endif
 #define KEEP(i)                                                                                             \
   for (int t = 0; t < WORK_N / 16; ++t) {                                                                   \
     const int e = lane + t * SUB_GROUP, m = m0 + ly + (i) * 16 + e / (WORK_N / 8);                          \

@@ -1,11 +1,11 @@
-"""Products of one A by several matrices of packed weights, in one launch: those of a row are so short that launches count."""
+"""Products of one A by several matrices, in one launch: those of few rows are so short that launches count."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dovetail.device import Binary, DType, Eltwise, Graph, Node, TypedNode
+from dovetail.device import Binary, DType, Eltwise, Graph, Node, Reason, Refusal, TypedNode
 from dovetail.op import AbstractOperator, Port
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._merging import origins
@@ -13,7 +13,7 @@ from dovetail_gpu_opencl.kernels._packed_blocks import Product
 from dovetail_ops_onnx.mat_mul_rows import MatMulRows
 from dovetail_ops_onnx.rms_normalization import RMSNormalization
 
-__all__ = ["JoinedProducts", "ShortProduct", "parts_of"]
+__all__ = ["JoinedProducts", "ShortProduct", "join", "normalization", "parts_of"]
 
 MOST = 3
 """Matrices: queries, keys and values."""
@@ -21,7 +21,7 @@ MOST = 3
 
 @dataclass(frozen=True, eq=False)
 class JoinedProducts(AbstractOperator):
-    """One MatMulBlocks or MatMulRows, or several of one A. Inputs are A, then what each takes besides A.
+    """One product, or several of one operator and one A. Inputs are A, then what each takes besides A, for MatMul a bias, too.
 
     There is an output for each; with `gate`, a chain for the first of two products, there is one: gate(first) * second. With
     `epsilon` the rows of A are first normalized as by RMSNormalization, whose scale [K] is the last input.
@@ -33,7 +33,7 @@ class JoinedProducts(AbstractOperator):
     inputs: ClassVar[tuple[Port, ...]] = (Port("A"), Port("matrices", variadic=True))
     outputs: ClassVar[tuple[Port, ...]] = (Port("Y", variadic=True),)
 
-    product: Product
+    product: AbstractOperator
     count: int
     gate: tuple[Eltwise, ...] | None = None
     epsilon: float | None = None
@@ -65,8 +65,12 @@ class ShortProduct(CLKernel):
     """The base of kernels that run a MatMulBlocks, and several of one A as a JoinedProducts, and the same of MatMulRows."""
 
     joins_nodes = True
-    normalizes: ClassVar[bool] = False
-    """True when the kernel also normalizes A. On CPUs, where each work item would, that takes longer than a launch."""
+    normalizes: ClassVar[frozenset[DType]] = frozenset()
+    """The types in which the kernel also normalizes A. On CPUs, where each work item would, that takes longer than a launch."""
+
+    def applies(self, node: TypedNode) -> Refusal | None:
+        others = isinstance(node.op, JoinedProducts) and not isinstance(node.op.product, Product)
+        return Refusal(Reason.OPERATOR, "products by matrices that are not packed") if others else None
 
     def join_key(self, node: TypedNode) -> tuple[object, ...] | None:
         if isinstance(node.op, MatMulRows):
@@ -76,26 +80,38 @@ class ShortProduct(CLKernel):
         return node.node.inputs[0], node.op.bits, node.op.block_size, node.given(1).dtype, len(node.inputs)
 
     def joined(self, graph: Graph, nodes: Sequence[Node]) -> Mapping[str, Node | None]:
-        changed = _gated(graph, nodes)
-        plain = [node for node in nodes if not node.post_ops and node.name not in changed]
-        for start in range(0, len(plain), MOST):
-            changed |= _side_by_side(plain[start : start + MOST])
-        return _normalizing(graph, nodes, changed) if self.normalizes else changed
+        return join(graph, nodes, self.normalizes)
+
+
+def join(graph: Graph, nodes: Sequence[Node], normalized: frozenset[DType]) -> Mapping[str, Node | None]:
+    """By name, what takes the place of these products of one A; see `CLKernel.joined`. Inputs may differ from the graph's nodes.
+
+    Also of an RMSNormalization before them, of values and scales of the types `normalized`.
+    """
+    changed = _gated(graph, nodes)
+    plain = [node for node in nodes if not node.post_ops and node.name not in changed]
+    for start in range(0, len(plain), MOST):
+        changed |= _side_by_side(plain[start : start + MOST])
+    return _normalizing(graph, nodes, changed, normalized)
 
 
 def _gated(graph: Graph, nodes: Sequence[Node]) -> dict[str, Node | None]:
-    """The nodes that replace products multiplied by another one, which nothing else reads."""
+    """The nodes that replace products multiplied by another one, which nothing else reads. One of the two may have a chain."""
     found: dict[str, Node | None] = {}
     by_output = {node.outputs[0]: node for node in nodes}
     for node in nodes:
-        factor = node.post_ops[0] if len(node.post_ops) == 1 else None
+        factor = node.post_ops[-1] if node.post_ops else None
         if not isinstance(factor, Binary) or factor.algorithm != "mul" or factor.operand not in by_output:
             continue
-        gate, alone = by_output[factor.operand], factor.operand not in graph.output_names
-        chain = tuple(p for p in gate.post_ops if isinstance(p, Eltwise))
-        same = graph.types[gate.outputs[0]] == graph.types[node.outputs[0]]
-        if alone and same and chain == gate.post_ops and graph.consumers[factor.operand] == (node,):
-            found[gate.name], found[node.name] = None, _joined([gate, node], node, chain)
+        other, alone = by_output[factor.operand], factor.operand not in graph.output_names
+        same = graph.types[other.outputs[0]] == graph.types[node.outputs[0]]
+        own = tuple(p for p in node.post_ops[:-1] if isinstance(p, Eltwise))
+        chain = tuple(p for p in other.post_ops if isinstance(p, Eltwise))
+        if (own and chain) or len(own) + 1 != len(node.post_ops) or len(chain) != len(other.post_ops):
+            continue
+        if alone and same and [reader.name for reader in graph.consumers[factor.operand]] == [node.name]:
+            found[other.name] = None
+            found[node.name] = _joined([node, other] if own else [other, node], node, own or chain)
     return found
 
 
@@ -114,11 +130,13 @@ def _joined(nodes: Sequence[Node], place: Node, gate: tuple[Eltwise, ...] | None
     )
 
 
-def _normalizing(graph: Graph, nodes: Sequence[Node], changed: Mapping[str, Node | None]) -> Mapping[str, Node | None]:
+def _normalizing(
+    graph: Graph, nodes: Sequence[Node], changed: Mapping[str, Node | None], dtypes: frozenset[DType]
+) -> Mapping[str, Node | None]:
     """The changes, with an RMSNormalization before the products as a part of them, where one node takes the place of all."""
     left = [node for one in nodes if (node := changed.get(one.name, one)) is not None]
     norm = graph.producers.get(nodes[0].inputs[0])
-    if norm is None or len(left) > 1 or not _is_of_rows(graph, norm) or norm.outputs[0] in graph.output_names:
+    if norm is None or len(left) > 1 or not _is_of_rows(graph, norm, dtypes) or norm.outputs[0] in graph.output_names:
         return changed
     if {node.name for node in graph.consumers[norm.outputs[0]]} != {node.name for node in nodes}:
         return changed
@@ -130,15 +148,15 @@ def _normalizing(graph: Graph, nodes: Sequence[Node], changed: Mapping[str, Node
     return {**changed, norm.name: None, node.name: dataclasses.replace(node, op=op, inputs=inputs, origins=origins(norm, node))}
 
 
-def _product(node: Node) -> Product:
-    assert isinstance(node.op, Product)
+def _product(node: Node) -> AbstractOperator:
+    assert isinstance(node.op, AbstractOperator)
     return node.op
 
 
-def _is_of_rows(graph: Graph, norm: Node) -> bool:
-    """Whether it is an RMSNormalization of the last axis alone, in float32, with a scale for each element of it."""
+def _is_of_rows(graph: Graph, norm: Node, dtypes: frozenset[DType]) -> bool:
+    """Whether it is an RMSNormalization of the last axis alone, of such types, with a scale for each element of it."""
     if not isinstance(norm.op, RMSNormalization) or norm.post_ops:
         return False
     x, scale = (graph.types[name] for name in norm.inputs)
     in_rows = norm.op.axis in (-1, x.rank - 1) and scale.dims == x.dims[-1:]
-    return in_rows and x.dtype is DType.FLOAT32 and scale.dtype is DType.FLOAT32
+    return in_rows and x.dtype in dtypes and scale.dtype in dtypes

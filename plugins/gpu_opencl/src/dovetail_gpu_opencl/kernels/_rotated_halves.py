@@ -21,16 +21,19 @@ RANK = 4
 
 @dataclass(frozen=True, eq=False)
 class RotatedHalves(AbstractOperator):
-    """X * C + R * S; R are the halves of X's last axis, the second one, negated, before the first one. C and S broadcast to X."""
+    """X * C + R * S; R are the halves of X's last axis, the second one, negated, before the first one. C and S broadcast to X.
+
+    Perhaps of a second value in the same way, of four axes like X, which differs from it in its heads, the second axis.
+    """
 
     domain: ClassVar[str] = "dovetail.opencl"
     op_type: ClassVar[str] = "RotatedHalves"
     stem: ClassVar[str] = "rotated_halves"
-    inputs: ClassVar[tuple[Port, ...]] = (Port("X"), Port("C"), Port("S"))
-    outputs: ClassVar[tuple[Port, ...]] = (Port("Y"),)
+    inputs: ClassVar[tuple[Port, ...]] = (Port("X"), Port("C"), Port("S"), Port("X2", optional=True))
+    outputs: ClassVar[tuple[Port, ...]] = (Port("Y"), Port("Y2", optional=True))
 
     def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
-        return 3 * outputs[0].size
+        return 3 * sum(output.size for output in outputs)
 
 
 def merge_rotations(graph: Graph, accepts: Callable[[TypedNode], bool]) -> Graph:

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.device import DType, Refusal, TypedNode
@@ -29,7 +30,11 @@ _COLUMNS, _PAIRS, _MOST_PLACES = 128, 1024, 64
 _MEETING, _READS = 32, 1 << 28
 """Updates of a place, in the mean, and indices that all groups read, up to which that pays: sorting takes 25 us a block."""
 
+_LISTED, _LONGEST = 1 << 22, 256
+"""Updates with constant places that are listed by place when a plan is made, and the most of a place, which a work item joins."""
+
 _JOIN = {
+    "none": "(b)",
     "add": "((a) + (b))",
     "mul": "((a) * (b))",
     "max": "((a) > (b) ? (a) : ((a) <= (b) ? (b) : (a) + (b)))",
@@ -80,7 +85,36 @@ class Scatter(CLKernel):
         if not node.outputs[0].size:
             return ()
         plan = self.plan(node)
+        if (listed := self._listed(node, plan)) is not None:
+            return (listed,)
         return self._claimed(node, plan) if _reduction(node) == "none" else self._reduced(node, plan)
+
+    def _listed(self, node: TypedNode, plan: Plan) -> Launch | None:
+        """The launch where places are constant and in range, and no item has too much to do."""
+        index, reduction = node.given(1).value, _reduction(node)
+        if index is None or not 0 < plan.count <= _LISTED:
+            return None
+        places, last = node.outputs[0].size // plan.inner, reduction == "none"
+        lists = self.packed.get(index, ("scatter", plan, last), lambda: _by_place(index, plan, places, last))
+        starts = lists[: places + 1]
+        if not lists.size or int(np.diff(starts).max()) > _LONGEST:
+            return None
+        if last:
+            word = WORDS[node.outputs[0].dtype.itemsize]
+            defines: dict[str, object] = {
+                "T": word,
+                "VALUE": word,
+                "LOAD_T(p, i)": "((p)[i])",
+                "STORE_T(p, i, v)": "((p)[i] = (v))",
+            }
+        else:
+            defines = {**storage(node.outputs[0].dtype), "VALUE": _value(node.outputs[0].dtype)}
+        defines |= {"JOIN(a, b)": _JOIN[reduction]}
+        data, _, updates = (Read(name) for name in node.node.inputs)
+        out, listed = Write(node.node.outputs[0]), Constant(lists[places + 1 :])
+        work, local = spread(node.outputs[0].size, self.caps)
+        arguments: tuple[Argument, ...] = (data, updates, out, listed, Constant(starts), *ints(node.outputs[0].size, plan.inner))
+        return Launch("scatter_listed.cl", assemble("scatter_listed.cl", defines), "scatter_listed", arguments, work, local)
 
     def _claimed(self, node: TypedNode, plan: Plan) -> tuple[Launch, ...]:
         dst = node.outputs[0]
@@ -100,10 +134,9 @@ class Scatter(CLKernel):
 
     def _reduced(self, node: TypedNode, plan: Plan) -> tuple[Launch, ...]:
         dst = node.outputs[0]
-        narrow = dst.dtype in (DType.FLOAT16, DType.BFLOAT16)
+        narrow, value = dst.dtype in (DType.FLOAT16, DType.BFLOAT16), _value(dst.dtype)
         if (places := self._places_of_a_group(node, plan)) is not None:
             return (self._by_places(node, plan, places),)
-        value = "float" if narrow else C_TYPES[dst.dtype]
         defines = {**_defines(node, plan), **storage(dst.dtype), "VALUE": value, "JOIN(a, b)": _JOIN[_reduction(node)]}
         data, index, updates = (Read(name) for name in node.node.inputs)
         out: Any = Write(node.node.outputs[0])
@@ -135,10 +168,13 @@ class Scatter(CLKernel):
 
     def _by_places(self, node: TypedNode, plan: Plan, places: int) -> Launch:
         dst, columns = node.outputs[0], min(plan.inner, _COLUMNS)
-        narrow = dst.dtype in (DType.FLOAT16, DType.BFLOAT16)
-        value = "float" if narrow else C_TYPES[dst.dtype]
         group = group_size(self.caps, _GROUP // 2)
-        defines = {**_defines(node, plan), **storage(dst.dtype), "VALUE": value, "JOIN(a, b)": _JOIN[_reduction(node)]}
+        defines = {
+            **_defines(node, plan),
+            **storage(dst.dtype),
+            "VALUE": _value(dst.dtype),
+            "JOIN(a, b)": _JOIN[_reduction(node)],
+        }
         defines |= {"GROUP": group, "BLOCK": _BLOCK, "PLACES": places, "COLUMNS": columns}
         data, index, updates = (Read(name) for name in node.node.inputs)
         count = dst.size // plan.inner
@@ -167,6 +203,36 @@ class Scatter(CLKernel):
     def _launch(self, defines: dict[str, object], entry: str, arguments: tuple[Argument, ...], items: int) -> Launch:
         work, local = spread(items, self.caps)
         return Launch("scatter.cl", assemble("scatter.cl", defines), entry, arguments, work, local)
+
+
+def _by_place(index: NDArray[Any], plan: Plan, places: int, last: bool) -> NDArray[np.int32]:
+    """Where the updates of each place begin in a list of all by place, places + 1 numbers, then the list.
+
+    With `last` only the last update of each place. Empty if one is out of range.
+    """
+    flat, sizes, steps = index.reshape(-1).astype(np.int64), plan.shape[: plan.rank], plan.shape[plan.rank :]
+    if plan.elements:
+        coordinates, bounds = flat[:, None], [plan.bound]
+        at = sum(
+            (grid * step for grid, step in zip(np.ogrid[tuple(map(slice, sizes))], steps, strict=True)), np.zeros(sizes, np.int64)
+        )
+        at, steps = at.reshape(-1), (plan.step,)
+    else:
+        coordinates = flat[np.arange(plan.count)[:, None] * plan.step + np.arange(plan.rank)]
+        at, bounds = np.zeros(plan.count, np.int64), [*sizes]
+    if np.any(coordinates < -np.array(bounds)) or np.any(coordinates >= bounds):
+        return np.empty(0, np.int32)
+    at = at + np.where(coordinates < 0, coordinates + bounds, coordinates) @ np.array(steps, np.int64)
+    order = np.argsort(at, kind="stable")
+    if last:
+        order = order[np.append(np.diff(at[order]) > 0, True)]
+    starts = np.searchsorted(at[order], np.arange(places + 1))
+    return np.concatenate([starts, order]).astype(np.int32)
+
+
+def _value(dtype: DType) -> str:
+    """The C type in which updates are joined."""
+    return "float" if dtype in (DType.FLOAT16, DType.BFLOAT16) else C_TYPES[dtype]
 
 
 def _reduction(node: TypedNode) -> str:

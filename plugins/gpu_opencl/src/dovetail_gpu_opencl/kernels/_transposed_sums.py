@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from dovetail.device import Binary, Graph, Node, TensorType, TypedNode
 from dovetail_gpu_opencl.kernels._merging import Makers, origins
 from dovetail_ops_onnx.add import Add
-from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.transpose import Transpose
 
 __all__ = ["add_before_transposes"]
+
+_PRODUCTS = ("mat_mul", "conv")
+"""The stems of operators that add as much for nothing."""
 
 
 def add_before_transposes(graph: Graph, accepts: Callable[[TypedNode], bool]) -> Graph:
@@ -65,7 +67,7 @@ def _products(graph: Graph, makers: Makers, node: Node) -> list[tuple[Node, Node
             continue
         product = makers.get(turned.inputs[0])
         alone = all(n not in graph.output_names and len(graph.consumers[n]) == 1 for n in (name, turned.inputs[0]))
-        is_product = product is not None and isinstance(product.op, MatMul) and not turned.post_ops
+        is_product = product is not None and product.op.stem in _PRODUCTS and not turned.post_ops
         if product is not None and is_product and alone and name != addend and addend not in graph.constants:
             found.append((product, turned, addend))
     return found

@@ -7,10 +7,11 @@ from dovetail_gpu_opencl.kernels._gemm_pipelined import GemmPipelined
 from dovetail_gpu_opencl.kernels._gemm_tiled import GemmTiled
 from dovetail_ops_onnx.gemm import Gemm
 
-__all__ = ["KERNELS"]
+__all__ = ["KERNELS", "product_of"]
 
 
-def _product(node: TypedNode) -> Product | Refusal:
+def product_of(node: TypedNode) -> Product | Refusal:
+    """The product of a Gemm."""
     op = node.op
     assert isinstance(op, Gemm)
     a, b, c = node.given(0), node.given(1), node.inputs[2] if len(node.inputs) > 2 else None
@@ -27,4 +28,10 @@ def _product(node: TypedNode) -> Product | Refusal:
     return Product(m, n, k, 1, left, right, tuple(chain), tuple(operands))
 
 
-KERNELS = (GemmRows(_product), GemmFewRows(_product), GemmPipelined(_product), GemmTiled(_product), GemmDirect(_product))
+KERNELS = (
+    GemmRows(product_of),
+    GemmFewRows(product_of),
+    GemmPipelined(product_of),
+    GemmTiled(product_of),
+    GemmDirect(product_of),
+)

@@ -9,8 +9,9 @@ from dovetail_ops_onnx.group_normalization import GroupNormalization, GroupNorma
 
 __all__ = ["KERNELS"]
 
-_TOGETHER = 4
-"""Channels of a group from which on GPUs read them where the channels are innermost: in between are those of other groups."""
+_TOGETHER, _SMALL = 4, 1 << 18
+"""Channels of a group from which on GPUs read them where the channels are innermost: in between are those of other groups. And
+the elements up to which any number will do, because two reorders take longer."""
 
 
 class Groups(NormalizeChannels):
@@ -24,7 +25,8 @@ class Groups(NormalizeChannels):
         plain, result = LayerConfig.uniform(node, PLAIN), node.outputs[0]
         each = result.dims[1] // self.groups(node)
         others = (operand for operand in node.operands if operand.dims != result.dims)
-        if self.caps.kind == "CPU" or result.rank < 3 or each < _TOGETHER or not isinstance(node.op, GroupNormalization):
+        apart = each < _TOGETHER and result.size > _SMALL
+        if self.caps.kind == "CPU" or result.rank < 3 or apart or not isinstance(node.op, GroupNormalization):
             return (plain,)
         if not all(post_ops.lies_along(operand, result, NHWC) for operand in others):
             return (plain,)

@@ -162,7 +162,7 @@ class BlocksSplit(ShortProduct, BlocksKernel):
     """Few rows, by one matrix or several, on GPUs: mat_mul_blocks_split.cl."""
 
     name = "mat_mul_blocks_split"
-    normalizes = True
+    normalizes = frozenset({DType.FLOAT32})
 
     def fits(self, node: TypedNode) -> Refusal | None:
         m = Sizes.of(node).m
