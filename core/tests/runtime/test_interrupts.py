@@ -1,6 +1,7 @@
 """Ctrl-C at any moment of a run leaves requests and queues that work."""
 
 import linecache
+import logging
 import subprocess
 import sys
 import threading
@@ -145,6 +146,14 @@ def test_an_interrupt_at_any_line_of_a_call(compiled: dovetail.CompiledModel) ->
             np.testing.assert_array_equal(compiled(np.zeros(count, np.float32))["y"], np.ones(count))
 
     assert interrupted_everywhere(run, check) > 20
+
+
+def test_plans_take_no_lock_of_logging(compiled: dovetail.CompiledModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt in `getLogger` leaves it locked before Python 3.13; the next thread that asks for a logger waits for ever."""
+    compiled(np.zeros(1, np.float32))
+    with monkeypatch.context() as patch:
+        patch.delattr(logging, "getLogger")
+        compiled(np.zeros(2, np.float32))
 
 
 class LongAddOne(AddOne):

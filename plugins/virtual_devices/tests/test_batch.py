@@ -191,6 +191,17 @@ def lookup() -> Model:
     return g.model([g.node(Gather(), g.constant(np.arange(4, dtype=np.float32)), g.input("i", "int64", ["N"]))])
 
 
+def test_inputs_with_different_numbers_of_rows_run_by_themselves(toy_core: Any) -> None:
+    core, _ = toy_core(A=Faulty)
+    g = dovetail.GraphBuilder()
+    outputs = [g.node(Relu(), g.input(name, "float32", [symbol, 2])) for name, symbol in (("x", "N"), ("y", "M"))]
+    compiled = core.compile_model(g.model(outputs), "BATCH:A(4)", {"AUTO_BATCH_TIMEOUT": 1})
+    for rows in ((1, 3), (3, 1), (2, 2), (0, 2)):
+        given = [np.random.default_rng(count).standard_normal((count, 2)).astype(np.float32) for count in rows]
+        for found, array in zip(compiled(given).values(), given, strict=True):
+            np.testing.assert_array_equal(found, np.maximum(array, 0))
+
+
 def test_a_bad_row_fails_alone(toy_core: Any) -> None:
     core, _ = toy_core(A=nothing)
     compiled = core.compile_model(lookup(), "BATCH:A(4)", LONG)

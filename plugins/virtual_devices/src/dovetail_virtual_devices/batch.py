@@ -163,7 +163,9 @@ class BatchModel(Composite):
         """Run with the rows of others. Raises what its own rows raise when they run alone."""
         if not self._is_checked:
             self._check_rows_of(values)
-        ticket = _Ticket(values, 0 if self._single else len(values[0]))
+        # Inputs whose first dimensions are different symbols may have different sizes: such a request runs by itself.
+        rows = {0} if self._single else {len(value) for value in values}
+        ticket = _Ticket(values, rows.pop() if len(rows) == 1 else 0)
         if not 0 < ticket.rows < self.size:
             self._on_a_lane(ticket)
         else:

@@ -101,7 +101,7 @@ class _Mover:
     def _is_post_op(self, node: Node, value: str) -> bool:
         if node.post_ops or len(node.writes) != 1 or node.inputs.count(value) != 1:
             return False
-        if self._type(value) != self._type(node.outputs[0]):
+        if self._type(value) != self._type(node.writes[0]):
             return False
         types = [self._type(name) if name else None for name in node.inputs]
         return node.op.post_ops(types, node.inputs, node.inputs.index(value)) is not None
