@@ -1,14 +1,15 @@
 """Sequences of several lengths by primitives that know one: what lies past the end of a sequence is computed, and left out."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail_ops_onnx.gru import GRU
-from dovetail_ops_onnx.lstm import LSTM
-from dovetail_ops_onnx.rnn import RNN
+if TYPE_CHECKING:
+    from dovetail_ops_onnx.gru import GRU
+    from dovetail_ops_onnx.lstm import LSTM
+    from dovetail_ops_onnx.rnn import RNN
 
 __all__ = ["by_lengths"]
 
@@ -16,7 +17,7 @@ Array = NDArray[Any]
 
 
 def by_lengths(
-    op: GRU | LSTM | RNN,
+    op: "GRU | LSTM | RNN",
     calls: Sequence[Callable[[], int]],
     x: Array,
     lengths: Array,

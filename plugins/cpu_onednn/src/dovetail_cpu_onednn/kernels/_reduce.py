@@ -13,11 +13,7 @@ from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refu
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan.scan import holds_no_nan_or
 from dovetail_cpu_onednn.post_ops import ELTWISE, attach
-from dovetail_ops_onnx.reduce_max import ReduceMax
-from dovetail_ops_onnx.reduce_mean import ReduceMean
-from dovetail_ops_onnx.reduce_min import ReduceMin
-from dovetail_ops_onnx.reduce_prod import ReduceProd
-from dovetail_ops_onnx.reduce_sum import ReduceSum
+from dovetail_ops_onnx._reduce import Reduction
 
 __all__ = ["ColumnKernel", "ExtremeKernel", "ReductionKernel"]
 
@@ -96,7 +92,7 @@ FEW, EXACT = 1 << 14, 1 << 12
 def _axes(node: TypedNode) -> tuple[int, ...]:
     """The axes to reduce, ascending. Raises `Refused` where they are data or there are none."""
     op, axes = node.op, node.inputs[1] if len(node.inputs) > 1 else None
-    assert isinstance(op, ReduceMax | ReduceMean | ReduceMin | ReduceProd | ReduceSum)
+    assert isinstance(op, Reduction)
     if axes is not None and axes.value is None:
         raise Refused(Reason.DYNAMIC, "the axes are not constant")
     chosen = op.reduced_axes(given(node, 0).rank, None if axes is None else axes.value)

@@ -11,10 +11,7 @@ from dovetail.device import Accepted, Reason, Refusal, TypedNode
 from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.kernels._ufunc import FLOATS, NUMBERS
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
-from dovetail_ops_onnx.reduce_max import ReduceMax
-from dovetail_ops_onnx.reduce_mean import ReduceMean
-from dovetail_ops_onnx.reduce_min import ReduceMin
-from dovetail_ops_onnx.reduce_sum import ReduceSum
+from dovetail_ops_onnx._reduce import Reduction
 
 __all__ = ["UfuncReduction"]
 
@@ -38,7 +35,7 @@ class UfuncReduction(PythonKernel):
         return Accepted(self.name)
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        assert isinstance(node.op, ReduceMax | ReduceMean | ReduceMin | ReduceSum)
+        assert isinstance(node.op, Reduction)
         src, dst = array(node.node.inputs[0]), array(node.node.outputs[0])
         given_axes = node.inputs[1] if len(node.inputs) > 1 else None
         axes = node.op.reduced_axes(src.ndim, None if given_axes is None else given_axes.value)

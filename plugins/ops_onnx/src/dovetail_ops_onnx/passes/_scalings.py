@@ -1,33 +1,23 @@
 """Shared by the passes on quantized values: constant quantizations, and whether operators take stored numbers."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from dovetail.errors import OperatorError
 from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType
-from dovetail_ops_onnx.concat import Concat
-from dovetail_ops_onnx.depth_to_space import DepthToSpace
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
-from dovetail_ops_onnx.expand import Expand
-from dovetail_ops_onnx.gather import Gather
-from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.passes import is_one
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.quantized import Scaling
-from dovetail_ops_onnx.resize import Resize, Resize_10
-from dovetail_ops_onnx.slice import Slice
-from dovetail_ops_onnx.space_to_depth import SpaceToDepth
-from dovetail_ops_onnx.split import Split
-from dovetail_ops_onnx.tile import Tile
-from dovetail_ops_onnx.transpose import Transpose
-from dovetail_ops_onnx.upsample import Upsample
 
 __all__ = ["STORED", "is_move", "scaling_of", "takes"]
 
 STORED = frozenset({DType.INT8, DType.UINT8})
 """The stored types that are fused."""
 
-_MOVES = (DepthToSpace, Expand, Gather, MaxPool, Slice, SpaceToDepth, Split, Tile, Transpose)
+_SPLITS, _MOVES = ("Split", "Split_2", "Split_13"), ("Expand", "Gather", "MaxPool", "Slice", "Slice_1", "Tile", "Transpose")
 """Besides views and sampling of the nearest element: each element of a result is one of input 0, or the largest of several."""
 
 
@@ -56,6 +46,7 @@ def takes(op: AbstractOperator, inputs: Sequence[TensorType | None]) -> bool:
 
 def is_move(op: AbstractOperator) -> bool:
     """Whether each element of the results is one of input 0 (of Concat: of any input), or the largest of several."""
-    if isinstance(op, Resize | Resize_10 | Upsample):
-        return op.sampling.mode == "nearest" and op.sampling.coordinate != "tf_crop_and_resize"
-    return op.is_view or isinstance(op, (*_MOVES, Concat))
+    if is_one(op, "Resize", "Resize_10", "Upsample"):
+        resize: Any = op
+        return bool(resize.sampling.mode == "nearest" and resize.sampling.coordinate != "tf_crop_and_resize")
+    return op.is_view or is_one(op, *_MOVES, *_SPLITS, "Concat", "DepthToSpace", "SpaceToDepth")

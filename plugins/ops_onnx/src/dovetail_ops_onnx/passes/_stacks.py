@@ -2,21 +2,25 @@
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from dovetail.dataclass import dataclass
 from dovetail.graph import Graph, Node
-from dovetail_ops_onnx.gather import Gather
+from dovetail_ops_onnx.passes import is_one
 from dovetail_ops_onnx.passes._patterns import Match, Pattern
 from dovetail_ops_onnx.reshape import Reshape
-from dovetail_ops_onnx.split import Split
-from dovetail_ops_onnx.squeeze import Squeeze
 from dovetail_ops_onnx.transpose import Transpose
+
+if TYPE_CHECKING:
+    from dovetail_ops_onnx.gather import Gather
+    from dovetail_ops_onnx.split import Split
 
 __all__ = ["Part", "Stacked", "part_of"]
 
 _PERM = (2, 0, 3, 1, 4)
+_SPLITS = ("Split", "Split_2", "Split_13")
 
 
 @dataclass(frozen=True)
@@ -68,16 +72,16 @@ def _taken(graph: Graph, value: str) -> tuple[int, tuple[Node, ...]] | None:
     if node is None or node.post_ops:
         return None
     stack = graph.types[node.inputs[0]].dims
-    if isinstance(node.op, Gather):
+    if is_one(node.op, "Gather"):
         index = graph.constants.get(node.inputs[1])
-        if index is None or index.shape != () or node.op.axis % len(stack) or not -stack[0] <= index < stack[0]:
+        if index is None or index.shape != () or cast("Gather", node.op).axis % len(stack) or not -stack[0] <= index < stack[0]:
             return None
         return int(index) % stack[0], (node,)
     parts = graph.producers.get(node.inputs[0])
-    if not isinstance(node.op, Squeeze) or parts is None or not isinstance(parts.op, Split) or parts.post_ops:
+    if not is_one(node.op, "Squeeze", "Squeeze_1") or parts is None or not is_one(parts.op, *_SPLITS) or parts.post_ops:
         return None
     whole = graph.types[parts.inputs[0]].dims
-    if parts.op.axis % len(whole) or stack[0] != 1 or graph.types[value].dims != whole[1:]:
+    if cast("Split", parts.op).axis % len(whole) or stack[0] != 1 or graph.types[value].dims != whole[1:]:
         return None
     sizes = [graph.types[name].dims[0] for name in parts.writes]
     return int(np.sum(sizes[: parts.writes.index(node.inputs[0])])), (node, parts)

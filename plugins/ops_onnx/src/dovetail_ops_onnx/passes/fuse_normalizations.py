@@ -9,9 +9,6 @@ from numpy.typing import NDArray
 
 from dovetail.graph import Graph, TensorType
 from dovetail_ops_onnx._reduce import Reduction
-from dovetail_ops_onnx.group_normalization import GroupNormalization
-from dovetail_ops_onnx.instance_normalization import InstanceNormalization
-from dovetail_ops_onnx.layer_normalization import LayerNormalization
 from dovetail_ops_onnx.passes._patterns import (
     FUSED_TYPES,
     Const,
@@ -26,7 +23,6 @@ from dovetail_ops_onnx.passes._patterns import (
     rewrite,
     scalar_of,
 )
-from dovetail_ops_onnx.rms_normalization import RMSNormalization
 
 __all__ = ["fuse_normalizations"]
 
@@ -115,12 +111,18 @@ def _build(rms: bool, graph: Graph, match: Match) -> Replacement | None:
     constants: Mapping[str, NDArray[Any]] = {}
     if not parameters:
         constants = {f"{match.nodes[0].name}.ones": np.ones(row, x.dtype.numpy)}
+    from dovetail_ops_onnx.layer_normalization import LayerNormalization  # here and below, because few models have them all
+    from dovetail_ops_onnx.rms_normalization import RMSNormalization
+
     op = RMSNormalization(axis=axis, epsilon=epsilon) if rms else LayerNormalization(axis=axis, epsilon=epsilon)
     return Replacement(op, (match.values["x"], *constants, *parameters), constants)
 
 
 def _grouped(graph: Graph, match: Match) -> Replacement | None:
     """GroupNormalization, as PyTorch exports it: the instances of another shape, then a scale and shift of each channel."""
+    from dovetail_ops_onnx.group_normalization import GroupNormalization
+    from dovetail_ops_onnx.instance_normalization import InstanceNormalization
+
     node = next(node for node in match.nodes if isinstance(node.op, InstanceNormalization))
     assert isinstance(node.op, InstanceNormalization)
     x, groups = graph.types[match.values["x"]], graph.types[node.inputs[0]]

@@ -9,13 +9,11 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass
 from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType, as_constant
 from dovetail.passes import drop_dead_nodes, fold_constants, schedule
-from dovetail_ops_onnx.constant import Constant
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
+from dovetail_ops_onnx.passes import is_one
 from dovetail_ops_onnx.passes._scalings import STORED, scaling_of
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.quantized import PREVIOUS, Quantized, QuantizedStep, Scaling
-from dovetail_ops_onnx.shape import Shape
-from dovetail_ops_onnx.size import Size
 
 __all__ = ["HeldDequantizeLinear", "fuse_quantized", "hold_quantized", "release_quantized"]
 
@@ -32,7 +30,7 @@ class HeldDequantizeLinear(DequantizeLinear):
 
 def hold_quantized(graph: Graph) -> Graph:
     """The bound graph whose 8-bit constants stay quantized, for `fuse_quantized` to see. It folds the others."""
-    known = {*graph.constants, *(name for node in graph.nodes if isinstance(node.op, Constant) for name in node.writes)}
+    known = {*graph.constants, *(name for node in graph.nodes if is_one(node.op, "Constant") for name in node.writes)}
     sizes = _made_of_sizes(graph)
 
     def held(node: Node) -> Node:
@@ -50,9 +48,9 @@ def _made_of_sizes(graph: Graph) -> set[str]:
     """The values that depend on the shapes of the inputs, and not on their content."""
     data, sizes = {*graph.inputs}, set[str]()
     for node in schedule(graph).nodes:
-        if node.op.is_random or node.op.subgraphs or (not isinstance(node.op, Shape | Size) and not data.isdisjoint(node.reads)):
+        if node.op.is_random or node.op.subgraphs or (not is_one(node.op, "Shape", "Size") and not data.isdisjoint(node.reads)):
             data.update(node.writes)
-        elif isinstance(node.op, Shape | Size) or not sizes.isdisjoint(node.reads):
+        elif is_one(node.op, "Shape", "Size") or not sizes.isdisjoint(node.reads):
             sizes.update(node.writes)
     return sizes
 

@@ -4,23 +4,21 @@ import dataclasses
 import math
 from collections.abc import Callable
 from operator import is_
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from dovetail.dataclass import dataclass
 from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType, as_constant
 from dovetail.passes import drop_dead_nodes
-from dovetail_ops_onnx.byte_table import ByteTable
-from dovetail_ops_onnx.concat import Concat
-from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
-from dovetail_ops_onnx.gemm import Gemm
-from dovetail_ops_onnx.mat_mul import MatMul
-from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.passes import is_one
 from dovetail_ops_onnx.passes._scalings import STORED, is_move, scaling_of, takes
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.quantized import Scaling
-from dovetail_ops_onnx.transpose import Transpose
+
+if TYPE_CHECKING:
+    from dovetail_ops_onnx.transpose import Transpose
 
 __all__ = ["move_quantized"]
 
@@ -82,14 +80,14 @@ class _Moving:
         """The values that something quantized reads, directly or moved, of those that are dequantized or will be quantized."""
         real: set[str] = set()
         for node in self._graph.nodes:
-            moved = node.inputs if isinstance(node.op, Concat) else node.inputs[:1] if is_move(node.op) else ()
+            moved = node.inputs if is_one(node.op, "Concat") else node.inputs[:1] if is_move(node.op) else ()
             if isinstance(node.op, DequantizeLinear) or any(name in real for name in moved):
                 real.update(node.writes)
         wanted: set[str] = set()
         for node in reversed(self._graph.nodes):
             if isinstance(node.op, QuantizeLinear) or (is_move(node.op) and not wanted.isdisjoint(node.writes)):
-                wanted.update(node.inputs if isinstance(node.op, Concat) else node.inputs[:1])
-            elif isinstance(node.op, Conv | Gemm | MatMul) and real.issuperset(node.inputs[:2]):
+                wanted.update(node.inputs if is_one(node.op, "Concat") else node.inputs[:1])
+            elif is_one(node.op, "Conv", "Gemm", "MatMul") and real.issuperset(node.inputs[:2]):
                 wanted.update(node.inputs[:2])
         return frozenset(wanted)
 
@@ -104,7 +102,7 @@ class _Moving:
         for reader in self._graph.consumers.get(value, ()):
             if isinstance(reader.op, QuantizeLinear):
                 found.append(reader)
-            elif not is_move(reader.op) or isinstance(reader.op, MaxPool) or value not in reader.inputs:
+            elif not is_move(reader.op) or is_one(reader.op, "MaxPool") or value not in reader.inputs:
                 return None  # a maximum passes NaN on, which stored numbers lack
             else:
                 found += [self._target(name) for name in reader.writes]
@@ -143,7 +141,7 @@ class _Moving:
         """Add the node on stored numbers, and DequantizeLinear of its results; False where that cannot be."""
         if node.post_ops:
             return False
-        inputs = self._joined(node) if isinstance(node.op, Concat) else self._single(node)
+        inputs = self._joined(node) if is_one(node.op, "Concat") else self._single(node)
         if not inputs:
             return False
         stored = [one.name for one in inputs]
@@ -226,6 +224,8 @@ class _Moving:
         stored = self._types[one.name]
         table = np.zeros(256, wanted.dtype.numpy)
         scope = {**self._types, "table": TensorType.of(table, known=True), "found": stored.with_dtype(wanted.dtype)}
+        from dovetail_ops_onnx.byte_table import ByteTable  # here, because few models have values of several scales
+
         made = Node("table", ByteTable(), (one.name, "table"), ("found",))
         graph = self._graph.replace(constants={**self._constants, "table": table}, types=scope)
         return one.scaling.is_single and self._keeps(made, graph)
@@ -246,8 +246,8 @@ class _Moving:
 def _moved_axis(op: AbstractOperator, axis: int, before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
     """Where the axis of the input is in the result of a transpose or a view; None where it is none there."""
     axis %= len(before)
-    if isinstance(op, Transpose) and not op.is_view:
-        return op.order(len(before)).index(axis)
+    if is_one(op, "Transpose") and not op.is_view:
+        return cast("Transpose", op).order(len(before)).index(axis)
     outside = math.prod(before[:axis])
-    places = range(len(after)) if op.is_view and not isinstance(op, Transpose) else ()
+    places = range(len(after)) if op.is_view and not is_one(op, "Transpose") else ()
     return next((at for at in places if after[at] == before[axis] and math.prod(after[:at]) == outside), None)

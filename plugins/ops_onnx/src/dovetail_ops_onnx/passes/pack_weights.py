@@ -1,23 +1,20 @@
 """Pack weights: matrices and tables that are stored as integers of few bits with scales stay so, in place of floats."""
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.graph import DType, Graph, Node, TensorType, as_constant
+from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType, as_constant
 from dovetail.passes import drop_dead_nodes, schedule
-from dovetail_ops_onnx.cast import Cast
-from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
-from dovetail_ops_onnx.gather import Gather
-from dovetail_ops_onnx.mat_mul import MatMul
-from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, MatMulBlocks, once
-from dovetail_ops_onnx.mul import Mul
-from dovetail_ops_onnx.reshape import Reshape
-from dovetail_ops_onnx.sub import Sub
-from dovetail_ops_onnx.transpose import Transpose
+from dovetail_ops_onnx.passes import is_one
+
+if TYPE_CHECKING:
+    from dovetail_ops_onnx.cast import Cast
+    from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix
+    from dovetail_ops_onnx.transpose import Transpose
 
 __all__ = ["pack_weights"]
 
@@ -42,12 +39,12 @@ def pack_weights(graph: Graph) -> Graph:
     made: dict[str, tuple[Node, ...]] = {}
     constants, types = dict(graph.constants), dict(graph.types)
     for node in graph.nodes:
-        if node.post_ops or not isinstance(node.op, MatMul | Gather):
+        if node.post_ops or not is_one(node.op, "MatMul", "Gather"):
             continue
-        stored = _Stored.of(graph, node.inputs[0 if isinstance(node.op, Gather) else 1])
+        stored = _Stored.of(graph, node.inputs[0 if is_one(node.op, "Gather") else 1])
         if stored is None or stored.codes.size < _LEAST:
             continue
-        found = _product(node, stored) if isinstance(node.op, MatMul) else _rows(node, stored)
+        found = _product(node, stored) if is_one(node.op, "MatMul") else _rows(node, stored)
         if found is not None:
             made[node.name], added = found
             constants.update(added)
@@ -77,18 +74,18 @@ class _Stored:
     def of(graph: Graph, name: str) -> "_Stored | None":
         """None for a value of another form."""
         node, transposed = graph.producers.get(name), False
-        if node is not None and isinstance(node.op, Transpose):
-            if node.op.perm not in ((1, 0), None):
+        if node is not None and is_one(node.op, "Transpose"):
+            if cast("Transpose", node.op).perm not in ((1, 0), None):
                 return None
             transposed, node = True, graph.producers.get(node.inputs[0])
         node = _before_cast(graph, node)
-        if node is not None and isinstance(node.op, DequantizeLinear) and not node.post_ops:
+        if node is not None and is_one(node.op, "DequantizeLinear") and not node.post_ops:
             return _blockwise(graph, node, transposed)
         shape = None
-        if node is not None and isinstance(node.op, Reshape):
+        if node is not None and is_one(node.op, "Reshape"):
             shape = graph.constants.get(node.inputs[1])
             node = None if shape is None else _before_cast(graph, graph.producers.get(node.inputs[0]))
-        if node is None or node.post_ops or not isinstance(node.op, Mul):
+        if node is None or node.post_ops or not is_one(node.op, "Mul"):
             return None
         parts = _parts(graph, node)
         return None if parts is None else _Stored._shaped(parts, shape, transposed)
@@ -132,8 +129,10 @@ class _Stored:
         """Bits that a number takes in a packed matrix."""
         return 8 if DType.of(self.codes.dtype) in _BYTES else 4
 
-    def matrix(self) -> BlockMatrix:
+    def matrix(self) -> "BlockMatrix":
         """As the matrix of a product, K by N, for numbers that share scales along K."""
+        from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix  # here and below, because few models have such weights
+
         columns, (scales, zeros) = self._columns(self.codes), (self._factors(x) for x in (self.scales, self.zeros))
         blocks, size, n = columns.shape
         assert scales is not None
@@ -164,9 +163,9 @@ class _Stored:
 
 def _blockwise(graph: Graph, node: Node, transposed: bool) -> _Stored | None:
     """The matrix of a DequantizeLinear in blocks; those of rows and columns are left to the quantized forms."""
-    op, constants = node.op, [graph.constants.get(name) for name in node.inputs if name]
+    op: Any = node.op
+    constants = [graph.constants.get(name) for name in node.inputs if name]
     arrays = [array for array in constants if array is not None]
-    assert isinstance(op, DequantizeLinear)
     if len(arrays) < len(constants) or op.block_size < 1 or arrays[0].ndim != 2 or arrays[1].dtype != np.float32:
         return None
     (rows, columns), axis, size = arrays[0].shape, op.axis % 2, op.block_size
@@ -187,9 +186,14 @@ def _blockwise(graph: Graph, node: Node, transposed: bool) -> _Stored | None:
 
 def _before_cast(graph: Graph, node: Node | None) -> Node | None:
     """The node whose float32 result a Cast to float32 reads: one of decompressed weights."""
-    if node is None or not isinstance(node.op, Cast) or node.op.to is not DType.FLOAT32:
+    if node is None or not _is_cast(node.op):
         return node
     return graph.producers.get(node.inputs[0])
+
+
+def _is_cast(op: AbstractOperator) -> bool:
+    """Whether it is a Cast to float32."""
+    return is_one(op, "Cast") and cast("Cast", op).to is DType.FLOAT32
 
 
 _Parts = tuple[Array, Array, Array | None, tuple[Array, ...]]
@@ -200,7 +204,7 @@ def _parts(graph: Graph, product: Node) -> _Parts | None:
     pairs = (product.inputs, product.inputs[::-1])
     name, scales = next(((a, graph.constants[b]) for a, b in pairs if b in graph.constants), ("", None))
     node, zeros = graph.producers.get(name), None
-    if node is not None and isinstance(node.op, Sub):
+    if node is not None and is_one(node.op, "Sub"):
         zeros = graph.constants.get(node.inputs[1])
         if zeros is None and (zeros := _cast_from(graph, graph.producers.get(node.inputs[1]))) is None:
             return None
@@ -220,13 +224,15 @@ def _parts(graph: Graph, product: Node) -> _Parts | None:
 
 def _cast_from(graph: Graph, node: Node | None) -> Array | None:
     """The constant that the node converts to float32."""
-    if node is None or not isinstance(node.op, Cast) or node.op.to is not DType.FLOAT32 or node.post_ops:
+    if node is None or not _is_cast(node.op) or node.post_ops:
         return None
     return graph.constants.get(node.inputs[0])
 
 
 def _product(node: Node, stored: _Stored) -> _Replaced | None:
     """MatMulBlocks, where scales are shared along K."""
+    from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, MatMulBlocks
+
     blocks, size = stored.codes.shape[:2] if stored.down else stored.codes.shape[1:]
     if stored.down is stored.transposed or size < 2 or (size % 2 and (blocks > 1 or stored.bits == 4)):
         return None
@@ -239,6 +245,9 @@ def _product(node: Node, stored: _Stored) -> _Replaced | None:
 
 def _rows(node: Node, stored: _Stored) -> _Replaced | None:
     """Gather of the integers, scales and zero points, and DequantizeLinear of what it takes, where scales are those of rows."""
+    from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
+    from dovetail_ops_onnx.gather import Gather
+
     op, codes = node.op, stored.codes
     if not isinstance(op, Gather) or op.axis not in (0, -2) or stored.down or stored.transposed:
         return None
@@ -262,5 +271,7 @@ def _as_bytes(codes: Array, kind: type[np.generic]) -> Array:
     """Numbers of 4 bits, which Gather does not take, as bytes; the same array for all plans of a model."""
     if codes.dtype == kind:
         return codes
+    from dovetail_ops_onnx.mat_mul_blocks import once
+
     _, (found,) = once([codes], "bytes", lambda: (None, [codes.astype(kind)]))
     return found

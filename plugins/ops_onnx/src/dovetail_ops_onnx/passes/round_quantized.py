@@ -7,15 +7,11 @@ import numpy as np
 
 from dovetail.graph import DType, Graph, Node
 from dovetail.passes import drop_dead_nodes
-from dovetail_ops_onnx.clip import Clip_6
-from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
-from dovetail_ops_onnx.div import Div
-from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.passes import is_one
 from dovetail_ops_onnx.passes._scalings import is_move, scaling_of
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.quantized import Scaling
-from dovetail_ops_onnx.round import Round
 
 __all__ = ["round_quantized"]
 
@@ -39,7 +35,7 @@ def round_quantized(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Graph
         pair = _pair(node, graph)
         if pair is None:
             nodes.append(node)
-            if node.inputs and node.inputs[0] in rounded and is_move(node.op) and not isinstance(node.op, Concat):
+            if node.inputs and node.inputs[0] in rounded and is_move(node.op) and not is_one(node.op, "Concat"):
                 rounded.update(dict.fromkeys(node.writes, rounded[node.inputs[0]]))
             continue
         x, (value,) = same.get(pair[0].inputs[0], pair[0].inputs[0]), node.writes
@@ -75,6 +71,11 @@ def _pair(node: Node, graph: Graph) -> tuple[Node, Scaling] | None:
 
 def _steps(x: str, source: Node, node: Node, scaling: Scaling) -> Iterator[Node]:
     """The nodes that compute what both give; the scale is an input, because a product with its reciprocal rounds otherwise."""
+    from dovetail_ops_onnx.clip import Clip_6  # here, because few models have numbers of 16 bits
+    from dovetail_ops_onnx.div import Div
+    from dovetail_ops_onnx.mul import Mul
+    from dovetail_ops_onnx.round import Round
+
     limits, zero, (value,) = np.iinfo(scaling.dtype.numpy), int(scaling.zero_point.item()), node.writes
     origins = (*(source.origins or (source.name,)), *(node.origins or (node.name,)))
     quotient, whole, limited, scale = f"{value}@quotient", f"{value}@whole", f"{value}@limited", source.inputs[1]

@@ -12,8 +12,7 @@ from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail.passes import PassContext
 from dovetail_ops_onnx._quantize import per_channel
 from dovetail_ops_onnx.add import Add
-from dovetail_ops_onnx.conv_integer import ConvInteger
-from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
+from dovetail_ops_onnx.passes import is_one
 from dovetail_ops_onnx.passes._derived import DerivedConstants
 
 __all__ = ["split_integer_weights"]
@@ -31,7 +30,7 @@ def split_integer_weights(graph: Graph, context: PassContext) -> Graph:
     nodes: list[Node] = []
     wide = graph
     for node in graph.nodes:
-        is_product = isinstance(node.op, ConvInteger | MatMulInteger)
+        is_product = is_one(node.op, "ConvInteger", "MatMulInteger")
         parts = _parts(node, graph, derived) if is_product and not context.keeps(node, graph) else ()
         if not parts:
             nodes.append(node)
@@ -54,7 +53,7 @@ def _parts(node: Node, graph: Graph, derived: DerivedConstants) -> tuple[Array, 
     weights, zeros = sources
     if weights is None or zeros is None or not weights.size or (zeros.ndim > 1 and zeros.size > 1):
         return ()
-    own = per_channel(zeros, weights.ndim) if isinstance(node.op, ConvInteger) else zeros.reshape(-1)
+    own = per_channel(zeros, weights.ndim) if is_one(node.op, "ConvInteger") else zeros.reshape(-1)
     low, high = (int(weights.min()) - int(zeros.max()), int(weights.max()) - int(zeros.min()))
     count = 1 if low >= -128 and high <= 127 else 2
     if high > 254:

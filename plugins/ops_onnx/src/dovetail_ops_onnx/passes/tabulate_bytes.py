@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass
 from dovetail.graph import Binary, DType, Graph, Node, TensorType, as_constant
 from dovetail.passes import drop_dead_nodes
-from dovetail_ops_onnx.byte_table import ByteTable
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 
@@ -51,6 +50,8 @@ def _tabulated(graph: Graph, keeps: Keeps, *, chains: bool) -> Graph:
             continue
         node, table = one.node, f"{one.node.name}.table"
         origins = tuple(dict.fromkeys(name for inner in cone for name in (inner.origins or (inner.name,))))
+        from dovetail_ops_onnx.byte_table import ByteTable  # here, because few models have such activations
+
         made = Node(node.name, ByteTable(), (one.source, table), node.outputs, (), origins)
         constants[table] = as_constant(_table(one, cone, graph, numbers))
         types[table] = TensorType.of(constants[table], known=True)
