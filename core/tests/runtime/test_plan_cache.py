@@ -28,10 +28,46 @@ def weight(plans: Collection[Kept]) -> int:
     return sum(plan.key for plan in plans)
 
 
-def test_sizes_that_return_keep_their_plans() -> None:
+def relu(**properties: int) -> dovetail.CompiledModel:
     g = dovetail.GraphBuilder()
     model = g.model([g.node(Relu(), g.input("x", "float32", ["N"]), outputs=["y"])])
-    with dovetail.Core(config=False).compile_model(model, "NUMPY") as compiled:
+    return dovetail.Core(config=False).compile_model(model, "NUMPY", properties)
+
+
+def bound_again(request: dovetail.InferRequest, size: int) -> bool:
+    """Whether a run of this size after one of another binds its plan once more."""
+    x = np.linspace(-1, 1, size, dtype=np.float32)
+    bound = []
+    for one in (x, x[:2], x):
+        results = request.infer(one)
+        assert np.array_equal(results[0], np.maximum(one, 0))
+        bound.append(request._bound)
+    return bound[0] is not bound[2]
+
+
+def test_small_requests_wait_for_their_shapes_to_return() -> None:
+    with relu() as compiled:
+        assert not bound_again(compiled.create_infer_request(), 5)
+        assert bound_again(compiled.create_infer_request(), 1 << 18)  # 1 MiB
+    with relu(PLAN_CACHE=1) as compiled:
+        assert bound_again(compiled.create_infer_request(), 5)
+
+
+def test_requests_wait_for_no_more_shapes_than_plans_are_kept() -> None:
+    with relu(PLAN_CACHE=3) as compiled:
+        request = compiled.create_infer_request()
+        bound = []
+        for size in (2, 3, 4, 5, 3, 2):
+            request.infer(np.ones(size, np.float32))
+            bound.append(request._bound)
+        assert bound[4] is bound[1]
+        assert bound[5] is not bound[0]
+    with pytest.raises(dovetail.DovetailError):  # all were closed with the model
+        request.infer(np.ones(3, np.float32))
+
+
+def test_sizes_that_return_keep_their_plans() -> None:
+    with relu() as compiled:
         for size in range(1, MANY + 4):
             compiled(np.ones(size, np.float32))
         assert [shapes for (shapes,) in compiled.plans] == [(size,) for size in range(4, MANY + 4)]

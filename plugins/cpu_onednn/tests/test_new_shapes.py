@@ -211,6 +211,27 @@ def test_primitives_are_made_with_the_plan(monkeypatch):
     assert None not in made
 
 
+def test_nodes_that_quantize_share_their_numbers_and_streams(monkeypatch):
+    """Each of them has its scale and zero point there, just before its primitive reads them."""
+    g, count = GraphBuilder(), 3
+    inputs = [g.input(f"x{i}", "float32", ("N", 37)) for i in range(count)]
+    outputs = [g.node(DynamicQuantizeLinear(), x, outputs=3) for x in inputs]
+    compiled = dovetail.Core(config=False).compile_model(g.model([name for names in outputs for name in names]), "ONEDNN")
+    rng = np.random.default_rng(23)
+    given = [(10.0**i * rng.standard_normal((5, 37)) + i).astype(np.float32) for i in range(count)]
+    found = [*compiled(given).values()]
+    for i, x in enumerate(given):
+        for got, want in zip(found[3 * i : 3 * i + 3], DynamicQuantizeLinear().reference(x), strict=True):
+            np.testing.assert_array_equal(got, want)
+    (step,) = compiled.plan(((5, 37),) * count).steps
+    made, memory, stream = [], Onednn.memory, Onednn.stream
+    monkeypatch.setattr(Onednn, "memory", lambda self, *given: made.append("memory") or memory(self, *given))
+    monkeypatch.setattr(Onednn, "stream", lambda self: made.append("stream") or stream(self))
+    step.executable.create_request()
+    assert made.count("stream") == 1
+    assert made.count("memory") == 2 + 2 * count  # two numbers, and the input and result of each
+
+
 def test_short_calls_keep_the_lock_of_python():
     """Another thread would take it, and give it back after its next call."""
     functions = library()._f

@@ -82,6 +82,10 @@ class _Region(Reloadable):
         self._copy: weakref.ref[NDArray[np.uint8]] | None = None
         self.__array_interface__: dict[str, Any] = content.__array_interface__
 
+    @property
+    def checked(self) -> MappedFile:
+        return self._file
+
     def aligned(self, array: NDArray[Any]) -> NDArray[Any]:
         copy = self._copy() if self._copy is not None else None
         if copy is None:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dovetail.graph.graph import Graph
 
-__all__ = ["ConstantReaders", "Reloadable", "aligned", "check_reloadable", "let_go", "owner"]
+__all__ = ["ConstantReaders", "Reloadable", "aligned", "check_reloadable", "let_go", "owner", "reloadable"]
 
 
 class Reloadable(ABC):
@@ -24,6 +24,11 @@ class Reloadable(ABC):
     @abstractmethod
     def check(self) -> None:
         """Raise `FormatError` if the content can no longer be read as it was."""
+
+    @property
+    def checked(self) -> object:
+        """The object that `check` examines: of several with the same one, only one need be checked."""
+        return self
 
     def aligned(self, array: NDArray[Any]) -> NDArray[Any]:
         """An array in this memory, or one with its content at an address that any kernel takes; see the function `aligned`."""
@@ -76,8 +81,13 @@ class ConstantReaders:
 
 def check_reloadable(arrays: Iterable[NDArray[Any]]) -> None:
     """Raise `FormatError` for arrays whose content can no longer be read as it was. For plans, and before pickling."""
-    for one in {*_owners(arrays)}:
+    for one in reloadable(arrays):
         one.check()
+
+
+def reloadable(arrays: Iterable[NDArray[Any]]) -> Sequence[Reloadable]:
+    """The owners that `check_reloadable` checks for these arrays."""
+    return tuple({one.checked: one for one in {*_owners(arrays)}}.values())
 
 
 def _owners(arrays: Iterable[NDArray[Any]]) -> Iterable[Reloadable]:

@@ -18,7 +18,7 @@ from dovetail.devices.refusals import Reason, Refusal
 from dovetail.devices.virtual import Placement
 from dovetail.errors import CompileError, OutOfMemory, UnsupportedNode
 from dovetail.graph.graph import AbstractOperator, Graph, Node
-from dovetail.graph.reloadable import aligned, check_reloadable, let_go
+from dovetail.graph.reloadable import aligned, let_go, reloadable
 from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.graph.schedule import schedule
 from dovetail.graph.types import TensorType
@@ -111,10 +111,19 @@ class Planner:
 
         All inputs must have static types, or be sequences or optionals. Raises `FormatError` for a data file that was changed.
         """
-        check_reloadable(graph.constants.values())
+        self._check_files(graph.constants)
         context = self.context(notes)
         known = self.run(graph, ("bind", "type"), context, prepared=True)
         return known, context.notes.deferred
+
+    def _check_files(self, constants: Mapping[str, NDArray[Any]]) -> None:
+        """As `check_reloadable`. The owners of a model's constants are looked up once: plans for other sizes have the same."""
+        known, files = self.memory.get("files", (None, ()))
+        if known is not constants:
+            files = reloadable(constants.values())
+            self.memory["files"] = constants, files
+        for one in files:
+            one.check()
 
     def optimise(self, graph: Graph, notes: Notes) -> Graph:
         """The result of `analyze` as the graph that is placed on devices."""

@@ -4,11 +4,18 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, Protocol
 
+from dovetail.planning.plan import Plan
 from dovetail.runtime.inputs import Shapes
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.runtime.states import Plans
 
-__all__ = ["BoundRequest", "Resting"]
+__all__ = ["BoundRequest", "Recent", "Resting"]
+
+_SMALL = 1 << 19
+"""Bytes up to which a bound request waits for its shapes to return: larger ones take longer to run than to bind."""
+
+_NODE = 3_000
+"""Bytes of launches for each node, about: MiniLM's, of 88 nodes, 250,000."""
 
 
 class BoundRequest(Protocol):
@@ -26,6 +33,34 @@ class BoundRequest(Protocol):
 
     def close(self) -> None:
         """Free the device requests."""
+
+
+class Recent:
+    """Small bound requests of plans that were used before, the one used last at the end: binding one takes as long as its run."""
+
+    def __init__(self) -> None:
+        self._kept: list[PlanRequest] = []
+
+    def take(self, plan: Plan) -> PlanRequest | None:
+        """The request that is bound to this plan, if it is here."""
+        for index, one in enumerate(self._kept):
+            if one.plan is plan:
+                return self._kept.pop(index)
+        return None
+
+    def put(self, bound: BoundRequest, most: int) -> list[BoundRequest]:
+        """Keep the request if it is small, with at most so many in all; those that are to be closed."""
+        if not isinstance(bound, PlanRequest) or not _is_small(bound.plan):
+            return [bound]
+        self._kept.append(bound)
+        closed: list[BoundRequest] = [*self._kept[: max(0, len(self._kept) - most)]]
+        del self._kept[: len(closed)]
+        return closed
+
+    def drop(self) -> list[PlanRequest]:
+        """All requests, to be closed."""
+        kept, self._kept = self._kept, []
+        return kept
 
 
 class Resting:
@@ -64,6 +99,13 @@ class Resting:
         if self._kept is not None:
             bound, self._kept = self._kept[2], None
             yield bound
+
+
+def _is_small(plan: Plan) -> bool:
+    """Whether a request takes little memory: not for any shapes, nor where others follow."""
+    if plan.open_inputs or plan.tail is not None:
+        return False
+    return _NODE * plan.nodes + sum([step.executable.memory.peak for step in plan.steps]) <= _SMALL
 
 
 def _size(shapes: Shapes) -> int:

@@ -179,6 +179,11 @@ class CompiledModel:
         return self._cache
 
     @property
+    def most_plans(self) -> int:
+        """How many plans are kept at most."""
+        return self._prepared().plan_cache or MANY
+
+    @property
     def inputs(self) -> Mapping[str, TensorType]:
         """Input name -> type as the model declares it."""
         return self.model.inputs if self._recipe is None else self._recipe.inputs

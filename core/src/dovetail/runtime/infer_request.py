@@ -18,7 +18,7 @@ from dovetail.locks import Lock
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan
-from dovetail.runtime.bound_request import BoundRequest, Resting
+from dovetail.runtime.bound_request import BoundRequest, Recent, Resting
 from dovetail.runtime.inputs import InputReader, Shapes, apart
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.runtime.results import Results
@@ -46,6 +46,10 @@ class CompiledPlans(Plans, Protocol):
 
     def bind(self, shapes: Shapes, make: Callable[[Plan], PlanRequest]) -> BoundRequest:
         """The request for these input shapes; for a run that began before `close`, too. `make` binds a plan."""
+
+    @property
+    def most_plans(self) -> int:
+        """How many plans are kept at most."""
 
     def taking(self, inputs: Any) -> "CompiledPlans":
         """The same for the model with those of its overridable constants as inputs that `inputs` gives."""
@@ -110,7 +114,7 @@ class InferRequest:
         self._bound: BoundRequest | None = None
         self._shapes: Shapes | None = None
         self._spare: list[BoundRequest] = []
-        self._resting = Resting()
+        self._resting, self._recent = Resting(), Recent()
         self._busy = Lock()
         self._background: Background | None = None
         self._callback: Callable[[Any], None] | None = None
@@ -309,7 +313,7 @@ class InferRequest:
         bound, spare = self._bound, self._spare
         self._bound, self._shapes, self._spare = None, None, []
         self._states.clear()
-        for one in (*spare, *self._resting.drop(), *([] if bound is None else [bound])):
+        for one in (*spare, *self._resting.drop(), *self._recent.drop(), *([] if bound is None else [bound])):
             one.close()
 
     def _future_for(self, asking: str) -> "Future[Results]":
@@ -402,17 +406,22 @@ class InferRequest:
         if shapes == self._shapes and self._spare:
             self._bound = self._spare.pop()
             return
-        bound = self._resting.take(self._plans, shapes) or self._plans.bind(shapes, self._bind)
+        bound = self._resting.take(self._plans, shapes) or self._plans.bind(shapes, self._bound_to)
         # Forgotten before they are closed: an interrupt must not leave a closed one for the next run.
         old, self._bound = None if self._bound is bound else self._bound, None
-        stale = [] if old is None else [old]
+        stale: list[BoundRequest] = []
         if old is not None and self._has_states:
             stale = [*self._resting.put(self._plans, self._shapes, old, shapes)]
+        elif old is not None:
+            stale = self._recent.put(old, self._plans.most_plans - 1)
         if shapes != self._shapes:
             stale, self._spare = [*stale, *self._spare], []
         for one in stale:
             one.close()
         self._shapes, self._bound = shapes, bound
+
+    def _bound_to(self, plan: Plan) -> PlanRequest:
+        return self._recent.take(plan) or self._bind(plan)
 
     def _bind(self, plan: Plan) -> PlanRequest:
         if isinstance(bound := self._bound, PlanRequest) and bound.plan is plan and plan.open_inputs:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import aligned
 from dovetail_cpu_onednn.nan.bounds import are_moderate
 from dovetail_cpu_onednn.nan.fused_steps import has_no_nan, may_make_nan
-from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, in_turn, number
+from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, Values, in_turn, number
 from dovetail_cpu_onednn.reference import reference_call
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dovetail_cpu_onednn.placement import Placement
 
 __all__ = ["Binder", "Output", "move"]
+
+T = TypeVar("T")
 
 NEW = 1 << 17
 """Bytes of an output from which on primitives write it into a new array: to tell them its address takes less than a copy."""
@@ -68,12 +70,14 @@ class Binder:
         self._types = executable.graph.types
         self.arena = executable.arenas.take(executable.memory.peak)
         self._start = int(self.arena.ctypes.data)
-        self._stream: Stream = library().stream()
+        self.stream: Stream = library().stream()
         self._planned = 0
         self._addresses: dict[str, int] = {}
+        self._shared: dict[Callable[[], Any], Any] = {}
         self._memories: dict[tuple[str | int, MemoryDesc, int], Memory] = {}
         # Runs may give these other addresses.
         graph, storage = executable.graph, executable.memory.storage
+        self._storage, self._offsets = storage, executable.memory.offsets
         self._moved = {*graph.inputs, *(storage[name] for name in graph.outputs)}
         self.readers: dict[str, list[Memory]] = {}
         self.arrays: set[str] = set()
@@ -109,12 +113,12 @@ class Binder:
 
     def _in_python(self, kernel: PythonKernel, node: TypedNode) -> Iterable[Call]:
         """The calls of the kernel. One that reads a large input is bound in each run, to the caller's array."""
-        storage, types = self.executable.memory.storage, self._types
+        storage, types = self._storage, self._types
         reads, writes = ({storage[name] for name in names} for names in (node.node.reads, node.node.writes))
         inputs = {name for name in self.executable.graph.inputs if name not in self._states and types[name].nbytes >= LENT}
         lent = (reads & inputs) - writes if kernel.binds_quickly else set()
         if not lent:
-            return kernel.bind(node, self.array)
+            return kernel.bind(node, self)
         self.lent |= lent
         self.arrays |= (reads | writes) - lent
 
@@ -123,12 +127,12 @@ class Binder:
                 return self.array(name)
             return self.given[storage[name]].view(types[name].dtype.numpy).reshape(types[name].memory_dims)
 
-        return [lambda: in_turn(tuple(kernel.bind(node, array)))()]
+        return [lambda: in_turn(tuple(kernel.bind(node, cast("Values", array))))()]
 
     def nan_checks(self, names: Sequence[str]) -> Iterator[Launch]:
         """Calls that search values for NaN."""
         for name in () if self._is_strict else names:
-            yield self._nan_check(name, has_no_nan(self.array(name), self._stream))
+            yield self._nan_check(name, has_no_nan(self.array(name), self.stream))
 
     def _nan_check(self, name: str, has_no_nan: Callable[[], bool]) -> Launch:
         def check() -> int:
@@ -140,16 +144,32 @@ class Binder:
 
     def array(self, name: str) -> Array:
         """A value in its layout."""
-        plan, found = self.executable.memory, self._types[name]
-        root, dims = plan.storage[name], found.memory_dims
+        found, root = self._types[name], self._storage[name]
+        dims = found.memory_dims
         if (outside := self._outside(root)) is not None:
             return outside.view(found.dtype.numpy).reshape(dims)
         self.arrays.add(root)
-        return np.ndarray(dims, found.dtype.numpy, self.arena, plan.offsets[root])
+        return np.ndarray(dims, found.dtype.numpy, self.arena, self._offsets[root])
+
+    def __call__(self, name: str) -> Array:
+        """As `array`."""
+        return self.array(name)
+
+    def memory(self, name: str, desc: MemoryDesc) -> Memory:
+        """The memory object of a value that is used as an array too, so that it stays where it is."""
+        root = self._storage[name]
+        return self._at(self._addresses.get(root) or self._address(root), desc)
+
+    def shared(self, make: Callable[[], T]) -> T:
+        """The result of `make`, called once."""
+        if make not in self._shared:
+            self._shared[make] = make()
+        found: T = self._shared[make]
+        return found
 
     def is_new(self, name: str) -> bool:
         """Whether primitives may write an output into a new array: nothing else uses its block."""
-        graph, storage, found = self.executable.graph, self.executable.memory.storage, self._types[name]
+        graph, storage, found = self.executable.graph, self._storage, self._types[name]
         root = storage[name]
         return (
             found.nbytes >= NEW
@@ -163,7 +183,7 @@ class Binder:
 
     def output(self, name: str) -> Output:
         """For an output that is new."""
-        return Output(self._types[name], tuple(self.readers[self.executable.memory.storage[name]]))
+        return Output(self._types[name], tuple(self.readers[self._storage[name]]))
 
     def _outside(self, root: str) -> Array | None:
         """The array of a state or a constant; None for a block of the arena."""
@@ -176,7 +196,7 @@ class Binder:
     def _address(self, root: str) -> int:
         """Where a block of memory begins, when it is first asked for."""
         outside = self._outside(root)
-        found = self._start + self.executable.memory.offsets[root] if outside is None else int(outside.ctypes.data)
+        found = self._start + self._offsets[root] if outside is None else int(outside.ctypes.data)
         self._addresses[root] = found
         return found
 
@@ -187,17 +207,17 @@ class Binder:
             for a in prepared.stage.arguments
         ]
         if prepared.scratchpad:
-            address = self._start + self.executable.memory.offsets[f"scratch:{node.name}:0"]
+            address = self._start + self._offsets[f"scratch:{node.name}:0"]
             bound.append((Arg.SCRATCHPAD, self._at(address, lib.scratchpad_md(prepared.stage.desc))))
-        return lib.launch(prepared.primitive, self._stream, bound, placement.is_short)
+        return lib.launch(prepared.primitive, self.stream, bound, placement.is_short)
 
     def _memory(self, lib: Onednn, node: Node, argument: Argument) -> Memory:
         place, desc, offset = argument.place, argument.desc, argument.offset
         if place == "scratch":
-            start = self._start + self.executable.memory.offsets[f"scratch:{node.name}:{argument.index + 1}"]
+            start = self._start + self._offsets[f"scratch:{node.name}:{argument.index + 1}"]
             return self._at(start, desc, offset)
         names = node.inputs if place == "input" else node.outputs if place == "output" else node.operands
-        root = self.executable.memory.storage[names[argument.index]]
+        root = self._storage[names[argument.index]]
         address = self._addresses.get(root)
         if address is None:
             address = self._address(root)
@@ -221,7 +241,7 @@ class Binder:
     def _number(self, node: TypedNode, prepared: "Prepared") -> Call:
         """Copies a single number by Python: 0.1 us, and 2 us by a primitive."""
         src, dst = prepared.stage.arguments
-        start = self.executable.memory.offsets[f"scratch:{node.name}:{dst.index + 1}"]
+        start = self._offsets[f"scratch:{node.name}:{dst.index + 1}"]
         source, copy = number(self.array(node.node.inputs[src.index])), number(self.arena[start : start + 4].view(np.int32))
 
         def run() -> None:
@@ -233,7 +253,7 @@ class Binder:
         """The checks that the data must pass for the primitives to be right."""
         node, found = placement.node, []
         if placement.kernel.is_guarded(node):
-            found.append(placement.kernel.safety(node, self.array, self._stream))
+            found.append(placement.kernel.safety(node, self.array, self.stream))
         if node.name in self.executable.clip_checks:
             found.append(self._clip_check(node, self.executable.clip_checks[node.name]))
         return found
@@ -241,7 +261,7 @@ class Binder:
     def _reference(self, node: TypedNode) -> Call:
         """The node by references, made when it is first needed: few runs have such data."""
         # Its arrays are views of memory that is there in each run: no input that it reads is given to primitives alone.
-        self.arrays.update(self.executable.memory.storage[name] for name in (*node.node.reads, *node.node.writes))
+        self.arrays.update(self._storage[name] for name in (*node.node.reads, *node.node.writes))
         made: list[Call] = []
 
         def run() -> int | None:

@@ -2,19 +2,39 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
 from dovetail.device import TypedNode
-from dovetail_cpu_onednn.binding import PrimitiveDesc
+from dovetail_cpu_onednn.binding import Memory, MemoryDesc, PrimitiveDesc, Stream
 from dovetail_cpu_onednn.kernel import OnednnKernel
 
-__all__ = ["Array", "Call", "PythonKernel", "in_turn", "number", "quiet"]
+__all__ = ["Array", "Call", "PythonKernel", "Values", "in_turn", "number", "quiet"]
 
 Array = NDArray[Any]
 Call = Callable[[], int | None]
 """One step of a run; gives None or 0."""
+
+
+T = TypeVar("T")
+
+
+class Values(Protocol):
+    """The values of a request, for kernels that are bound to it, with what these share: they run one after another."""
+
+    @property
+    def stream(self) -> Stream:
+        """Where primitives are executed."""
+
+    def __call__(self, name: str) -> Array:
+        """A value in its layout; constants already have their content."""
+
+    def memory(self, name: str, desc: MemoryDesc) -> Memory:
+        """The memory object of a value that is used as an array too."""
+
+    def shared(self, make: Callable[[], T]) -> T:
+        """The result of `make`, called once for the request."""
 
 
 class PythonKernel(OnednnKernel):
@@ -24,8 +44,8 @@ class PythonKernel(OnednnKernel):
     """Whether `bind` takes some microseconds only, so that each run may call it with large inputs in the caller's memory."""
 
     @abstractmethod
-    def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        """The calls of each run. `array` gives a value in its layout; constants already have their content."""
+    def bind(self, node: TypedNode, array: Values) -> Iterable[Call]:
+        """The calls of each run. Kernels that bind quickly may only call `array`."""
 
     def primitives(self, node: TypedNode) -> Sequence[PrimitiveDesc]:
         """Those that `bind` makes use of, to be made before on a second thread."""

@@ -1,19 +1,19 @@
 """DynamicQuantizeLinear: the range by NumPy, the quantization by oneDNN's binary primitive."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from dovetail.device import Accepted, Reason, Refusal, TypedNode
-from dovetail_cpu_onednn.binding import DESCRIPTORS, U8, Arg, MemoryDesc, PrimitiveDesc
+from dovetail_cpu_onednn.binding import DESCRIPTORS, U8, Arg, Memory, MemoryDesc, PrimitiveDesc
 from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE
-from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, number
+from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, Values, number
 from dovetail_cpu_onednn.reference import ReferenceKernel
 
 
@@ -30,21 +30,19 @@ class DynamicQuantize(PythonKernel):
     def primitives(self, node: TypedNode) -> Sequence[PrimitiveDesc]:
         return _quantization(_matrix(given(node, 0).dims), library().planned_threads)[:1]
 
-    def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        lib = library()
-        x, (y, scale, zero) = array(node.node.inputs[0]), map(array, node.node.outputs)
-        numbers = np.empty(4, np.float32)
-        highest, lowest, start = numbers[2, ...], numbers[3, ...], int(numbers.ctypes.data)
+    def bind(self, node: TypedNode, array: Values) -> Iterable[Call]:
+        lib, (source, result) = library(), (node.node.inputs[0], node.node.outputs[0])
+        x, (_, scale, zero) = array(source), map(array, node.node.outputs)
+        numbers, step, offset, highest, lowest = array.shared(_numbers)
         desc, src, dst = _quantization(_matrix(x.shape), lib.planned_threads)
-        one = plain((1, 1))
         bound = [
-            (Arg.SRC, lib.memory(src, int(x.ctypes.data))),
-            (Arg.SRC_1, lib.memory(one, start)),
-            (Arg.DST, lib.memory(dst, int(y.ctypes.data))),
-            (Arg.post_op(1, Arg.SRC_1), lib.memory(one, start + numbers.itemsize)),
+            (Arg.SRC, array.memory(source, src)),
+            (Arg.SRC_1, step),
+            (Arg.DST, array.memory(result, dst)),
+            (Arg.post_op(1, Arg.SRC_1), offset),
         ]
-        launch = lib.launch(lib.primitive(desc), lib.stream(), bound)
-        call, kept, flat, maximum, minimum = launch.call, (launch, x, y), x.reshape(-1), np.maximum.reduce, np.minimum.reduce
+        launch = lib.launch(lib.primitive(desc), array.stream, bound)
+        call, kept, flat, maximum, minimum = launch.call, (launch, numbers), x.reshape(-1), np.maximum.reduce, np.minimum.reduce
         seen: Any = numbers.data
         step_out, zero_out = number(scale), number(zero)
 
@@ -68,6 +66,16 @@ class DynamicQuantize(PythonKernel):
             return call()
 
         return (run,)
+
+
+def _numbers() -> tuple[Array, Memory, Memory, Array, Array]:
+    """Four numbers that primitives read during a run, with memory objects of the first two and arrays of the others: the scale,
+    the zero point, and the greatest and the least element, from which these are computed.
+    """
+    numbers, one = np.empty(4, np.float32), plain((1, 1))
+    start = int(numbers.ctypes.data)
+    memories = library().memory(one, start), library().memory(one, start + numbers.itemsize)
+    return numbers, *memories, numbers[2, ...], numbers[3, ...]
 
 
 @lru_cache(DESCRIPTORS)
