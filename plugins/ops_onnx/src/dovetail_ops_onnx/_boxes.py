@@ -82,8 +82,8 @@ def _of_row(edges: Array, most: int, overlap: float) -> Array:
     """As `selected`, for one row. Boxes that are not reached before `most` are selected are not looked at."""
     taken, found = np.zeros(edges.shape[1], bool), 0
     chosen = edges[:, :0]
-    for start in range(0, edges.shape[1], window := window(most)):
-        near = edges[:, start : start + window]
+    for start in range(0, edges.shape[1], together := window(most)):
+        near = edges[:, start : start + together]
         waiting = np.flatnonzero(_far(chosen, near, overlap)) if start else np.arange(near.shape[1])
         while waiting.size:
             heads, later = waiting[:_BLOCK], waiting[_BLOCK:]
