@@ -47,6 +47,8 @@ def _random_boxes(rng: np.random.Generator, batch: int, count: int, size: int) -
     [
         ((2, 1, 150), 7, 100, 0.5, None),  # many rounds of one row
         ((1, 1, 150), 3, 40, 0.0, 0.2),  # the limit is reached in a later round
+        ((1, 1, 150), 7, 20, 0.5, None),  # the boxes with the highest scores are enough
+        ((1, 1, 150), 9, 25, 0.0, 0.1),  # they are not
         ((2, 5, 70), 9, 10, 0.25, 0.6),  # rows of different lengths
         ((2, 9, 30), 5, 1000, 0.75, 0.97),  # rows without candidates
         ((1, 3, 40), 1, 1000, 0.3, None),  # boxes without area

@@ -9,7 +9,7 @@ import numpy as np
 
 from dovetail_ops_onnx._types import Array
 
-__all__ = ["by_score", "leading", "of_row_apart", "selected", "window"]
+__all__ = ["by_score", "far", "leading", "of_row_apart", "selected", "window"]
 
 _SIDE = 192
 """Boxes of a block: the pairs among them stay in the cache. With several rows the blocks are smaller."""
@@ -42,10 +42,8 @@ def window(most: int) -> int:
 
 
 def leading(keys: Array, count: int) -> Array:
-    """The places of so many of the lowest keys, and of those that equal the last of them; empty where there are few others."""
-    if len(keys) <= 2 * count:
-        return np.empty(0, np.int64)
-    return np.flatnonzero(keys <= np.partition(keys, count)[count])
+    """Which are so many of the lowest keys, or equal the last of them; none where there are few others."""
+    return np.zeros(len(keys), bool) if len(keys) <= 2 * count else keys <= np.partition(keys, count)[count]
 
 
 def of_row_apart(edges: Array, most: int, overlap: float) -> Array:
@@ -84,7 +82,7 @@ def _of_row(edges: Array, most: int, overlap: float) -> Array:
     chosen = edges[:, :0]
     for start in range(0, edges.shape[1], together := window(most)):
         near = edges[:, start : start + together]
-        waiting = np.flatnonzero(_far(chosen, near, overlap)) if start else np.arange(near.shape[1])
+        waiting = np.flatnonzero(far(chosen, near, overlap)) if start else np.arange(near.shape[1])
         while waiting.size:
             heads, later = waiting[:_BLOCK], waiting[_BLOCK:]
             first = heads[_first(near[:, heads], overlap)[: most - found]]
@@ -94,7 +92,7 @@ def _of_row(edges: Array, most: int, overlap: float) -> Array:
                 return taken
             if not later.size:
                 break
-            waiting = later[_far(near[:, first], near[:, later], overlap)]
+            waiting = later[far(near[:, first], near[:, later], overlap)]
         chosen = edges[:, taken]
     return taken
 
@@ -111,16 +109,16 @@ def _first(edges: Array, overlap: float) -> list[int]:
     return found
 
 
-def _far(chosen: Array, others: Array, overlap: float) -> Array:
+def far(chosen: Array, others: Array, overlap: float) -> Array:
     """Which of the other boxes [5, n] overlap none of the chosen ones [5, m]."""
     step = max(_SIDE * _SIDE // max(chosen.shape[1], 1), 1)
     if others.shape[1] <= step:
         return np.logical_not(_overlaps(chosen[:, :, None], others[:, None], overlap).any(0))
-    far = np.empty(others.shape[1], bool)
-    for start in range(0, len(far), step):
+    found = np.empty(others.shape[1], bool)
+    for start in range(0, len(found), step):
         part = slice(start, start + step)
-        far[part] = ~_overlaps(chosen[:, :, None], others[:, None, part], overlap).any(0)
-    return far
+        found[part] = ~_overlaps(chosen[:, :, None], others[:, None, part], overlap).any(0)
+    return found
 
 
 def _together(rows: Array, edges: Array, most: int, overlap: float) -> Array:

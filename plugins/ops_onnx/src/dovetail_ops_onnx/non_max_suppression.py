@@ -3,7 +3,7 @@
 import numpy as np
 
 from dovetail.op import DType, OperatorError, ShapeError, TensorType
-from dovetail_ops_onnx._boxes import by_score, leading, of_row_apart, selected, window
+from dovetail_ops_onnx._boxes import by_score, far, leading, of_row_apart, selected, window
 from dovetail_ops_onnx._shapes import Movement
 from dovetail_ops_onnx._types import Array
 
@@ -72,12 +72,18 @@ class NonMaxSuppression(Movement):
         places = np.arange(len(keys)) if least is None else np.flatnonzero(keys < -least)
         keys = keys[places]
         first = leading(keys, window(most))
-        for part in (first, slice(None)) if first.size else (slice(None),):
+        chosen, near = np.empty(0, np.int64), np.empty((5, 0), boxes.dtype)
+        for part in (first, ~first) if first.any() else (slice(None),):
             order = places[part][np.argsort(keys[part], kind="stable")]
-            chosen = order[of_row_apart(self._edges(boxes[order]), most, overlap)]
+            edges = self._edges(boxes[order])
+            if len(chosen):
+                left = far(near, edges, overlap)
+                order, edges = order[left], edges[:, left]
+            found = of_row_apart(edges, most - len(chosen), overlap)
+            chosen, near = np.concatenate((chosen, order[found])), edges[:, found]
             if len(chosen) == most:
                 break
-        return np.asarray(chosen)
+        return chosen
 
     def _edges(self, boxes: Array) -> Array:
         """Low y, low x, high y, high x and area of each of the boxes [n, 4]: [5, n]. NaN for an area that is not positive."""
