@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail_ops_onnx import non_max_suppression
+from dovetail_ops_onnx import _boxes
 from dovetail_ops_onnx.non_max_suppression import NonMaxSuppression
 
 F = np.float32
@@ -35,7 +35,7 @@ def _overlap(a: Any, b: Any, iou: Any) -> bool:
     return bool(min(areas) > 0 and shared > iou * (areas[0] + areas[1] - shared))
 
 
-def _boxes(rng: np.random.Generator, batch: int, count: int, size: int) -> Any:
+def _random_boxes(rng: np.random.Generator, batch: int, count: int, size: int) -> Any:
     """Whole numbers, so that many overlap by exactly a threshold."""
     low = rng.integers(0, 12, (batch, count, 2))
     return np.concatenate((low, low + rng.integers(0, size, (batch, count, 2))), 2).astype(F)
@@ -47,6 +47,8 @@ def _boxes(rng: np.random.Generator, batch: int, count: int, size: int) -> Any:
     [
         ((2, 1, 150), 7, 100, 0.5, None),  # many rounds of one row
         ((1, 1, 150), 3, 40, 0.0, 0.2),  # the limit is reached in a later round
+        ((1, 1, 150), 7, 20, 0.5, None),  # the boxes with the highest scores are enough
+        ((1, 1, 150), 9, 25, 0.0, 0.1),  # they are not
         ((2, 5, 70), 9, 10, 0.25, 0.6),  # rows of different lengths
         ((2, 9, 30), 5, 1000, 0.75, 0.97),  # rows without candidates
         ((1, 3, 40), 1, 1000, 0.3, None),  # boxes without area
@@ -64,12 +66,12 @@ def test_rounds(
     iou: float,
     least: float | None,
 ) -> None:
-    monkeypatch.setattr(non_max_suppression, "_SIDE", side)
-    monkeypatch.setattr(non_max_suppression, "_LEAST_SIDE", min(side, 8))
-    monkeypatch.setattr(non_max_suppression, "_BLOCK", side)
-    monkeypatch.setattr(non_max_suppression, "_LONG", long)
+    monkeypatch.setattr(_boxes, "_SIDE", side)
+    monkeypatch.setattr(_boxes, "_LEAST_SIDE", min(side, 8))
+    monkeypatch.setattr(_boxes, "_BLOCK", side)
+    monkeypatch.setattr(_boxes, "_LONG", long)
     for _ in range(2):
-        boxes = _boxes(rng, shape[0], shape[2], size)
+        boxes = _random_boxes(rng, shape[0], shape[2], size)
         scores = np.round(rng.random(shape), 2).astype(F)  # some are equal
         scores[rng.random(scores.shape) < 0.05] = np.nan
         boxes.flags.writeable = scores.flags.writeable = False
@@ -81,7 +83,7 @@ def test_rounds(
 
 @pytest.mark.parametrize("shape", [(0, 2, 5), (2, 0, 5), (2, 3, 0), (2, 3, 5)])
 def test_nothing(rng: np.random.Generator, shape: tuple[int, int, int]) -> None:
-    boxes = _boxes(rng, shape[0], shape[2], 4)
+    boxes = _random_boxes(rng, shape[0], shape[2], 4)
     got = NonMaxSuppression().reference(boxes, rng.random(shape).astype(F), np.array([5]), F([0.5]), F([2.0]))
     assert got.shape == (0, 3)
 
@@ -93,8 +95,8 @@ def test_classes_in_columns_of_their_own(
 ) -> None:
     """Boxes whose columns are shifted by their class, in any order, some of which touch the next column."""
     for name in ("_SIDE", "_BLOCK", "_LONG"):
-        monkeypatch.setattr(non_max_suppression, name, 8)
-    boxes = _boxes(rng, 1, 120, 6)
+        monkeypatch.setattr(_boxes, name, 8)
+    boxes = _random_boxes(rng, 1, 120, 6)
     boxes[..., 1::2] += rng.integers(0, 4, (1, 120, 1)) * F(16)
     if odd is not None:
         boxes[0, 7, 3 if odd > 0 else 1] = odd
@@ -105,7 +107,7 @@ def test_classes_in_columns_of_their_own(
 
 def test_sizes_below_zero(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such boxes hide no others, and none hides them, as in onnxruntime and ONNX's reference."""
-    monkeypatch.setattr(non_max_suppression, "_SIDE", 8)
+    monkeypatch.setattr(_boxes, "_SIDE", 8)
     centres = np.concatenate((rng.integers(0, 20, (1, 50, 2)), rng.integers(1, 5, (1, 50, 2)) * 2), 2).astype(F)
     centres[0, ::9, 2] *= -4
     centres[0, ::12, 3] *= -1

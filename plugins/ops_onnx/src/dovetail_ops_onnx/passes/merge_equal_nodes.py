@@ -33,6 +33,7 @@ def merge_equal_nodes(graph: Graph, devices: Sequence[Device] = ()) -> Graph:
     contents = {name: _content(name, array) for name, array in graph.constants.items()}
     alike: dict[Hashable, Node] = {}
     equal: dict[Hashable, Node] = {}
+    compared: set[str] = set()
     renamed: dict[str, str] = {}
     merged: dict[str, list[str]] = {}
     gone: set[int] = set()
@@ -46,7 +47,9 @@ def merge_equal_nodes(graph: Graph, devices: Sequence[Device] = ()) -> Graph:
         key = (type(op), inputs, tuple(map(bool, node.outputs)), node.affinity)
         first = alike.setdefault(key, node)
         if first is not node:  # few are, so that attributes are compared for few
-            equal.setdefault((key, _attributes(first.op)), first)
+            if first.name not in compared:
+                compared.add(first.name)
+                equal[key, _attributes(first.op)] = first
             first = equal.setdefault((key, _attributes(op)), node)
         if first is not node and held.isdisjoint(node.writes):
             gone.add(id(node))
