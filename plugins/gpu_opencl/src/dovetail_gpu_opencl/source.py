@@ -86,12 +86,9 @@ def loaded(c_type: str, pointer: str, index: str) -> str:
 
 
 def stored(c_type: str, pointer: str, index: str, value: str) -> str:
-    """The statement, without semicolon, that puts `value` at `index` as `c_type`, rounded to the nearest, in global memory.
-
-    Halves by the macro of half_stores.cl, which `assemble` adds.
-    """
+    """The statement, without semicolon, that puts `value` at `index` as `c_type`, rounded to the nearest."""
     if c_type == "half":
-        return f"STORE_HALF({pointer}, {index}, {value})"
+        return f"vstore_half_rte({value}, {index}, {pointer})"
     rounded = f"to_{c_type}" if c_type in _NARROW_NAMES else f"({c_type})"
     return f"{pointer}[{index}] = {rounded}({value})"
 
@@ -161,8 +158,7 @@ def _assembled(file: str, text: str, generated: str, half_storage: bool) -> str:
     """The source; kept, because a model has the same for all sizes."""
     used = [c_type for c_type in _PRAGMAS if c_type in text or c_type in generated]
     pragmas = "".join(_PRAGMAS[c_type] for c_type in used if not (c_type == "half" and half_storage))
-    helpers = load("quotients.cl") if _QUOTIENTS.search(text + generated) else ""
-    helpers += load("half_stores.cl") if "STORE_HALF(" in text + generated else ""
+    quotients = load("quotients.cl") if _QUOTIENTS.search(text + generated) else ""
     types = typedefs(text + generated) + _packed_types(generated)
-    source = f"{pragmas}{helpers}{types}{text}{generated}{load(file) if file else ''}"
+    source = f"{pragmas}{quotients}{types}{text}{generated}{load(file) if file else ''}"
     return sys.intern(source)  # the hundreds of launches of a model share some ten texts of 7 kB

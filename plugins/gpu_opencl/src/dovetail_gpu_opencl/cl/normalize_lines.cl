@@ -126,6 +126,7 @@ __kernel void normalize_lines(__global const T* restrict src SCALE_ARG BIAS_ARG,
                         __global float* factors, const int lines, const int size, const int inner, const int period,
                         const int step, const int span, const ACC epsilon MOMENTS_ARG POST_ARGS) {
 #ifdef PARTED
+  __local ACC part[GROUP];
   const int line = get_group_id(0) / parts, lane = get_local_id(0), share = (size + parts - 1) / parts;
   const int first = get_group_id(0) % parts * share, end = min(size, first + share);
 #elif GROUP > 1
@@ -141,12 +142,14 @@ __kernel void normalize_lines(__global const T* restrict src SCALE_ARG BIAS_ARG,
   const int base = BASE(line);
   ACC mean = 0, measure = 0;
 #ifdef PARTED
-  for (int p = 0; p < parts; ++p) mean += moments[2 * (line * parts + p)] * max(0, min(share, size - p * share));
+  for (int p = lane; p < parts; p += GROUP) mean += moments[2 * (line * parts + p)] * max(0, min(share, size - p * share));
+  COLLECT(mean, PLUS)
   mean /= size;
-  for (int p = 0; p < parts; ++p) {
+  for (int p = lane; p < parts; p += GROUP) {
     const ACC x = moments[2 * (line * parts + p)] - mean;
     measure += moments[2 * (line * parts + p) + 1] + x * x * max(0, min(share, size - p * share));
   }
+  COLLECT(measure, PLUS)
 #else
 #ifdef MOMENTS
   ADD_UP(mean, VALUE)
