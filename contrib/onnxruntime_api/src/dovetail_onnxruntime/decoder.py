@@ -9,7 +9,7 @@ import itertools
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,23 +37,22 @@ Array = NDArray[Any]
 
 
 class Decoder:
-    """Runs of one model by states, which `growing` describes. `compile` compiles a model as the session's is compiled."""
+    """Runs of one model by states, which `growing` describes: as variants of the compiled model."""
 
-    def __init__(self, model: Model, compile: Callable[[Model], CompiledModel], growing: Growing) -> None:  # noqa: A002
-        self._model, self._compile, self._growing = model, compile, growing
-        self._outputs = tuple(model.graph.outputs)
+    def __init__(self, compiled: CompiledModel, growing: Growing) -> None:
+        self._compiled, self._model, self._growing = compiled, compiled.model, growing
+        self._outputs = tuple(self._model.graph.outputs)
         self._lock = threading.Lock()
-        self._held: _Held | None = None
         self._texts: list[_Text] = []
         self._refused: set[int] = set()
-        self._is_proven = False
+        self._proven: weakref.WeakSet[CompiledModel] = weakref.WeakSet()
         self._is_on_host = True
 
     @staticmethod
-    def of(model: Model, compile: Callable[[Model], CompiledModel]) -> "Decoder | None":  # noqa: A002
+    def of(compiled: CompiledModel) -> "Decoder | None":
         """For a model with caches that grow; None for others."""
-        growing = growing_caches(model)
-        return None if growing is None else Decoder(model, compile, growing)
+        growing = growing_caches(compiled.model)
+        return None if growing is None else Decoder(compiled, growing)
 
     def run(self, feed: Mapping[str, Any], bound: "Bound | None" = None) -> Sequence[Any] | None:
         """The outputs in order; None for a run that does not continue a text, or that only the plain model can make.
@@ -63,6 +62,7 @@ class Decoder:
         step = self._step(feed)
         if step is None or step.batch in self._refused:
             return None
+        text = None
         try:
             if bound is not None and self._is_in_place(feed, bound, step):
                 found = self._run_in_place(feed, bound, step)
@@ -70,13 +70,13 @@ class Decoder:
             text = self._text(feed, step)
             found = text.run(feed, step)
         except DovetailError as error:  # the plain model runs, or says in its words what is wrong
-            if not self._is_proven:
+            if text is None or text.held.compiled not in self._proven:
                 self._refused.add(step.batch)
                 _log.info("%s: each length of the caches is planned anew, because %s", self._model.source, error.message)
             return None
         with self._lock:
-            if text.held is self._held:
-                self._texts, self._is_proven = [*self._texts, text][-_TEXTS:], True
+            self._texts = [*self._texts, text][-_TEXTS:]
+            self._proven.add(text.held.compiled)
         return [found[name] for name in self._outputs]
 
     def _step(self, feed: Mapping[str, Any]) -> "_Step | None":
@@ -123,7 +123,7 @@ class Decoder:
                         return text
                     break
             held = self._held_for(step)
-            forgotten = next((one for one in self._texts if one.is_forgotten()), None)
+            forgotten = next((one for one in self._texts if one.held == held and one.is_forgotten()), None)
             if forgotten is not None:
                 self._texts.remove(forgotten)
         text = forgotten or _Text(held, self._growing)
@@ -146,29 +146,22 @@ class Decoder:
     def _run_in_place(self, feed: Mapping[str, Array], bound: "Bound", step: "_Step") -> Mapping[str, Any]:
         text = bound.text
         if text is None or not text.is_of(feed):
-            with self._lock:
-                held = self._held_for(step, step.given)
+            held = self._held_for(step, step.given)
             bound.text = text = _InPlace(held, self._growing, {past: feed[past] for past in self._growing.caches})
         try:
             found = text.run(feed, step)
         except DovetailError:
             bound.text = None  # its states are in other arrays now
             raise
-        self._is_on_host, self._is_proven = text.is_on_host, True
+        self._is_on_host = text.is_on_host
         return found
 
     def _held_for(self, step: "_Step", exactly: int = 0) -> "_Held":
         """The model with room for the step, or for `exactly` so many tokens."""
-        held = self._held
-        fits = held is not None and held.rows == step.rows
-        if held is not None and fits and (held.room == exactly if exactly else step.returned <= held.room):
-            return held
         room = exactly or _ROOM
         while room < step.returned:
             room *= 4
-        self._texts, self._held, self._is_proven = [], None, False  # the memory of the old one is needed
-        self._held = held = _Held(self._compile(self._sized(step, room)), step.rows, room)
-        return held
+        return _Held(self._compiled.variant((step.rows, room), lambda: self._sized(step, room)), room)
 
     def _sized(self, step: "_Step", room: int) -> Model:
         known = self._growing
@@ -216,7 +209,6 @@ class _Held:
     """The model with states that have `room` for so many tokens."""
 
     compiled: CompiledModel
-    rows: tuple[tuple[int, ...], ...]
     room: int
 
 
