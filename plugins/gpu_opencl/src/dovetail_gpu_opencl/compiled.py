@@ -68,7 +68,7 @@ class CompiledGraph:
         self.downloads = tuple(self._downloaded(index) for index in range(len(graph.outputs)))
         pairs = [(name, self.root(graph.outputs[index])) for name, index in graph.states.items()]
         self.moved_states = tuple((name, root, graph.types[name].nbytes) for name, root in pairs if root != name)
-        """States that are not continued where they are, each with the block that continues it, which may be larger, and its bytes."""
+        """States that are not continued where they are, each with the block that continues it, and its bytes."""
         self.options, self.programs = options, programs
         self.buffers = self.new_buffers()
         self._constants: dict[int, Uploaded] = {}
