@@ -105,7 +105,7 @@ class Decoder:
         return None if chosen is None else _Step(batch, given, total - count if is_even else 0, total, rows, chosen)
 
     def _chosen(self, total: int) -> tuple[bool, ...] | None:
-        """What the model chooses by the length of its mask, for so many tokens; None where that is not known."""
+        """The branches that the model takes by the length of its mask, for so many tokens; None where that is not known."""
         choices, found = self._growing.choices, self._choices.get(total)
         if choices is None or found is not None:
             return found or ()

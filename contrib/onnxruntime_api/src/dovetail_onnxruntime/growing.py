@@ -77,7 +77,7 @@ def growing_caches(model: Model) -> Growing | None:
 
 
 def _choices(graph: Graph, mask: str) -> Choices | None:
-    """What is chosen by the length of a mask, which has room for more tokens here; None where it is read otherwise."""
+    """The choices by the length of a mask, which has room for more tokens here; None where that length is read otherwise."""
     nodes, fixed, lengths = list[Node](), set(graph.constants), set[str]()
     for node in graph.nodes:
         kind, inputs = node.op.op_type, {*filter(None, node.inputs)}
