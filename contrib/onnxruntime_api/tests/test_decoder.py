@@ -41,7 +41,7 @@ def test_text_is_generated_word_by_word_without_new_plans(session: Any, peer: An
         same(ours.step([word]), theirs.step([word]))
         same_caches(ours, theirs)
     assert len(session._compiled.plans) == 1  # of the prompt
-    assert len(session._decoder._held.compiled.plans) == 1
+    assert len(session._decoder._texts[-1].held.compiled.plans) == 1
 
 
 def test_caches_of_the_run_before_are_not_copied(session: Any) -> None:
@@ -97,7 +97,20 @@ def test_a_text_that_needs_more_room(session: Any, peer: Any, monkeypatch: pytes
     for word in range(20):
         same(ours.step([word % WORDS]), theirs.step([word % WORDS]))
     same_caches(ours, theirs)
-    assert session._decoder._held.room == 64
+    assert session._decoder._texts[-1].held.room == 64
+
+
+def test_batches_of_other_sizes_keep_their_plans(session: Any, peer: Any) -> None:
+    """Each number of texts has a model with states, which is there when as many texts come again."""
+    known: list[Any] = []
+    for turn, batch in enumerate((1, 3, 1, 2, 3, 1)):
+        ours, theirs = Program(session, batch), Program(peer, batch)
+        for words in ([turn, 5, 2], [4], [7]):
+            same(ours.step(words), theirs.step(words))
+        same_caches(ours, theirs)
+        known.append(session._decoder._texts[-1].held.compiled)
+    assert len(set(known)) == 3
+    assert [len(compiled.plans) for compiled in known] == [1] * 6
 
 
 def test_masks_with_zeros(session: Any, peer: Any) -> None:
@@ -237,7 +250,7 @@ def test_positions_that_the_model_counts_itself(batch: int) -> None:
             same(ours.step(words), theirs.step(words))
         same_caches(ours, theirs)
     assert len(session._compiled.plans) == 2  # of the prompts
-    assert len(session._decoder._held.compiled.plans) == 2
+    assert len(session._decoder._texts[-1].held.compiled.plans) == 2
 
 
 def test_a_model_that_does_more_with_its_caches_than_attention(caplog: pytest.LogCaptureFixture) -> None:

@@ -219,3 +219,55 @@ def test_caches_of_a_window_do_not_grow() -> None:
         found = [program.step(words, np.ones((1, length), np.int64)) for program in programs]
         same(*found)
     assert not session._compiled.plans
+
+
+@pytest.mark.parametrize("room", [0, 16])
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", "OPENCL"])
+def test_a_choice_by_the_length_of_the_mask(device: str, room: int) -> None:
+    """Of rotary embeddings for long texts, in Phi-3 and Phi-4. States have room for more tokens, the mask of a run has not."""
+    data = _scaled_by_length("If")
+    session = dovetail_onnxruntime.InferenceSession(data, providers=[("DovetailExecutionProvider", {"device": device})])
+    programs = [Program(one) for one in (session, onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]))]
+    for text in range(2):
+        for program in programs:
+            program.caches = {name: np.zeros((1, HEADS, room, SIZE), np.float32) for name in program.caches}
+        length = 0
+        for words in ([1, 5, 2 + text], [4], [7], [1], [3], [2], [6]):
+            length += len(words)
+            same(*[program.step(words, np.ones((1, length), np.int64)) for program in programs])
+            for name, cache in programs[0].caches.items():
+                same(cache[:, :, :length], programs[1].caches[name][:, :, :length])
+    assert not session._compiled.plans
+
+
+def test_a_mask_whose_length_is_read_otherwise() -> None:
+    """Each length is planned, because a mask with room is longer."""
+    data = _scaled_by_length("Cast")
+    session = dovetail_onnxruntime.InferenceSession(data)
+    programs = [Program(one) for one in (session, onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]))]
+    for words in ([1, 5, 2], [4], [7]):
+        same(*[program.step(words) for program in programs])
+    assert session._compiled.plans
+
+
+def _scaled_by_length(op: str) -> bytes:
+    """The decoder with embeddings that are multiplied by a number: of a branch for more than 6 tokens, or of the tokens."""
+    model = onnx.load_from_string(grouped_model())
+    graph, float32 = model.graph, onnx.TensorProto.FLOAT
+    total = next(node for node in graph.node if node.op_type == "Squeeze").output[0]
+    place, words = next((i, node) for i, node in enumerate(graph.node) if node.op_type == "Gather")
+    read, words.output[0] = words.output[0], "embedded"
+    nodes = [helper.make_node("Cast", [total], ["scale"], to=float32)]
+    if op == "If":
+        graph.initializer.append(onnx.numpy_helper.from_array(np.int64(6), "most"))
+        bodies = {}
+        for name, value in (("then_branch", 3.0), ("else_branch", 0.5)):
+            constant = helper.make_node("Constant", [], [f"{name}_out"], value_float=value)
+            bodies[name] = helper.make_graph([constant], name, [], [helper.make_tensor_value_info(f"{name}_out", float32, [])])
+        nodes = [
+            helper.make_node("Greater", [total, "most"], ["is_long"]),
+            helper.make_node("If", ["is_long"], ["scale"], **bodies),
+        ]
+    for node in (helper.make_node("Mul", ["embedded", "scale"], [read]), *reversed(nodes)):
+        graph.node.insert(place + 1, node)
+    return bytes(model.SerializeToString())

@@ -163,7 +163,7 @@ def test_a_text_is_generated_without_new_plans(device: str) -> None:
     for words in ([3], [5], [1], [12], [2, 4, 4], [7], [9]):
         same(mine, other, words)
     assert len(ours._compiled.plans) == 1  # of the first run
-    assert len(ours._decoder._held.compiled.plans) == 2  # of one token, and of three
+    assert len(ours._decoder._texts[-1].held.compiled.plans) == 2  # of one token, and of three
 
 
 def test_texts_from_sources_of_several_lengths() -> None:
@@ -172,7 +172,7 @@ def test_texts_from_sources_of_several_lengths() -> None:
     for turn in range(4):
         for index, (mine, other) in enumerate(pairs):
             same(mine, other, [(index + 3 * turn) % WORDS])
-    assert ours._decoder._held.rows[0][0] == 2
+    assert len(ours._decoder._texts) == 4
 
 
 def test_beams_that_change_places() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import dovetail_onnxruntime as ort
+from dovetail_onnxruntime import providers
 
 CPU, OWN = "CPUExecutionProvider", "DovetailExecutionProvider"
 
@@ -25,9 +26,21 @@ def test_the_cpu_is_always_there() -> None:
 def test_providers_of_both_runtimes(add: bytes) -> None:
     import onnxruntime as theirs
 
-    for providers in (None, [], [CPU], [(CPU, {})]):
-        wanted = theirs.InferenceSession(add, providers=providers).get_providers()
-        assert ort.InferenceSession(add, providers=providers).get_providers() == wanted == [CPU]
+    for given in (None, [], [CPU], [(CPU, {})]):
+        wanted = theirs.InferenceSession(add, providers=given).get_providers()
+        assert ort.InferenceSession(add, providers=given).get_providers() == wanted == [CPU]
+
+
+def test_only_providers_of_gpus_look_for_gpus(add: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look for them loads the drivers of OpenCL: 80 MB for two of them."""
+    looked: list[str] = []
+    monkeypatch.setattr(providers, "_has_gpu", lambda: bool(looked.append("")))
+    for given in ([], [CPU], [(OWN, {"device": "NUMPY"})]):
+        ort.InferenceSession(add, providers=given)
+    assert not looked
+    with pytest.warns(UserWarning, match="'CUDAExecutionProvider' is not in available provider names"):
+        ort.InferenceSession(add, providers=["CUDAExecutionProvider"])
+    assert looked
 
 
 def test_a_provider_that_is_not_there_is_warned_of(add: bytes) -> None:

@@ -52,6 +52,25 @@ def test_states_in_arrays_of_the_caller(core: Any, device: str, late: bool) -> N
         assert request.query_state()["past.a"] is given
 
 
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", *VIRTUAL])
+def test_variants_of_a_model(core: Any, device: str) -> None:
+    """Each is made once, and closed with the model."""
+    model, made = accumulator(), list[int]()
+
+    def kept() -> Model:
+        made.append(1)
+        return model.with_states("past.a:present.a")
+
+    with core.compile_model(model, device) as compiled:
+        for _ in range(2):
+            request = compiled.variant("kept", kept).create_infer_request()
+            for times in (1, 2):
+                np.testing.assert_array_equal(request.infer({"x": X})["y"], np.array([10, 14, 18]) * times)
+    assert made == [1]
+    with pytest.raises(UsageError, match="closed"):
+        request.infer({"x": X})
+
+
 @pytest.mark.parametrize(
     ("name", "array", "reason"),
     [

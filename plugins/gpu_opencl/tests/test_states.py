@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dovetail
+from dovetail.op import Operator, TensorType
 from dovetail_gpu_opencl import request as requests
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.attention import Attention
@@ -163,14 +164,37 @@ def seen_in_another_shape(g: Any, total: str, past: str) -> None:
     g.node(Reshape(), "present", g.constant([2, 1], "int64"), outputs=["y"])
 
 
-@pytest.mark.parametrize("make", [summed, read_afterwards, seen_in_another_shape])
+class Squared(Operator):
+    """An operator that only the host computes."""
+
+    domain = "my"
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X
+
+    def reference(self, X: Any) -> Any:
+        return X * X
+
+
+def read_behind_another_device(g: Any, total: str, past: str) -> None:
+    """By a second part of the device, which does not keep the state."""
+    g.node(Add(), past, total, outputs=["present"])
+    g.node(Mul(), "present", g.node(Squared(), total), outputs=["y"])
+
+
+@pytest.mark.parametrize("make", [summed, read_afterwards, seen_in_another_shape, read_behind_another_device])
 def test_states_of_other_kernels(core: Any, info: Any, make: Any) -> None:
     with core.compile_model(counter(make), info.name, {"STATE": "past:present"}) as compiled:
         request, past = compiled.create_infer_request(), np.zeros(2, np.float32)
         for rows in (3, 1, 1, 2):
             results, before = request.infer(np.full((rows, 2), [1, 2], np.float32)), past
             past = past + np.array([rows, 2 * rows], np.float32)
-            want = {summed: [], read_afterwards: [before * past], seen_in_another_shape: [past.reshape(2, 1)]}[make]
+            want = {
+                summed: [],
+                read_afterwards: [before * past],
+                seen_in_another_shape: [past.reshape(2, 1)],
+                read_behind_another_device: [past * np.array([rows, 2 * rows], np.float32) ** 2],
+            }[make]
             for found, expected in zip(results.values(), want, strict=True):
                 np.testing.assert_array_equal(found, expected)
             if rows == 2:

@@ -9,18 +9,20 @@ import itertools
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail import CompiledModel, InferRequest, Model, TensorType
+from dovetail import CompiledModel, Graph, InferRequest, Model, TensorType
 from dovetail.dataclass import dataclass
 from dovetail.errors import DovetailError
 from dovetail.graph import DType
+from dovetail.passes import drop_dead_nodes
 from dovetail_onnxruntime.growing import LENGTH, Growing, growing_caches
+from dovetail_onnxruntime.providers import core
 
 __all__ = ["Bound", "Decoder"]
 
@@ -37,23 +39,23 @@ Array = NDArray[Any]
 
 
 class Decoder:
-    """Runs of one model by states, which `growing` describes. `compile` compiles a model as the session's is compiled."""
+    """Runs of one model by states, which `growing` describes: as variants of the compiled model."""
 
-    def __init__(self, model: Model, compile: Callable[[Model], CompiledModel], growing: Growing) -> None:  # noqa: A002
-        self._model, self._compile, self._growing = model, compile, growing
-        self._outputs = tuple(model.graph.outputs)
+    def __init__(self, compiled: CompiledModel, growing: Growing) -> None:
+        self._compiled, self._model, self._growing = compiled, compiled.model, growing
+        self._outputs = tuple(self._model.graph.outputs)
         self._lock = threading.Lock()
-        self._held: _Held | None = None
         self._texts: list[_Text] = []
         self._refused: set[int] = set()
-        self._is_proven = False
+        self._proven: weakref.WeakSet[CompiledModel] = weakref.WeakSet()
         self._is_on_host = True
+        self._choices: dict[int, tuple[bool, ...]] = {}
 
     @staticmethod
-    def of(model: Model, compile: Callable[[Model], CompiledModel]) -> "Decoder | None":  # noqa: A002
+    def of(compiled: CompiledModel) -> "Decoder | None":
         """For a model with caches that grow; None for others."""
-        growing = growing_caches(model)
-        return None if growing is None else Decoder(model, compile, growing)
+        growing = growing_caches(compiled.model)
+        return None if growing is None else Decoder(compiled, growing)
 
     def run(self, feed: Mapping[str, Any], bound: "Bound | None" = None) -> Sequence[Any] | None:
         """The outputs in order; None for a run that does not continue a text, or that only the plain model can make.
@@ -63,6 +65,7 @@ class Decoder:
         step = self._step(feed)
         if step is None or step.batch in self._refused:
             return None
+        text = None
         try:
             if bound is not None and self._is_in_place(feed, bound, step):
                 found = self._run_in_place(feed, bound, step)
@@ -70,13 +73,13 @@ class Decoder:
             text = self._text(feed, step)
             found = text.run(feed, step)
         except DovetailError as error:  # the plain model runs, or says in its words what is wrong
-            if not self._is_proven:
+            if text is None or text.held.compiled not in self._proven:
                 self._refused.add(step.batch)
                 _log.info("%s: each length of the caches is planned anew, because %s", self._model.source, error.message)
             return None
         with self._lock:
-            if text.held is self._held:
-                self._texts, self._is_proven = [*self._texts, text][-_TEXTS:], True
+            self._texts = [*self._texts, text][-_TEXTS:]
+            self._proven.add(text.held.compiled)
         return [found[name] for name in self._outputs]
 
     def _step(self, feed: Mapping[str, Any]) -> "_Step | None":
@@ -98,7 +101,22 @@ class Decoder:
         rows = tuple((*shape[: known.axis], *shape[known.axis + 1 :]) for shape in shapes)
         # Texts of several lengths have their new rows in several places.
         is_even = not (known.counts and known.mask) or bool((feed[known.mask] == 1).all())
-        return _Step(batch, given, total - count if is_even else 0, total, rows) if is_chosen else None
+        chosen = self._chosen(total) if is_chosen else None
+        return None if chosen is None else _Step(batch, given, total - count if is_even else 0, total, rows, chosen)
+
+    def _chosen(self, total: int) -> tuple[bool, ...] | None:
+        """The branches that the model takes by the length of its mask, for so many tokens; None where that is not known."""
+        choices, found = self._growing.choices, self._choices.get(total)
+        if choices is None or found is not None:
+            return found or ()
+        graph, mask = self._model.graph, self._growing.mask
+        types = {**graph.types, mask: self._model.inputs[mask].with_shape((1, total))}
+        part = drop_dead_nodes(Graph(choices.nodes, (mask,), choices.names, graph.constants, types))
+        known = core().analyze(replace(self._model, graph=part)).constants
+        if not known.keys() >= {*choices.names}:
+            return None
+        found = self._choices[total] = tuple(bool(known[name]) for name in choices.names)
+        return found
 
     def _total(self, mask: Any, batch: int, given: int, count: int) -> int:
         """The tokens with those of this run, for each of which the mask has a value; 0 for other masks.
@@ -119,11 +137,11 @@ class Decoder:
                     if step.is_in_room and text.returned() > 1:
                         break  # arrays of an earlier run would change
                     self._texts.remove(text)
-                    if step.returned <= text.held.room:
+                    if step.returned <= text.held.room and step.chosen == text.held.chosen:
                         return text
                     break
             held = self._held_for(step)
-            forgotten = next((one for one in self._texts if one.is_forgotten()), None)
+            forgotten = next((one for one in self._texts if one.held == held and one.is_forgotten()), None)
             if forgotten is not None:
                 self._texts.remove(forgotten)
         text = forgotten or _Text(held, self._growing)
@@ -137,7 +155,7 @@ class Decoder:
         pairs = [(feed[past], bound.targets.get(present)) for past, present in self._growing.caches.items()]
         if not all(one is other or (type(other) is np.ndarray and _place(one) == _place(other)) for one, other in pairs):
             return False
-        if bound.text is not None and bound.text.is_of(feed):
+        if bound.text is not None and bound.text.is_of(feed, step):
             return True
         ranges = sorted((array.ctypes.data, array.ctypes.data + array.nbytes) for array, _ in pairs)
         apart = all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
@@ -145,30 +163,24 @@ class Decoder:
 
     def _run_in_place(self, feed: Mapping[str, Array], bound: "Bound", step: "_Step") -> Mapping[str, Any]:
         text = bound.text
-        if text is None or not text.is_of(feed):
-            with self._lock:
-                held = self._held_for(step, step.given)
+        if text is None or not text.is_of(feed, step):
+            held = self._held_for(step, step.given)
             bound.text = text = _InPlace(held, self._growing, {past: feed[past] for past in self._growing.caches})
         try:
             found = text.run(feed, step)
         except DovetailError:
             bound.text = None  # its states are in other arrays now
             raise
-        self._is_on_host, self._is_proven = text.is_on_host, True
+        self._is_on_host = text.is_on_host
         return found
 
     def _held_for(self, step: "_Step", exactly: int = 0) -> "_Held":
         """The model with room for the step, or for `exactly` so many tokens."""
-        held = self._held
-        fits = held is not None and held.rows == step.rows
-        if held is not None and fits and (held.room == exactly if exactly else step.returned <= held.room):
-            return held
         room = exactly or _ROOM
         while room < step.returned:
             room *= 4
-        self._texts, self._held, self._is_proven = [], None, False  # the memory of the old one is needed
-        self._held = held = _Held(self._compile(self._sized(step, room)), step.rows, room)
-        return held
+        key = step.rows, room, step.chosen
+        return _Held(self._compiled.variant(key, lambda: self._sized(step, room)), room, step.chosen)
 
     def _sized(self, step: "_Step", room: int) -> Model:
         known = self._growing
@@ -177,10 +189,13 @@ class Decoder:
             shapes[name] = (*rows[: known.axis], room, *rows[known.axis :])
         graph = self._model.reshape(shapes).graph
         flags = {name: np.full([1] * len(graph.types[name].shape or ()), flag) for name, flag in known.flags.items()}
-        types = {name: TensorType.of(flag, known=True) for name, flag in flags.items()}
+        names = () if known.choices is None else known.choices.names
+        fixed = {**flags, **{name: np.array(chosen) for name, chosen in zip(names, step.chosen, strict=True)}}
+        types = {name: TensorType.of(value, known=True) for name, value in fixed.items()}
         graph = graph.replace(
+            nodes=tuple(node for node in graph.nodes if fixed.keys().isdisjoint(node.outputs)),
             inputs=(*(name for name in graph.inputs if name not in flags), LENGTH),
-            constants={**graph.constants, **flags},
+            constants={**graph.constants, **fixed},
             types={**graph.types, **types, LENGTH: TensorType(DType.INT64, (1,))},
         )
         states = ",".join(f"{past}:{present}" for past, present in known.caches.items())
@@ -191,7 +206,7 @@ class Decoder:
 class _Step:
     """A run: so many texts, with caches `given` in some length, whose first `before` rows stay, of so many tokens after it.
 
-    `rows` are the other sizes of the caches.
+    `rows` are the other sizes of the caches, `chosen` what the model chooses by its length.
     """
 
     batch: int
@@ -199,6 +214,7 @@ class _Step:
     before: int
     total: int
     rows: tuple[tuple[int, ...], ...]
+    chosen: tuple[bool, ...]
 
     @property
     def returned(self) -> int:
@@ -216,8 +232,8 @@ class _Held:
     """The model with states that have `room` for so many tokens."""
 
     compiled: CompiledModel
-    rows: tuple[tuple[int, ...], ...]
     room: int
+    chosen: tuple[bool, ...]
 
 
 class _Text:
@@ -302,19 +318,21 @@ class _InPlace:
     """Caches in arrays of the caller, which a run reads and writes in place."""
 
     def __init__(self, held: _Held, growing: Growing, caches: Mapping[str, Array]) -> None:
-        self._growing, self._caches, self._room = growing, caches, held.room
+        self._growing, self._caches, self._held = growing, caches, held
         self._places = {past: _place(array) for past, array in caches.items()}
         self._request: InferRequest = held.compiled.create_infer_request()
         self._request.set_state(caches)
         self.is_on_host = True
 
-    def is_of(self, feed: Mapping[str, Array]) -> bool:
-        """Whether the caches of a run are in the same memory."""
-        return all(feed[past] is array or _place(feed[past]) == self._places[past] for past, array in self._caches.items())
+    def is_of(self, feed: Mapping[str, Array], step: _Step) -> bool:
+        """Whether the caches of a run are in the same memory, and the model chooses the same for it."""
+        return step.chosen == self._held.chosen and all(
+            feed[past] is array or _place(feed[past]) == self._places[past] for past, array in self._caches.items()
+        )
 
     def run(self, feed: Mapping[str, Array], step: _Step) -> Mapping[str, Any]:
         """One run: all outputs."""
-        found = dict(self._request.infer(_inputs(feed, step, self._growing, self._room)))
+        found = dict(self._request.infer(_inputs(feed, step, self._growing, self._held.room)))
         states = self._request.query_state(on_device=True)
         for past, array in self._caches.items():
             if states[past] is not array:  # it went to a device

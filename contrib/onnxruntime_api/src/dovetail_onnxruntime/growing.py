@@ -5,9 +5,10 @@ from typing import Any
 
 from dovetail import Graph, Model
 from dovetail.dataclass import dataclass
+from dovetail.graph import Node
 from dovetail.op import UnboundOperator
 
-__all__ = ["LENGTH", "Growing", "growing_caches"]
+__all__ = ["LENGTH", "Choices", "Growing", "growing_caches"]
 
 LENGTH = "cache_length"
 """The input of the pass `hold_caches` for the number of tokens; a model that has it already is left alone."""
@@ -18,6 +19,8 @@ _TOKENS = ("input_ids", "decoder_input_ids", "inputs_embeds", "decoder_inputs_em
 
 _GROUPED = {1: 3, 2: 4}
 """The outputs of GroupQueryAttention that continue inputs. It writes into caches that are longer than what is in use."""
+_ROOM = 6
+"""Its input for the length of caches, which may be more than what is in use."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Growing:
 
     `tokens` is the input with the new ones, `mask` that with a value for each token so far, "" without one; `counts` says that
     the ones of the mask count the tokens. `flags` are inputs that choose the branch with these outputs, and their values.
+    `choices` are conditions of branches that depend on the length of the mask alone, such as of rotary embeddings for long texts.
     """
 
     caches: Mapping[str, str]
@@ -34,6 +38,15 @@ class Growing:
     mask: str
     counts: bool
     flags: Mapping[str, bool]
+    choices: "Choices | None" = None
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The conditions, and the nodes that compute them from the mask's shape."""
+
+    names: tuple[str, ...]
+    nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
@@ -55,7 +68,36 @@ def growing_caches(model: Model) -> Growing | None:
     if len(kinds) != 1 or len(caches) != len(found) or not tokens or LENGTH in model.inputs:
         return None
     axis, counts, flags = kinds.pop()
-    return Growing(caches, axis, tokens, mask, counts, dict(flags)) if mask or not counts else None
+    if not counts:
+        return Growing(caches, axis, tokens, mask, counts, dict(flags))
+    choices = _choices(model.graph, mask) if mask else None
+    return (
+        None if choices is None else Growing(caches, axis, tokens, mask, counts, dict(flags), choices if choices.names else None)
+    )
+
+
+def _choices(graph: Graph, mask: str) -> Choices | None:
+    """The choices by the length of a mask, which has room for more tokens here; None where that length is read otherwise."""
+    nodes, fixed, lengths = list[Node](), set(graph.constants), set[str]()
+    for node in graph.nodes:
+        kind, inputs = node.op.op_type, {*filter(None, node.inputs)}
+        if kind == "Constant":
+            fixed.update(node.outputs)
+        elif inputs == {mask} if kind == "Shape" else inputs & lengths and inputs <= fixed | lengths and not node.op.subgraphs:
+            lengths.update(node.outputs)
+        else:
+            continue
+        nodes.append(node)
+    chosen = dict[str, None]()
+    for node in graph.nodes:
+        if lengths.isdisjoint(node.reads) or not lengths.isdisjoint(node.outputs):
+            continue
+        places = [index for index, name in enumerate(node.inputs) if name in lengths]
+        if node.op.op_type == "If" and {name for name in node.reads if name in lengths} == {node.inputs[0]}:
+            chosen[node.inputs[0]] = None
+        elif node.op.op_type != "GroupQueryAttention" or places != [_ROOM]:
+            return None
+    return Choices(tuple(chosen), tuple(nodes))
 
 
 def _is_open(model: Model, one: _Continued) -> bool:

@@ -87,8 +87,8 @@ def get_available_providers() -> list[str]:
 
 def is_available(name: str) -> bool:
     """Whether a provider means a device that is there."""
-    available = get_available_providers()
-    return name in available or (name in _GPUS and _CUDA in available)
+    # Only providers of GPUs ask for them: to look for GPUs loads their drivers.
+    return name in (DOVETAIL, CPU) or (name in _GPUS and _has_gpu())
 
 
 def gpu_providers(names: Sequence[str]) -> list[str]:
@@ -112,13 +112,12 @@ def normalized(
 
     Raises `ValueError` for arguments that onnxruntime refuses.
     """
-    available = get_available_providers()
-    known = {*available, *(_GPUS if _CUDA in available else ())}
     found: dict[str, Options] = {}
     for name, options in _pairs(providers, provider_options):
-        if name not in known:
+        if not is_available(name):
+            available = ", ".join(get_available_providers())
             warnings.warn(
-                f"Specified provider '{name}' is not in available provider names.Available providers: '{', '.join(available)}'",
+                f"Specified provider '{name}' is not in available provider names.Available providers: '{available}'",
                 UserWarning,
                 stacklevel=5,
             )

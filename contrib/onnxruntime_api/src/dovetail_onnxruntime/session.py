@@ -284,7 +284,6 @@ class Session:
             properties.setdefault("PASSES", _without_recognisers())
             properties.setdefault("FUSION", False)
         threads = self._sess_options.intra_op_num_threads
-        self._decoder = Decoder.of(model, lambda held: _with_threads(held, device, properties, threads))
         try:
             self._compiled = _with_threads(model, device, properties, threads)
         except DovetailError:
@@ -293,7 +292,7 @@ class Session:
             without_effect(f"provider {next(iter(self._providers))}", f"{device} failed, the CPU is used")
             self._providers = {CPU: {}}
             self._compiled = _with_threads(model, "CPU", {}, threads)
-            self._decoder = Decoder.of(model, lambda held: _with_threads(held, "CPU", {}, threads))
+        self._decoder = Decoder.of(self._compiled)
 
 
 class InferenceSession(Session):

@@ -238,13 +238,20 @@ class CompiledModel:
         """The model compiled with states that have room for so many tokens of so many texts. Raises as planning does."""
         from dovetail.runtime.growing import with_room  # here, because few models are decoders
 
+        return self.variant((texts, room), lambda: with_room(self.model, texts, room))
+
+    def variant(self, key: Hashable, make: Callable[[], Model]) -> "CompiledModel":
+        """A model of the same weights, which are in memory once, compiled as this one. `make` gives that of a key.
+
+        The last 8 are kept. Raises as planning does.
+        """
         with self._overriding:
-            found = self._variants.get((texts, room))
+            found = self._variants.get(key)
             if found is None:
-                model, prepared = with_room(self.model, texts, room), self._prepared()
+                model, prepared = make(), self._prepared()
                 # A virtual device compiles the model; others share the weights with it.
                 found = CompiledModel(model, replace(prepared if prepared.composite is None else prepared.of(model), save=None))
-                self._variants.put((texts, room), found)
+                self._variants.put(key, found)
         return found
 
     def report(self, shapes: Mapping[str, Sequence[int]] | None = None) -> PlanReport:
@@ -371,6 +378,8 @@ class CompiledModel:
             requests = list(self._requests)
         for request in requests:
             request.mark_closed()
+        for variant in self._variants.copy().values():
+            variant.mark_closed()
 
     def _free(self) -> None:
         with self._freeing:

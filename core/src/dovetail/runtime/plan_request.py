@@ -1,6 +1,6 @@
 """The state of one inference for one plan, and for the plans that follow it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain
@@ -59,6 +59,8 @@ class PlanRequest:
         self._requests: tuple[ExecutableRequest, ...] = tuple(step.create_request() for step in plan.steps)
         self.plan, self._better = plan, plan.better
         runs = [r.run if recorder is None else recorder.bound(r, s) for r, s in zip(self._requests, plan.steps, strict=True)]
+        if len(runs) > 1 and any(r.kept_states for r in self._requests):
+            runs = [_with_states_on_host(run, {*r.kept_states}) for run, r in zip(runs, self._requests, strict=True)]
         self._calls = tuple((run, s.reads, s.writes) for run, s in zip(runs, plan.steps, strict=True))
         self._kept = frozenset(s.reads[i] for r, s in zip(self._requests, plan.steps, strict=True) for i in r.kept_states)
         self._empty = [None] * (plan.slots - plan.inputs)
@@ -286,3 +288,8 @@ def _with_bodies(step: HostStep, runners: Sequence[Runner], slots: Sequence[Any]
         if f"node {step.node}" not in error.message:  # a node of a sub-graph was running
             error.message += f"; it is in a sub-graph of node {step.node}"
         raise
+
+
+def _with_states_on_host(run: Callable[..., Sequence[Any]], kept: Set[int]) -> Callable[..., Sequence[Any]]:
+    """`run` for inputs of which some are states that another step keeps on its device; `kept` are those of its own."""
+    return lambda given: run([np.asarray(v) if type(v) is DeviceArray and i not in kept else v for i, v in enumerate(given)])

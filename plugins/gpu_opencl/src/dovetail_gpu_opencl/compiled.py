@@ -67,8 +67,8 @@ class CompiledGraph:
         self.counters = sum(a.count for a in arguments if isinstance(a, Counters))
         self.downloads = tuple(self._downloaded(index) for index in range(len(graph.outputs)))
         pairs = [(name, self.root(graph.outputs[index])) for name, index in graph.states.items()]
-        self.moved_states = tuple((name, root) for name, root in pairs if root != name)
-        """States that are not continued where they are, each with the block that continues it."""
+        self.moved_states = tuple((name, root, graph.types[name].nbytes) for name, root in pairs if root != name)
+        """States that are not continued where they are, each with the block that continues it, and its bytes."""
         self.options, self.programs = options, programs
         self.buffers = self.new_buffers()
         self._constants: dict[int, Uploaded] = {}

@@ -178,8 +178,8 @@ class CLRequest(ExecutableRequest):
 
     def _continue_states(self) -> None:
         """Copy the outputs that are not in the memory of the states that they continue."""
-        pairs = [(self._buffers[name], self._buffers[root]) for name, root in self._compiled.moved_states]
-        events = [cl.enqueue_copy(self._queue, *pair) for pair in pairs]
+        moved = [(self._buffers[name], self._buffers[root], size) for name, root, size in self._compiled.moved_states]
+        events = [cl.enqueue_copy(self._queue, dst, src, byte_count=size) for dst, src, size in moved]
         if events:
             self._queue.finish()
 
