@@ -28,6 +28,7 @@ FOREIGN = {
     "pickle": (b"\x80\x04\x95\x10" + b"\0" * 30, "a Python pickle"),
     "HDF5": (b"\x89HDF\r\n\x1a\n" + b"\0" * 30, "an HDF5 file"),
     "TFLite": (b"\x1c\0\0\0TFL3" + b"\0" * 30, "a TensorFlow Lite model"),
+    "ONNX Runtime's own format": (b"\x28\0\0\0ORTM" + b"\0" * 30, "a model in the format of ONNX Runtime"),
     "safetensors": ((40).to_bytes(8, "little") + b'{"w":{"dtype":"F32","shape":[1]}}' + b"\0" * 30, "a safetensors file"),
 }
 

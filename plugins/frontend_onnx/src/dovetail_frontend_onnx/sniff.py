@@ -33,6 +33,8 @@ def foreign(content: bytes, size: int) -> str | None:
     for signature, what in _SIGNATURES:
         if head.startswith(signature):
             return what
+    if head[4:8] == b"ORTM":
+        return "a model in the format of ONNX Runtime (.ort; load the .onnx file from which it was converted)"
     if head[4:8] == b"TFL3":
         return "a TensorFlow Lite model"
     if head[8:10] == b'{"' and int.from_bytes(head[:8], "little") < size:

@@ -8,7 +8,20 @@ from dovetail.errors import DataDependentShape
 from dovetail.op import Operator, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._types import Array, Types
 
-__all__ = ["Movement", "check_axes", "check_axis", "check_dims", "check_indices", "constant_type", "ints", "known", "known_ints"]
+__all__ = [
+    "Movement",
+    "are_below",
+    "check_axes",
+    "check_axis",
+    "check_dims",
+    "check_indices",
+    "constant_type",
+    "ints",
+    "known",
+    "known_ints",
+]
+
+_UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 
 class Movement(Operator):
@@ -65,9 +78,17 @@ def check_dims(dims: Sequence[int], name: str) -> tuple[int, ...]:
     return tuple(dims)
 
 
+def are_below(indices: Array, bound: int) -> bool:
+    """Whether one or more integers are below a bound when read without a sign: then none is outside -bound to bound - 1.
+
+    One comparison each, where a smallest and a greatest take two. Negative integers may be within and not below.
+    """
+    return bool(np.maximum.reduce(indices.view(_UNSIGNED[indices.itemsize]), axis=None) < bound)
+
+
 def check_indices(indices: Array, bound: int, axis: int) -> None:
     """Raise `OperatorError` for an index outside -bound to bound - 1."""
-    if not indices.size:
+    if not indices.size or are_below(indices, bound):
         return
     if np.minimum.reduce(indices, axis=None) >= -bound and np.maximum.reduce(indices, axis=None) < bound:
         return

@@ -7,7 +7,7 @@ import numpy as np
 
 from dovetail.errors import InferError
 from dovetail.op import TensorType
-from dovetail_ops_onnx._shapes import Movement, check_axis, check_indices
+from dovetail_ops_onnx._shapes import Movement, are_below, check_axis, check_indices
 from dovetail_ops_onnx._strings import indexed
 from dovetail_ops_onnx._types import BASIC, INDICES, Array
 
@@ -48,7 +48,7 @@ def outside(indices: Array, bound: int) -> tuple[int, ...]:
 
 def check_gathered(indices: Array, bound: int, axis: int) -> None:
     """Raise `InferError` for an index outside -bound to bound - 1; for kernels, which run it each time."""
-    if wrong := outside(indices, bound):
+    if not are_below(indices, bound) and (wrong := outside(indices, bound)):
         raise InferError(
             f"index {wrong[-1]} is outside axis {axis} of size {bound}",
             hint=f"accepted: {-bound} to {bound - 1}" if bound else "an axis of size 0 takes no index",

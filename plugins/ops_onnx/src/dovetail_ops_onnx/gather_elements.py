@@ -40,7 +40,7 @@ class GatherElements(Movement):
 def places_along(indices: Array, axis: int, dims: tuple[int, ...]) -> Array:
     """Where an array of shape `dims` flattened has the elements that are at `indices` along `axis`, else at their own places."""
     stride, counted = math.prod(dims[axis + 1 :]), indices
-    if indices.size and indices.min() < 0:
+    if indices.size and np.minimum.reduce(indices, axis=None) < 0:
         counted = np.where(indices < 0, indices + dims[axis], indices)
     own: Array = np.zeros((), np.intp)
     for at, count in enumerate(indices.shape):

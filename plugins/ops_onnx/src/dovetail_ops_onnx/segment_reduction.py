@@ -1,4 +1,4 @@
-"""Sums and means of segments of rows, as PyTorch's EmbeddingBag. A pass has it; it is not in the standard."""
+"""Sums, means and maxima of segments of rows, as PyTorch's EmbeddingBag. A pass has it; it is not in the standard."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -21,23 +21,26 @@ _BLOCK = 1 << 17
 
 @dataclass(frozen=True, eq=False)
 class SegmentReduction(AbstractOperator):
-    """Y[k] is the sum, or mean, of the rows of W with the numbers indices[starts[k]:ends[k]], for k below M.
+    """Y[k] is the sum, mean or max of the rows of W with the numbers indices[starts[k]:ends[k]], for k below M.
 
-    Starts and ends are clamped as those of Slice. The sum of no rows is 0, their mean NaN.
+    Without indices it is that of the rows W[starts[k]:ends[k]]. Starts and ends are clamped as those of Slice. A mean is the sum
+    divided by the number of rows, but at least by `least`: that of no rows is NaN with 0, and 0 with 1. The sum and the
+    maximum of no rows are 0.
     """
 
     domain: ClassVar[str] = "dovetail"
     op_type: ClassVar[str] = "SegmentReduction"
     stem: ClassVar[str] = "segment_reduction"
-    inputs: ClassVar[tuple[Port, ...]] = (Port("W"), Port("indices"), Port("starts"), Port("ends"), Port("M"))
-    attributes: ClassVar[Mapping[str, Any]] = MappingProxyType(dict.fromkeys(("mean",)))
+    inputs: ClassVar[tuple[Port, ...]] = (Port("W"), Port("indices", optional=True), Port("starts"), Port("ends"), Port("M"))
+    attributes: ClassVar[Mapping[str, Any]] = MappingProxyType(dict.fromkeys(("how", "least")))
     outputs: ClassVar[tuple[Port, ...]] = (Port("Y"),)
 
-    mean: bool = False
+    how: str = "sum"
+    least: int = 0
 
-    def infer(self, w: TensorType, indices: TensorType, starts: TensorType, ends: TensorType, m: TensorType) -> TensorType:
+    def infer(self, w: TensorType, indices: TensorType | None, starts: TensorType, ends: TensorType, m: TensorType) -> TensorType:
         """[M, elements of a row]. Raises `DataDependentShape` where M is not known."""
-        if w.rank < 1 or any(t.rank != 1 for t in (indices, starts, ends)):
+        if w.rank < 1 or any(t is not None and t.rank != 1 for t in (indices, starts, ends)):
             raise OperatorError(f"the inputs are {w}, {indices}, {starts}, {ends}; accepted: rows, and three vectors")
         (count,) = known_ints(m, "M")
         for name, one in (("starts", starts), ("ends", ends)):
@@ -45,9 +48,9 @@ class SegmentReduction(AbstractOperator):
                 raise OperatorError(f"there are {one.dims[0]} {name}; accepted: {count} or more, one for each iteration")
         return w.with_shape((max(0, count), *w.dims[1:]))
 
-    def reference(self, w: Array, indices: Array, starts: Array, ends: Array, m: Array) -> Array:
+    def reference(self, w: Array, indices: Array | None, starts: Array, ends: Array, m: Array) -> Array:
         """In blocks of segments; rows are added in their order, in the type of W."""
-        count, total = max(0, int(m.reshape(()))), len(indices)
+        count, total = max(0, int(m.reshape(()))), len(w if indices is None else indices)
         first, last = (np.clip(np.where(a < 0, a + total, a), 0, total).astype(np.int64) for a in (starts[:count], ends[:count]))
         lengths = np.maximum(last - first, 0)
         y = np.zeros((count, *w.shape[1:]), w.dtype)
@@ -55,14 +58,15 @@ class SegmentReduction(AbstractOperator):
             own = lengths[begin:end]
             before = np.cumsum(own) - own
             places = np.arange(own.sum()) + np.repeat(first[begin:end] - before, own)
-            numbers = indices.take(places)
+            numbers = places if indices is None else indices.take(places)
             check_indices(numbers, len(w), 0)
             held = own > 0  # `reduceat` gives a row for an empty segment
             if held.any():
-                y[begin:end][held] = np.add.reduceat(w.take(numbers, axis=0, mode="wrap"), before[held], axis=0, dtype=w.dtype)
-        if self.mean:
+                reduce = np.maximum if self.how == "max" else np.add
+                y[begin:end][held] = reduce.reduceat(w.take(numbers, axis=0, mode="wrap"), before[held], axis=0, dtype=w.dtype)
+        if self.how == "mean":
             with np.errstate(all="ignore"):
-                y /= lengths.reshape(-1, *[1] * (w.ndim - 1)).astype(w.dtype)
+                y /= np.maximum(lengths, self.least).reshape(-1, *[1] * (w.ndim - 1)).astype(w.dtype)
         return y
 
 

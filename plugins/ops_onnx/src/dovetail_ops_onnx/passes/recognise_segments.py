@@ -51,8 +51,8 @@ def _reduction(graph: Graph, node: Node) -> Node:
     weights = graph.types.get(names[0])
     if weights is None or weights.dtype not in _FLOATS:
         return node
-    mean = isinstance(total.op, ReduceMean)
-    return Node(node.name, SegmentReduction(mean), names, node.outputs, (), node.origins or (node.name,))
+    how = "mean" if isinstance(total.op, ReduceMean) else "sum"
+    return Node(node.name, SegmentReduction(how), names, node.outputs, (), node.origins or (node.name,))
 
 
 def _at_iteration(graph: Graph, body: Graph, name: str) -> str | None:
