@@ -85,6 +85,12 @@ SINGLE = {
         )
         for word, first, scale in (("NaN", NAN, NAN), ("infinity", INF, INF))
     },
+    "DynamicQuantizeLinear of zeros": Single(
+        "DynamicQuantizeLinear",
+        (f32(0, 0),),
+        (np.zeros(2, np.uint8), np.array(1 / 255, np.float32), np.array(0, np.uint8)),
+    ),
+    "NonZero of a scalar": Single("NonZero", (f32(3, shape=()),), (np.zeros((0, 1), np.int64),)),
     "Cast to uint8": Single(
         "Cast", (f32(NAN, 300, -5, INF, -INF, 2.9),), (np.array([0, 255, 0, 255, 0, 2], np.uint8),), {"to": 2}
     ),

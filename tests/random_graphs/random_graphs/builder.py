@@ -134,10 +134,19 @@ class Builder:
         known = {k: v for k, v in draft.attributes.items() if self.has(k) and v is not None}
         number = len(self.nodes)
         outputs = [f"v{number}" if draft.outputs == 1 else f"v{number}_{i}" for i in range(draft.outputs)]
+        if (optional := self._optional_outputs(draft.outputs)) and self.chance(0.2):
+            outputs[self.one(optional)] = ""
         inputs = list(draft.inputs)
         while inputs and not inputs[-1]:
             inputs.pop()
         return helper.make_node(self.op, inputs, outputs, name=f"{self.op}_{number}", **known)
+
+    def _optional_outputs(self, count: int) -> list[int]:
+        """Those of several outputs that may be left out; not for onnxruntime's BatchNormalization, which ends the process."""
+        if count == 1 or self.op == "BatchNormalization":
+            return []
+        formals, option = self.schema.outputs, onnx.defs.OpSchema.FormalParameterOption.Optional
+        return [i for i in range(count) if formals[min(i, len(formals) - 1)].option == option]
 
     def _define(self, where: dict[str, NDArray[Any]], array: NDArray[Any]) -> str:
         name = f"{'c' if where is self.constants else 'x'}{len(self.inputs) + len(self.constants)}"
