@@ -275,7 +275,7 @@ class OpenCLDevice(Device):
         return options
 
     def _all_chosen(self, graph: Graph, typed: Mapping[str, TypedNode]) -> Mapping[str, Choice[CLKernel]]:
-        """What runs each node, as an earlier plan chose unless a value is large. Raises as `_check_layouts`."""
+        """The choice for each node, that of an earlier plan unless a value is large. Raises as `_check_layouts`."""
         large = any(refuse_large(t, self.caps) is not None for t in {id(t): t for t in graph.types.values()}.values())
         chosen = {name: self._chosen(node) if large else self._chosen_again(node) for name, node in typed.items()}
         for name, node in typed.items():
