@@ -128,7 +128,7 @@ PASSES = (
     _pass("stack_sequences.stack_sequences", "bind", "Loop", takes="", needs_shapes=False),
     _pass("recognise_distances.recognise_distances", "bind", "Scan", takes="", needs_shapes=False),
     _pass("recognise_segments.recognise_segments", "bind", "Loop", takes="", needs_shapes=False),
-    _pass("recognise_bags.recognise_bags", "bind", "CollectingLoop", takes="", needs_shapes=False),
+    _pass("recognise_bags.recognise_bags", "bind", "ConcatFromSequence", takes="", needs_shapes=False),
     _pass("pack_weights.pack_weights", "bind", takes="", needs_shapes=False, pairs=_STORED),
     _pass("fuse_quantized.hold_quantized", "bind", "DequantizeLinear", takes="", needs_shapes=False),
     GraphPass("keep_plans", "bind", _keep_plans, needs_shapes=False),

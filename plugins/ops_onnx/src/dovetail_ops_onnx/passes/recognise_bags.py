@@ -143,7 +143,10 @@ class _Values:
         for index in range(len(self._scopes) - 1, -1, -1):
             scope = self._scopes[index]
             if (array := scope.constants.get(name)) is not None:
-                return array.item() if array.size == 1 else name if array.any() else _ZEROS
+                if array.size == 1:
+                    return array.item()
+                is_row = array.dtype.kind == "f" and array.shape[0] == 1  # weights may be large, and mapped from a file
+                return _ZEROS if is_row and not array.any() else name
             if (node := scope.producers.get(name)) is not None:
                 found = _Values(self._scopes[: index + 1])._of(node, name)
                 outside = index == 0 and len(self._scopes) > 1
