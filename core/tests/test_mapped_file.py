@@ -10,7 +10,7 @@ import pytest
 from dovetail.device import aligned
 from dovetail.errors import FormatError
 from dovetail.frontend import MappedFile
-from dovetail.graph.reloadable import let_go
+from dovetail.graph.reloadable import check_reloadable, let_go
 
 pytestmark = pytest.mark.skipif(not hasattr(mmap.mmap, "madvise"), reason="files are not mapped on Windows")
 
@@ -49,6 +49,16 @@ def test_a_copy_is_shared_while_it_is_used(tmp_path: Path) -> None:
     region = _mapped(tmp_path / "w").region(3, 2 * mmap.PAGESIZE)
     first, second = aligned(region[1:]), aligned(region[8:])
     assert np.may_share_memory(first, second)
+
+
+def test_a_file_is_checked_once_for_all_of_its_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [_mapped(tmp_path / name) for name in "ab"]
+    arrays = [file.region(offset, 64) for file in files for offset in (0, 64, 128)]
+    checked: list[MappedFile] = []
+    monkeypatch.setattr(MappedFile, "check", lambda self: checked.append(self))
+    check_reloadable([*arrays, *(array[1:] for array in arrays), np.zeros(3)])
+    assert len(checked) == 2
+    assert {*map(id, checked)} == {*map(id, files)}
 
 
 def test_an_empty_file_is_not_mapped(tmp_path: Path) -> None:
