@@ -4,6 +4,7 @@ means for which it has only its reference, such as those over the first axis."""
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -11,7 +12,9 @@ from dovetail.device import Accepted, Reason, Refusal, TypedNode
 from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.kernels._ufunc import FLOATS, NUMBERS
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
-from dovetail_ops_onnx._reduce import Reduction
+
+if TYPE_CHECKING:
+    from dovetail_ops_onnx.reduce_sum import ReduceSum  # the others have its methods, and few models have them all
 
 __all__ = ["UfuncReduction"]
 
@@ -35,10 +38,9 @@ class UfuncReduction(PythonKernel):
         return Accepted(self.name)
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        assert isinstance(node.op, Reduction)
         src, dst = array(node.node.inputs[0]), array(node.node.outputs[0])
         given_axes = node.inputs[1] if len(node.inputs) > 1 else None
-        axes = node.op.reduced_axes(src.ndim, None if given_axes is None else given_axes.value)
+        axes = cast("ReduceSum", node.op).reduced_axes(src.ndim, None if given_axes is None else given_axes.value)
         kept = dst.reshape(tuple(1 if a in axes else d for a, d in enumerate(src.shape)))
         calls = [quiet(partial(self._ufunc.reduce, src, axis=axes, dtype=src.dtype, out=kept, keepdims=True))]
         if self._is_mean:
