@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper, save
+from onnx import TensorProto, helper, load, numpy_helper, save
 
-from dovetail.errors import InferError
+from dovetail.errors import InferError, UsageError
 from dovetail_generate import TextGenerator
 
 WORDS, HIDDEN, HEADS, KV, SIZE = 263, 64, 4, 2, 16
@@ -174,6 +174,36 @@ def test_tokens_are_those_of_onnxruntime(generator: Any, tmp_path: Path, with_po
     for index, prompt in enumerate(prompts):
         assert [piece.token for piece in pieces if piece.index == index] == _by_onnxruntime(path, prompt, 12)
     assert other.plans == 2
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_caches_with_a_name_as_the_size_of_a_head(generator: Any, tmp_path: Path, packed: bool) -> None:
+    """As onnxruntime-genai's builder writes them; queries, keys and values may be one input."""
+    path = tmp_path / "decoder.onnx"
+    _decoder(path, with_positions=False)
+    model = load(path)
+    if packed:
+        place, node = next((i, node) for i, node in enumerate(model.graph.node) if node.op_type == "GroupQueryAttention")
+        model.graph.node.insert(place, helper.make_node("Concat", ["q", "k", "v"], ["qkv"], axis=-1))
+        node.input[:3] = ["qkv", "", ""]
+    for value in (*model.graph.input, *model.graph.output):
+        if len(value.type.tensor_type.shape.dim) == 4:
+            value.type.tensor_type.shape.dim[3].dim_param = "kv_cache_dim"
+    save(model, path)
+    generator.tokens.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    pieces = TextGenerator(path, "NUMPY", room=64).generate([[5, 9, 4]], limit=6, ends=False)
+    assert [piece.token for piece in pieces] == _by_onnxruntime(path, [5, 9, 4], 6)
+
+
+def test_states_that_are_not_caches(generator: Any, tmp_path: Path) -> None:
+    path = tmp_path / "decoder.onnx"
+    _decoder(path, with_positions=False)
+    model = load(path)
+    model.graph.input.append(helper.make_tensor_value_info("past.0.conv", TensorProto.FLOAT, ["batch", HIDDEN, 2]))
+    save(model, path)
+    generator.tokens.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(UsageError, match=r"inputs past\.0\.conv besides"):
+        list(TextGenerator(path, "NUMPY", room=64).generate([[5, 9, 4]], limit=6))
 
 
 @pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])

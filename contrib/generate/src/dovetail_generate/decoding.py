@@ -1,5 +1,6 @@
 """Tokens to logits: prompts in parts, then token by token, over caches that the request keeps."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,8 @@ from numpy.typing import NDArray
 
 import dovetail
 from dovetail.errors import UsageError
+from dovetail.op import UnboundOperator
+from dovetail.passes import drop_dead_nodes
 from dovetail_generate.memory import give_back_freed_memory
 
 __all__ = ["Compiled", "Decoding", "require_room", "shared"]
@@ -22,6 +25,8 @@ _TRIMMED = 32
 """Tokens after which memory that was freed goes back to the system: 1 to 3 ms."""
 
 _STATES = "past_key_values.*:present.*"
+
+_INPUTS = frozenset({"input_ids", "attention_mask", "position_ids", _BACK})
 
 
 class Compiled:
@@ -55,7 +60,7 @@ class Decoding(Compiled):
     """
 
     def __init__(self, core: dovetail.Core, model: dovetail.Model, device: str, texts: int, room: int, properties: Any) -> None:
-        super().__init__(core, _sized(model, texts, room), device, properties)
+        super().__init__(core, _sized(core, model, texts, room), device, properties)
         self.room = room
         self._parts = sorted({min(size, room) for size in _PARTS})
         self._cached: list[list[int]] = [[] for _ in range(texts)]
@@ -160,7 +165,7 @@ def shared(old: list[int], new: Sequence[int]) -> int:
     return next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
 
 
-def _sized(model: dovetail.Model, texts: int, room: int) -> dovetail.Model:
+def _sized(core: dovetail.Core, model: dovetail.Model, texts: int, room: int) -> dovetail.Model:
     """The model with the sizes of its caches, which it keeps."""
     graph = model.graph
     if not {"input_ids", "attention_mask"} <= {*graph.inputs} or "logits" not in graph.outputs:
@@ -169,12 +174,39 @@ def _sized(model: dovetail.Model, texts: int, room: int) -> dovetail.Model:
             hint="accepted: a decoder with input_ids, attention_mask, past_key_values.*, logits and present.*, or growing states",
         )
     model = model if graph.states else model.with_states(_STATES)
-    shapes = {}
+    if others := [name for name in model.inputs if name not in _INPUTS]:
+        raise UsageError(
+            f"{model.source} has the inputs {', '.join(others)} besides tokens, mask, positions and caches",
+            hint="accepted: decoders whose only states are caches past_key_values.* of keys and values",
+        )
+    shapes, sizes = {}, dict[Any, int | None]()
     for name in model.graph.states:
         shape = graph.types[name].shape
-        if shape is None or len(shape) != 4 or not isinstance(shape[1], int) or not isinstance(shape[3], int):
+        if shape is None or len(shape) != 4 or not isinstance(shape[1], int):
             raise UsageError(
                 f"the cache {name!r} of {model.source} is {graph.types[name]}; accepted: [batch, heads, length, size]"
             )
-        shapes[name] = (texts, shape[1], room, shape[3])
+        size = shape[3] if isinstance(shape[3], int) else sizes.get(shape[3]) or _head_size(core, model, name, shape[1])
+        if size is None:
+            raise UsageError(
+                f"the cache {name!r} of {model.source} is {graph.types[name]}, without the size of a head",
+                hint="accepted: a number, or a GroupQueryAttention that reads the cache",
+            )
+        sizes[shape[3]] = size
+        shapes[name] = (texts, shape[1], room, size)
     return model.reshape({"attention_mask": (texts, room), **shapes})
+
+
+def _head_size(core: dovetail.Core, model: dovetail.Model, cache: str, heads: int) -> int | None:
+    """The size of a head from what GroupQueryAttention attends to, where the cache has a name in its place: onnxruntime-genai
+    writes such models. None for other operators."""
+    graph = model.graph
+    node = next((node for node in graph.nodes if cache in node.inputs), None)
+    if node is None or node.op.op_type != "GroupQueryAttention" or not isinstance(node.op, UnboundOperator):
+        return None
+    # Without keys of their own, queries, keys and values are in one input.
+    read, of = (node.inputs[1], heads) if node.inputs[1] else (node.inputs[0], node.op.raw["num_heads"] + 2 * heads)
+    part = drop_dead_nodes(graph.replace(outputs=(read,), states={}))
+    part = part.replace(inputs=tuple(name for name in part.inputs if name in part.consumers))
+    found = core.analyze(dataclasses.replace(model, graph=part)).types.get(read)
+    return found.dims[-1] // of if isinstance(found, dovetail.TensorType) and found.is_static else None

@@ -47,7 +47,7 @@ class Decoder:
         self._lock = threading.Lock()
         self._texts: list[_Text] = []
         self._refused: set[int] = set()
-        self._proven: weakref.WeakSet[CompiledModel] = weakref.WeakSet()
+        self._proven: set[tuple[int, int]] = set()
         self._is_on_host = True
         self._choices: dict[int, tuple[bool, ...]] = {}
 
@@ -65,21 +65,22 @@ class Decoder:
         step = self._step(feed)
         if step is None or step.batch in self._refused:
             return None
-        text = None
+        is_in_place = bound is not None and self._is_in_place(feed, bound, step)
+        size = step.batch, _room_for(step, step.given if is_in_place else 0)
         try:
-            if bound is not None and self._is_in_place(feed, bound, step):
+            if bound is not None and is_in_place:
                 found = self._run_in_place(feed, bound, step)
-                return [found[name] for name in self._outputs]
-            text = self._text(feed, step)
-            found = text.run(feed, step)
+            else:
+                text = self._text(feed, step)
+                found = text.run(feed, step)
+                with self._lock:
+                    self._texts = [*self._texts, text][-_TEXTS:]
         except DovetailError as error:  # the plain model runs, or says in its words what is wrong
-            if text is None or text.held.compiled not in self._proven:
+            if size not in self._proven:
                 self._refused.add(step.batch)
                 _log.info("%s: each length of the caches is planned anew, because %s", self._model.source, error.message)
             return None
-        with self._lock:
-            self._texts = [*self._texts, text][-_TEXTS:]
-            self._proven.add(text.held.compiled)
+        self._proven.add(size)
         return [found[name] for name in self._outputs]
 
     def _step(self, feed: Mapping[str, Any]) -> "_Step | None":
@@ -176,9 +177,7 @@ class Decoder:
 
     def _held_for(self, step: "_Step", exactly: int = 0) -> "_Held":
         """The model with room for the step, or for `exactly` so many tokens."""
-        room = exactly or _ROOM
-        while room < step.returned:
-            room *= 4
+        room = _room_for(step, exactly)
         key = step.rows, room, step.chosen
         return _Held(self._compiled.variant(key, lambda: self._sized(step, room)), room, step.chosen)
 
@@ -225,6 +224,14 @@ class _Step:
     def is_in_room(self) -> bool:
         """Whether the caches that are given have room for the tokens of this run."""
         return self.total <= self.given
+
+
+def _room_for(step: _Step, exactly: int) -> int:
+    """The tokens for which the caches of a step have room, or `exactly` so many."""
+    room = exactly or _ROOM
+    while room < step.returned:
+        room *= 4
+    return room
 
 
 @dataclass(frozen=True)
