@@ -37,9 +37,11 @@ class Reshape(Movement):
             raise refused
         target = tuple(dims[axis] if axis in copied else d for axis, d in enumerate(wanted))
         if -1 in target:
-            # Copied dimensions are on both sides; leaving them out keeps [0, 3, 4] -> [0, -1] = [0, 12] defined.
-            rest = math.prod(d for axis, d in enumerate(dims) if axis not in copied)
-            others = math.prod(d for axis, d in enumerate(target) if axis not in copied and d != -1)
+            # Copied dimensions are on both sides; leaving them out keeps [0, 3, 4] -> [0, -1] = [0, 12] defined. With `allowzero`
+            # zeros are left out, as ONNX Runtime does: PyTorch's exporter writes the batch as a number, which may be 0.
+            is_empty = self.allowzero and 0 in target
+            rest = math.prod(d for axis, d in enumerate(dims) if axis not in copied and (d or not is_empty))
+            others = math.prod(d for axis, d in enumerate(target) if axis not in copied and d != -1 and (d or not is_empty))
             if others == 0 or rest % others:
                 refused.hint = f"-1 would stand for {rest} / {others} elements"
                 raise refused
