@@ -308,8 +308,9 @@ class Node:
         """Every value this node depends on: present inputs, post-op operands, and what its sub-graphs take from outside."""
         found = self._reads
         if found is None:
-            captured = (name for graph in self.op.subgraphs for name in graph.captures)
-            found = (*filter(None, self.inputs), *self.operands, *captured)
+            found = tuple(filter(None, self.inputs)) if "" in self.inputs else self.inputs
+            if self.post_ops or self.op.subgraphs:
+                found = (*found, *self.operands, *[name for graph in self.op.subgraphs for name in graph.captures])
             object.__setattr__(self, "_reads", found)
         return found
 
