@@ -67,12 +67,10 @@ class ForcedDevice(OpenCLDevice):
         return tuple(k for k in found if k.name == self.forced) if self.forced and node.op.stem != "reorder" else found
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU that a test takes for a GPU builds without optimization, in a fifth of the time: code for CPUs of these kernels is
     used in tests alone. Kernels of CPUs, and devices that are GPUs, build as everywhere; so does all with DOVETAIL_EXHAUSTIVE=1.
-
-    For tests that ask for it.
     """
     if os.environ.get("DOVETAIL_EXHAUSTIVE") == "1":
         return

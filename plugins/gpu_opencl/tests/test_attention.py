@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from dovetail.graph import GraphBuilder
 from dovetail.passes.constant_folding import fold_constants
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
 Floats = NDArray[np.float32]
 
 

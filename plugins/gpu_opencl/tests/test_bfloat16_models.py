@@ -25,8 +25,6 @@ from dovetail_gpu_opencl.kernels._pipelined import Pipeline, Pipelined
 from dovetail_gpu_opencl.kernels._tiles import Tiled, Tiling
 from dovetail_gpu_opencl.kernels._tuned import Tuned
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
 pipelined = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["assembled"]
 tiled = runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["assembled"]
 

@@ -73,7 +73,6 @@ def test_products(batch: tuple[int, ...], m: int, n: int, k: int, device: Any, b
     np.testing.assert_allclose(got[..., 1:, :], np.maximum(wide, 0)[..., 1:, :], rtol=0, atol=TOLERANCE * np.abs(wide).max())
 
 
-@pytest.mark.usefixtures("unoptimized")
 @SAMPLED
 @pytest.mark.parametrize(("channels", "maps"), [(16, 24), (3, 13)])
 def test_convolutions(channels: int, maps: int, device: Any, bench: Any, rng: Any) -> None:
@@ -87,7 +86,6 @@ def test_convolutions(channels: int, maps: int, device: Any, bench: Any, rng: An
     compare(executable.create_request().run(feeds)[0], expected)
 
 
-@pytest.mark.usefixtures("unoptimized")
 @SAMPLED
 @pytest.mark.parametrize(
     ("batch", "heads", "kv_heads", "queries", "keys", "size", "v_size"), [(2, 2, 1, 35, 70, 16, 32), (1, 1, 1, 3, 9, 128, 16)]
@@ -122,7 +120,6 @@ def test_layer_normalization(rows: int, size: int, source: str, result: str, dev
     np.testing.assert_allclose(got.astype(np.float64), expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
 
 
-@pytest.mark.usefixtures("unoptimized")
 def test_an_image_stays_with_channels_innermost(device: Any, bench: Any, rng: Any) -> None:
     """Depthwise, max pool and the mean between products."""
     x, w1 = bfloat16(rng, 2, 8, 9, 9), bfloat16(rng, 16, 8, 1, 1)

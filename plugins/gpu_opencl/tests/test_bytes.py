@@ -19,7 +19,7 @@ from dovetail_gpu_opencl.kernels._tuned import Tuned
 from dovetail_gpu_opencl.launch import Constant, Scratch
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
-pytestmark = [pytest.mark.exhaustive(0.08), pytest.mark.usefixtures("unoptimized")]  # each test compiles programs
+pytestmark = pytest.mark.exhaustive(0.08)  # each test compiles programs
 
 Array = NDArray[Any]
 TILINGS = [Pipeline(32, 32, 32, 16, 16, 3), Pipeline(32, 16, 64, 32, 16, 2)]

@@ -17,8 +17,6 @@ from dovetail.passes.layout import assign_layouts
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels._pipelined import Pipeline, Pipelined, pipelines
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
 exhaustive = pytest.mark.exhaustive(0.06)  # each compiles programs whose emulated instructions take drivers long
 
 assembled = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["assembled"]

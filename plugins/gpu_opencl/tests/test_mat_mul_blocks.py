@@ -18,8 +18,6 @@ from dovetail_gpu_opencl.kernels import mat_mul_blocks
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, MatMulBlocks
 from dovetail_ops_onnx.rms_normalization import RMSNormalization
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
 SAMPLED = pytest.mark.exhaustive(0.25)  # each compiles programs
 
 Array = NDArray[Any]

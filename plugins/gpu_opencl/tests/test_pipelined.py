@@ -49,7 +49,6 @@ def compare(got: Any, expected: Any) -> None:
     np.testing.assert_allclose(got.astype(np.float64), expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
 
 
-@pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("tiling", TILINGS, ids=str)
 @pytest.mark.parametrize(("batch", "m", "n", "k"), [((), 33, 40, 72), ((), 70, 37, 136), ((2,), 17, 24, 40)])
 def test_products(
@@ -86,7 +85,6 @@ CONVOLUTIONS = [  # batch, channels, maps, side, kernel, stride, pads
 ]
 
 
-@pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("sizes", CONVOLUTIONS)
 def test_convolutions(sizes: tuple[int, ...], device: Any, bench: Any, rng: Any) -> None:
     """By way of the runtime's passes: the source is float32 and plain, so that values are converted and reordered."""
@@ -140,7 +138,6 @@ ATTENTION = [  # batch, query heads, key heads, queries, keys, size, size of val
 ]
 
 
-@pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("sizes", ATTENTION)
 def test_attention(sizes: tuple[Any, ...], device: Any, bench: Any, rng: Any) -> None:
     """Weights are rounded to halves, too; a row that sees no key is zeros."""
@@ -289,7 +286,6 @@ def test_embeddings_that_are_not(positions: tuple[int, ...], read_twice: bool, d
     assert ("NormalizedSum" in found) == read_twice
 
 
-@pytest.mark.usefixtures("unoptimized")
 def test_an_image_stays_in_halves_with_channels_innermost(device: Any, bench: Any, rng: Any) -> None:
     """Depthwise, max pool and the mean between products; only the first product converts, and only the last node widens."""
     x = rng.standard_normal((2, 8, 9, 9)).astype(np.float32)
@@ -352,7 +348,6 @@ def test_what_float16_may_not_hold_stays_float32(device: Any, bench: Any) -> Non
     assert lowered.types[last.inputs[0]].dtype is DType.FLOAT32
 
 
-@pytest.mark.usefixtures("unoptimized")
 def test_one_product_makes_queries_keys_and_values(device: Any, bench: Any, rng: Any) -> None:
     x = rng.standard_normal((2, 9, 32)).astype(np.float32)
     weights = [(rng.standard_normal((32, 32)) / 5).astype(np.float32) for _ in range(3)]

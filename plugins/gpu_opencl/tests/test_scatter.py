@@ -10,8 +10,6 @@ from dovetail.errors import InferError
 from dovetail_ops_onnx.scatter_elements import ScatterElements
 from dovetail_ops_onnx.scatter_nd import ScatterND
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
 JOINS: dict[str, Callable[[Any, Any], Any]] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 

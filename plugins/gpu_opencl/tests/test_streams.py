@@ -90,7 +90,6 @@ PRODUCTS = [  # batch, m, n, k, and a tiling: with tiles of 32 x 32 the first ha
 ]
 
 
-@pytest.mark.usefixtures("unoptimized")
 @exhaustive
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("batch", "m", "n", "k", "tiling"), PRODUCTS, ids=str)
@@ -128,7 +127,6 @@ CONVOLUTIONS = [  # batch, channels, maps, side, kernel, stride, pads, streams
 ]
 
 
-@pytest.mark.usefixtures("unoptimized")
 @exhaustive
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("sizes", CONVOLUTIONS)
@@ -167,7 +165,6 @@ def test_infinities_are_found_after_parts_are_added(device: Any, bench: Any, rng
     compare(got[rest], a[rest].astype(np.float64) @ b.astype(np.float64), TOLERANCES["float32"])
 
 
-@pytest.mark.usefixtures("unoptimized")
 @exhaustive
 @pytest.mark.parametrize(
     ("tiling", "rows", "size"),
@@ -214,7 +211,6 @@ BYTES = [  # m, n, k, and a tiling; slices have 64 or 128 bytes
 ]
 
 
-@pytest.mark.usefixtures("unoptimized")
 @exhaustive
 @pytest.mark.parametrize(("m", "n", "k", "tiling"), BYTES, ids=str)
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
@@ -232,7 +228,6 @@ def test_whole_numbers(m: int, n: int, k: int, tiling: Pipeline, dtype: Any, byt
 SPLIT = [replace(tiling, streams=0, splits=3) for *_, tiling in BYTES]
 
 
-@pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("tiling", [*(pytest.param(c[-1], marks=exhaustive) for c in BYTES), *SPLIT], ids=str)
 def test_quantized_convolutions(tiling: Pipeline, byte_device: Any, bench: Any, rng: Any) -> None:
     """With a bias in the sums and an image that is added to them; elements outside count as the zero point."""
