@@ -48,6 +48,7 @@ from dovetail_ops_onnx.take_rows import TakeRows
 own = runpy.run_path(str(Path(__file__).with_name("oclgrind_sizes.py")))
 IMAGES, POINTS, PRODUCTS, sizes = (own[name] for name in ("IMAGES", "POINTS", "PRODUCTS", "sizes"))
 sized, floats, wholes, bytes_of = (own[name] for name in ("sized", "floats", "wholes", "bytes_of"))
+single = runpy.run_path(str(Path(__file__).with_name("oclgrind_graphs.py")))["single"]
 
 _BETWEEN = "for devices that run tiles_pipelined.cl; test_pipelined.py and test_float_products.py emulate its instructions"
 ELSEWHERE = {
@@ -165,36 +166,6 @@ def operators(devices: Mapping[str, Forced]) -> Iterator[Item]:
                 # What moves nothing is never run by the kernels behind, which need not be able to.
                 for kernel in accepted[:1] if accepted and isinstance(accepted[0], View) else accepted:
                     yield Item(label, kind, kernel, graph, feeds, case if case.expected else None)
-
-
-def single(case: Case, constants: tuple[int, ...]) -> tuple[Graph, list[NDArray[Any]]]:
-    """A graph of one node, and the arrays for its inputs."""
-    g, feeds, names = GraphBuilder(), [], []
-    for index, array in enumerate(case.inputs):
-        if array is not None and index not in constants:
-            feeds.append(np.ascontiguousarray(array))
-        names.append(_name(g, index, array, constants))
-    outputs = max(1, len(case.expected)) if case.expected else len(_inferred(case.op, g, names))
-    written = [f"y{i}" for i in range(outputs)]
-    g.node(case.op, *names, outputs=written, name="node")
-    graph = g.graph(written)
-    types = dict(graph.types)
-    types.update(zip(written, _inferred(case.op, g, names), strict=False))
-    return graph.replace(types=types), feeds
-
-
-def _name(g: GraphBuilder, index: int, array: NDArray[Any] | None, constants: tuple[int, ...]) -> str:
-    if array is None:
-        return ""
-    return g.constant(array, name=f"x{index}") if index in constants else g.input(f"x{index}", array.dtype.name, array.shape)
-
-
-def _inferred(op: Operator, g: GraphBuilder, names: Sequence[str]) -> tuple[Any, ...]:
-    given = op.infer(*(g.type_of(name) if name else None for name in names))
-    return given if isinstance(given, tuple) else (given,)
-
-
-# --- tilings ---------------------------------------------------------------------------------------------------------------
 
 
 def tiles(devices: Mapping[str, Forced]) -> Iterator[Item]:
@@ -362,31 +333,27 @@ def _joined(rng: np.random.Generator, devices: Mapping[str, Forced]) -> Iterator
     """Products of one A in one launch: three side by side, and one that is the gate of another; after a normalization, too."""
     forms = ((None, (65, 7, 36)), ((Eltwise("swish", 1.0),), (36, 36)), ((Eltwise("relu"),), (35, 35)))
     for (gate, columns), epsilon in product(forms, (None, 1e-5)):
-        g = GraphBuilder()
-        names, op = [g.input("x", "float32", (1, 40))], MatMulBlocks(4, 16)
-        for n in columns:
-            names += [g.constant(array) for array in (bytes_of(rng, 24, n), floats(rng, 3, n), floats(rng, 3, n))]
-        names += [] if epsilon is None else [g.constant(floats(rng, 40))]
-        outputs = [f"y{i}" for i in range(1 if gate else len(columns))]
-        types = {name: TensorType(DType.FLOAT32, (1, n)) for name, n in zip(outputs, columns, strict=False)}
-        g.node(JoinedProducts(op, len(columns), gate, epsilon), *names, outputs=outputs, name="node")
-        graph = g.graph(outputs)
-        label = f"JoinedProducts of {columns}" + (" with a gate" if gate else "") + (", normalized" if epsilon else "")
-        yield from _each(devices, label, graph.replace(types={**graph.types, **types}), [floats(rng, 1, 40)])
+        arrays = [(bytes_of(rng, 24, n), floats(rng, 3, n), floats(rng, 3, n)) for n in columns]
+        yield from _of_one(rng, devices, JoinedProducts(MatMulBlocks(4, 16), len(columns), gate, epsilon), 1, arrays)
     # Not float16: Oclgrind 21.10 ends the process at vectors that are joined of halves.
     for (gate, columns), biased in product(forms, (False, True)):
-        g, names = GraphBuilder(), ["x"]
-        g.input("x", "float32", (2, 40))
-        for n in columns:
-            names += [g.constant(array) for array in (floats(rng, 40, n), floats(rng, n))[: 1 + biased]]
-        names += [g.constant(floats(rng, 40))] if biased else []
-        outputs = [f"y{i}" for i in range(1 if gate else len(columns))]
-        types = {name: TensorType(DType.FLOAT32, (2, n)) for name, n in zip(outputs, columns, strict=False)}
+        arrays = [(floats(rng, 40, n), floats(rng, n))[: 1 + biased] for n in columns]
         op = JoinedProducts(MatMul(), len(columns), gate, 1e-5 if biased else None)
-        g.node(op, *names, outputs=outputs, name="node")
-        graph = g.graph(outputs)
-        label = f"JoinedProducts of floats, {columns}" + (" with a gate" if gate else "") + (", biased" if biased else "")
-        yield from _each(devices, label, graph.replace(types={**graph.types, **types}), [floats(rng, 2, 40)])
+        yield from _of_one(rng, devices, op, 2, arrays)
+
+
+def _of_one(
+    rng: np.random.Generator, devices: Mapping[str, Forced], op: JoinedProducts, rows: int, arrays: Sequence[Sequence[Any]]
+) -> Iterator[Item]:
+    g = GraphBuilder()
+    names = [g.input("x", "float32", (rows, 40)), *(g.constant(array) for given in arrays for array in given)]
+    names += [] if op.epsilon is None else [g.constant(floats(rng, 40))]
+    columns = [given[-1].shape[-1] for given in arrays]
+    outputs = [f"y{i}" for i in range(op.count if op.gate is None else 1)]
+    types = {name: TensorType(DType.FLOAT32, (rows, n)) for name, n in zip(outputs, columns, strict=False)}
+    g.node(op, *names, outputs=outputs, name="node")
+    graph = g.graph(outputs)
+    yield from _each(devices, f"{op} of {columns}", graph.replace(types={**graph.types, **types}), [floats(rng, rows, 40)])
 
 
 def _taken(rng: np.random.Generator, devices: Mapping[str, Forced]) -> Iterator[Item]:

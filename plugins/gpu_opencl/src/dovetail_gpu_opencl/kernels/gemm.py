@@ -1,10 +1,8 @@
 """Gemm: C and the factors alpha and beta are the first post-ops."""
 
 from dovetail.device import Eltwise, PostOp, Refusal, Sum, TensorType, TypedNode
-from dovetail_gpu_opencl.kernels._gemm import GemmDirect, GemmRows, Matrix, Product
-from dovetail_gpu_opencl.kernels._gemm_few_rows import GemmFewRows
-from dovetail_gpu_opencl.kernels._gemm_pipelined import GemmPipelined
-from dovetail_gpu_opencl.kernels._gemm_tiled import GemmTiled
+from dovetail_gpu_opencl.kernels._gemm import Matrix, Product
+from dovetail_gpu_opencl.kernels._products import products
 from dovetail_ops_onnx.gemm import Gemm
 
 __all__ = ["KERNELS", "product_of"]
@@ -28,10 +26,4 @@ def product_of(node: TypedNode) -> Product | Refusal:
     return Product(m, n, k, 1, left, right, tuple(chain), tuple(operands))
 
 
-KERNELS = (
-    GemmRows(product_of),
-    GemmFewRows(product_of),
-    GemmPipelined(product_of),
-    GemmTiled(product_of),
-    GemmDirect(product_of),
-)
+KERNELS = products(product_of)

@@ -4,10 +4,8 @@ import math
 
 from dovetail.device import Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
-from dovetail_gpu_opencl.kernels._gemm import GemmDirect, GemmRows, Matrix, Product
-from dovetail_gpu_opencl.kernels._gemm_few_rows import GemmFewRows
-from dovetail_gpu_opencl.kernels._gemm_pipelined import GemmPipelined
-from dovetail_gpu_opencl.kernels._gemm_tiled import GemmTiled
+from dovetail_gpu_opencl.kernels._gemm import Matrix, Product
+from dovetail_gpu_opencl.kernels._products import products
 
 __all__ = ["KERNELS", "product_of"]
 
@@ -42,10 +40,4 @@ def _matrix(name: str, given: TensorType, size: tuple[int, int], batch: tuple[in
     return Matrix(name, given, size[1], 1, batch=flat_index(batch, strides, "(z)"))
 
 
-KERNELS = (
-    GemmRows(product_of),
-    GemmFewRows(product_of),
-    GemmPipelined(product_of),
-    GemmTiled(product_of),
-    GemmDirect(product_of),
-)
+KERNELS = products(product_of)
