@@ -183,9 +183,10 @@ def seconds_of(graph: Graph) -> list[float]:
     """As `most_seconds`, of all nodes: types are mostly few objects."""
     types, costs, found = graph.types, dict[int, float](), list[float]()
     for node in graph.nodes:
-        seconds = 1e-9 * flops(node, graph)
-        for name in (*node.reads, *node.writes):
-            one = types[name]
+        read, written = [types[name] for name in node.reads], [types[name] for name in node.writes]
+        inputs = read if node.reads is node.inputs else [types[name] if name else None for name in node.inputs]
+        seconds = 1e-9 * node.op.flops(inputs, written)
+        for one in (*read, *written):
             cost = costs.get(id(one))
             if cost is None:
                 cost = costs[id(one)] = _seconds(one)

@@ -69,7 +69,7 @@ class Binder:
         self._is_strict = strict
         self._types = executable.graph.types
         self.arena = executable.arenas.take(executable.memory.peak)
-        self._start = int(self.arena.ctypes.data)
+        self._start, self._bytes = int(self.arena.ctypes.data), memoryview(self.arena)
         self.stream: Stream = library().stream()
         self._planned = 0
         self._addresses: dict[str, int] = {}
@@ -92,6 +92,12 @@ class Binder:
         graph = self.executable.graph
         return frozenset(graph.outputs).union(*(node.reads for node in graph.nodes))
 
+    @cached_property
+    def _large_inputs(self) -> frozenset[str]:
+        """The inputs whose copies take longer than binding kernels anew."""
+        inputs = self.executable.graph.inputs
+        return frozenset(name for name in inputs if name not in self._states and self._types[name].nbytes >= LENT)
+
     def launches(self, placement: "Placement") -> Iterator[Launch | Call]:
         """All that a node does, in order."""
         if placement.threads != self._planned:
@@ -113,10 +119,11 @@ class Binder:
 
     def _in_python(self, kernel: PythonKernel, node: TypedNode) -> Iterable[Call]:
         """The calls of the kernel. One that reads a large input is bound in each run, to the caller's array."""
+        if not (kernel.binds_quickly and self._large_inputs):
+            return kernel.bind(node, self)
         storage, types = self._storage, self._types
         reads, writes = ({storage[name] for name in names} for names in (node.node.reads, node.node.writes))
-        inputs = {name for name in self.executable.graph.inputs if name not in self._states and types[name].nbytes >= LENT}
-        lent = (reads & inputs) - writes if kernel.binds_quickly else set()
+        lent = (reads & self._large_inputs) - writes
         if not lent:
             return kernel.bind(node, self)
         self.lent |= lent
@@ -158,6 +165,7 @@ class Binder:
     def memory(self, name: str, desc: MemoryDesc) -> Memory:
         """The memory object of a value that is used as an array too, so that it stays where it is."""
         root = self._storage[name]
+        self.arrays.add(root)
         return self._at(self._addresses.get(root) or self._address(root), desc)
 
     def shared(self, make: Callable[[], T]) -> T:
@@ -203,7 +211,7 @@ class Binder:
     def _launch(self, placement: "Placement", prepared: "Prepared") -> Launch:
         lib, node, constants = library(), placement.node.node, prepared.constants
         bound = [
-            (a.arg, constants[a.arg].memory if a.arg in constants else self._memory(lib, node, a))
+            (a.arg, self._memory(lib, node, a) if (known := constants.get(a.arg)) is None else known.memory)
             for a in prepared.stage.arguments
         ]
         if prepared.scratchpad:
@@ -242,7 +250,7 @@ class Binder:
         """Copies a single number by Python: 0.1 us, and 2 us by a primitive."""
         src, dst = prepared.stage.arguments
         start = self._offsets[f"scratch:{node.name}:{dst.index + 1}"]
-        source, copy = number(self.array(node.node.inputs[src.index])), number(self.arena[start : start + 4].view(np.int32))
+        source, copy = number(self.array(node.node.inputs[src.index])), self._bytes[start : start + 4].cast("i")
 
         def run() -> None:
             copy[0] = source[0]

@@ -10,6 +10,7 @@ from typing import cast
 
 from dovetail.dataclass import dataclass, field
 from dovetail.device import (
+    PLAIN,
     Arenas,
     ConstantReaders,
     Executable,
@@ -42,7 +43,7 @@ from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants
 __all__ = ["OnednnExecutable", "Prepared"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
     """A stage with its primitive, the constants that were brought into its layouts, and the size of its scratchpad."""
 
@@ -285,9 +286,10 @@ def _notes(placements: Sequence[Placement], threads: int) -> tuple[str, ...]:
 
 def _sized(graph: Graph, placements: Sequence[Placement]) -> Mapping[str, TensorType]:
     """The types as the memory plan counts them: with whole blocks of channels, and with all that kernels write."""
-    found = {name: padded_type(t) if t.is_static else t for name, t in graph.types.items()}
+    found = {name: t if t.layout is PLAIN or not t.is_static else padded_type(t) for name, t in graph.types.items()}
     for placement in placements:
-        found.update(placement.kernel.types_in_memory(placement.node))
+        if more := placement.kernel.types_in_memory(placement.node):
+            found.update(more)
     return found
 
 
@@ -319,7 +321,7 @@ def _planned(
     `alike` are the plans of the groups of nodes, `found` is the plan by which the kernel accepted this one.
     """
     sharing = _sharing(placement, storage)
-    key = None if placement.group is None or not is_cached(placement.kernel) else (placement.group, sharing)
+    key = None if placement.group is None else (placement.group, sharing)
     if key is not None and (known := alike.get(key)) is not None:
         return known
     with naming_out_of_memory(placement.node.node), phase(placement.node.name, "prepare", kernel=placement.label):
@@ -330,7 +332,7 @@ def _planned(
         helper.add((placement, stages))
     size = max([stage.desc.scratchpad[1] for stage in plan.stages], default=0)
     planned = Planned(sharing, plan, stages, (size, *plan.scratch) if size or plan.scratch else ())
-    if key is not None:
+    if key is not None and is_cached(placement.kernel):
         alike[key] = planned
     return planned
 

@@ -49,6 +49,6 @@ def key_of(kind: int, node: TypedNode, before: TypedNode) -> tuple[int, ...] | N
             continue
         if tensor.value is None:
             key.append(id(tensor))  # equal types are mostly one object: see the pass `take_over`
-        elif known is None or known.value is not tensor.value or known.layout != tensor.layout:
+        elif tensor is not known and (known is None or known.value is not tensor.value or known.layout != tensor.layout):
             return None
     return tuple(key)

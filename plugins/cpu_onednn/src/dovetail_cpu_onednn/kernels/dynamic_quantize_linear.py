@@ -31,8 +31,8 @@ class DynamicQuantize(PythonKernel):
         return _quantization(_matrix(given(node, 0).dims), library().planned_threads)[:1]
 
     def bind(self, node: TypedNode, array: Values) -> Iterable[Call]:
-        lib, (source, result) = library(), (node.node.inputs[0], node.node.outputs[0])
-        x, (_, scale, zero) = array(source), map(array, node.node.outputs)
+        lib, source, (result, scale, zero) = library(), node.node.inputs[0], node.node.outputs
+        x = array(source)
         numbers, step, offset, highest, lowest = array.shared(_numbers)
         desc, src, dst = _quantization(_matrix(x.shape), lib.planned_threads)
         bound = [
@@ -44,7 +44,7 @@ class DynamicQuantize(PythonKernel):
         launch = lib.launch(lib.primitive(desc), array.stream, bound)
         call, kept, flat, maximum, minimum = launch.call, (launch, numbers), x.reshape(-1), np.maximum.reduce, np.minimum.reduce
         seen: Any = numbers.data
-        step_out, zero_out = number(scale), number(zero)
+        step_out, zero_out = number(array(scale)), number(array(zero))
 
         def run() -> int | None:
             # Python's numbers and comparisons: NumPy's functions of single numbers take 5 us together. What goes through

@@ -156,14 +156,16 @@ def _is_expand(node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """A part without types and constants: for each value the one of the analyzed graph ("" for none), data type and layout.
+    """A part without types and constants: the `layouts` of all values, and those `known` by the analyzed graph: name, the value
+    there, data type and layout.
 
     `made` are constants that passes made, `shapes` those of them that are the shape of a value, with that value, `views` those
     that are the shape of another one, `again` the nodes whose types are inferred, because passes made them or what they write.
     """
 
     part: Any
-    values: Mapping[str, tuple[str, DType, Layout]]
+    layouts: Mapping[str, Layout]
+    known: tuple[tuple[str, str, DType, Layout], ...]
     made: Mapping[str, "weakref.ref[NDArray[Any]]"]
     shapes: Mapping[str, str]
     views: "Mapping[str, _View]"
@@ -189,38 +191,40 @@ class _Template:
         ops = {id(node.op) for node in analyzed.nodes}
         again = [n for n in graph.nodes if id(n.op) not in ops or not all(values[name][0] for name in n.writes)]
         empty = graph.replace(types={}, constants=dict.fromkeys(graph.constants))
-        return _Template(replace(part, graph=empty), values, made, shapes, views, halves, tuple(again))
+        layouts = {name: layout for name, (_, _, layout) in values.items()}
+        sources = tuple([(name, *value) for name, value in values.items() if value[0]])
+        return _Template(replace(part, graph=empty), layouts, sources, made, shapes, views, halves, tuple(again))
 
     def resized(self, known: Mapping[str, TensorType], limit: int | None) -> Any:
         """The part with other types and constants; None where a new node would compute something else."""
         graph, types, constants = self.part.graph, {}, {}
         moved: dict[tuple[int, DType, Layout], TensorType] = {}  # equal types stay one object
-        for name, (source, dtype, layout) in self.values.items():
-            if source:
-                found = known[source]
-                if found.layout is not layout or found.dtype is not dtype:
-                    key = id(found), dtype, layout
-                    typed = found if found.dtype is dtype else found.with_dtype(dtype)  # which has no value
-                    found = moved.get(key) or moved.setdefault(key, typed.with_layout(layout))
-                types[name] = found
-                if name in graph.constants:
-                    constants[name] = found.value
+        for name, source, dtype, layout in self.known:
+            found = known[source]
+            if found.layout is not layout or found.dtype is not dtype:
+                key = id(found), dtype, layout
+                typed = found if found.dtype is dtype else found.with_dtype(dtype)  # which has no value
+                found = moved.get(key) or moved.setdefault(key, typed.with_layout(layout))
+            types[name] = found
+        constants.update((name, types[name].value) for name in graph.constants if name in types)
         for name, reference in self.made.items():
             array = reference()
             if array is None:
                 return None
-            constants[name], types[name] = array, TensorType.of(array, known=True).with_layout(self.values[name][2])
+            constants[name], types[name] = array, TensorType.of(array, known=True).with_layout(self.layouts[name])
         new = {name: np.asarray(types[value].dims, np.int64) for name, value in self.shapes.items()}
         new.update((name, np.asarray(view.resized(known), np.int64)) for name, view in self.views.items())
         new.update((name, np.asarray(known[half].value, np.float32)) for name, half in self.halves.items())
         for name, made in new.items():
             constant = constants[name] = as_constant(made)
-            types[name] = TensorType.of(constant, known=True).with_layout(self.values[name][2])
+            types[name] = TensorType.of(constant, known=True).with_layout(self.layouts[name])
         for node in self.again:
             inputs = [types[name] if name else None for name in node.inputs]
             given = node.op.infer(*inputs, *(None,) * (sum(not p.variadic for p in node.op.inputs) - len(inputs)))
             for name, found in zip(node.outputs, given if isinstance(given, tuple) else (given,), strict=False):
-                if name and _differ(types.setdefault(name, found.with_layout(self.values[name][2])), found, limit):
+                if name and name not in types:
+                    types[name] = found.with_layout(self.layouts[name])
+                if name and _differ(types[name], found, limit):
                     return None
         return replace(self.part, graph=graph.replace(types=types, constants=constants))
 
