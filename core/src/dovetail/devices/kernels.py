@@ -76,13 +76,18 @@ class KernelTable(Generic[K]):
         self._package = package
         self._defined_in = frozenset(defined_in)
         self._found: dict[tuple[str, str], tuple[K, ...]] = {}
+        self._of_class: dict[type[AbstractOperator], tuple[K, ...]] = {}
 
     def __getitem__(self, op: AbstractOperator) -> tuple[K, ...]:
         """The kernels for an operator; empty without such a module."""
+        known = self._of_class.get(type(op))
+        if known is not None:
+            return known
         key = op.package, op.stem
         found = self._found.get(key)
         if found is None:
             found = self._found[key] = self._load(*key)
+        self._of_class[type(op)] = found
         return found
 
     def _load(self, package: str, stem: str) -> tuple[K, ...]:

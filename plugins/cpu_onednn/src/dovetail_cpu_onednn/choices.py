@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from dovetail.device import Choice, Refusal, TypedNode
+from dovetail.device import Choice, Node, Refusal, TypedNode
 from dovetail.lru import LruCache
 from dovetail_cpu_onednn.kernel import OnednnKernel
 
@@ -20,7 +20,7 @@ class Choices:
     """The latest choice for each node name, with all that it depends on. Keeps no constant alive. Threads may share it."""
 
     def __init__(self) -> None:
-        self._latest: LruCache[str, tuple[object, list[weakref.ref[Any]], Found]] = LruCache(ROOM)
+        self._latest: LruCache[str, tuple[int, Node, object, list[weakref.ref[Any]], Found]] = LruCache(ROOM)
 
     def get(self, node: TypedNode, threads: int, choose: Callable[[], Found]) -> Found:
         """The choice for a node that so many threads share, made now unless it was the latest for a node of its name."""
@@ -28,16 +28,24 @@ class Choices:
         values = [t.value for t in tensors if t is not None and t.value is not None]
         # Mostly these are the same objects as before. Types with a value would keep it alive.
         types = [None if t is None else (t.dtype, t.shape, t.layout, t.value is None) for t in tensors] if values else tensors
-        question = (threads, node.op, node.post_ops, node.node.inputs, node.node.outputs, len(node.operands), types)
         latest = self._latest.get(node.name)
         if latest is not None:
-            asked, constants, choice = latest
-            if asked == question and all(one() is value for one, value in zip(constants, values, strict=True)):
+            count, asked, known, constants, choice = latest
+            if (
+                count == threads
+                and known == types
+                and (asked is node.node or _is_same(asked, node.node))
+                and all(one() is value for one, value in zip(constants, values, strict=True))
+            ):
                 return choice
         choice = choose()
-        self._latest.put(node.name, (question, [weakref.ref(value) for value in values], choice))
+        self._latest.put(node.name, (threads, node.node, types, [weakref.ref(value) for value in values], choice))
         return choice
 
     def drop(self, name: str) -> None:
         """Forget the choice for the node of this name."""
         self._latest.drop(name)
+
+
+def _is_same(one: Node, other: Node) -> bool:
+    return one.op == other.op and one.post_ops == other.post_ops and one.inputs == other.inputs and one.outputs == other.outputs

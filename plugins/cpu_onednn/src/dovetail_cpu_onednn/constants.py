@@ -70,6 +70,9 @@ class ConstantMemory:
         return copy
 
 
+_VARIABLE = frozenset({"output", "scratch", "value"})
+"""The places of arguments that are no constants of the graph."""
+
 Found = tuple[dict[int, Constant], list[Argument]]
 """The constants of a stage that are there, and the arguments whose constants have to be brought into the layout that it takes."""
 
@@ -95,7 +98,7 @@ def _found_in(
         if a.content is not None:
             missing.append(a)
             continue
-        name, source = _constant(node, a)
+        name, source = ("", a.value) if a.place in _VARIABLE else _constant(node, a)
         if source is None:
             continue
         wanted, known = wanted_layout(a), before.get(a.arg)

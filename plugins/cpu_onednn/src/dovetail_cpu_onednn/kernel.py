@@ -3,12 +3,12 @@
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from dovetail.dataclass import dataclass
+from dovetail.dataclass import dataclass, field
 from dovetail.device import (
     PLAIN,
     AbstractOperator,
@@ -101,7 +101,7 @@ def _is_reference(names: str) -> bool:
     return any(name.rpartition("+")[2].startswith(("ref", "simple_nchw")) for name in names.split(" + "))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NodePlan:
     """The stages that compute a node. `shared` is the operand in whose memory the result must be written, if there is one.
 
@@ -111,14 +111,19 @@ class NodePlan:
     stages: tuple[Stage, ...]
     shared: int | None = None
     scratch: tuple[int, ...] = ()
+    _name: str | None = field(default=None, init=False, compare=False, repr=False)
 
-    @cached_property
+    @property
     def name(self) -> str:
         """The implementations, as oneDNN names them."""
         if len(self.stages) == 1:  # mostly
             return self.stages[0].desc.implementation
-        telling = [s for s in self.stages if s.unless_shared is None and not s.is_number]
-        return " + ".join(dict.fromkeys(s.desc.implementation for s in telling))
+        found = self._name
+        if found is None:
+            telling = [s for s in self.stages if s.unless_shared is None and not s.is_number]
+            found = " + ".join(dict.fromkeys(s.desc.implementation for s in telling))
+            object.__setattr__(self, "_name", found)
+        return found
 
     @property
     def is_reference(self) -> bool:

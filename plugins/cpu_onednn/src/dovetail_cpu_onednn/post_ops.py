@@ -45,7 +45,7 @@ BINARY = {"add": 0x1FFF0, "mul": 0x1FFF1, "div": 0x1FFF4, "sub": 0x1FFF5}
 Appended = tuple[str, tuple[object, ...]]
 
 
-@dataclass
+@dataclass(slots=True)
 class Chain:
     """A chain under construction: what is appended, and the arguments that go with it; `shared` as in `NodePlan`."""
 

@@ -22,8 +22,14 @@ Array = NDArray[Any]
 Repack = Callable[[Array], Array] | None
 
 
-@dataclass(frozen=True, eq=False)
-class Constant:
+class _Referable:
+    """Lets objects with slots be referred to weakly."""
+
+    __slots__ = ("__weakref__",)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant(_Referable):
     """A constant as a primitive reads it: the memory object, and the array that it shows, which has layout `dst`.
 
     It was made of `source`, which has layout `src` in C order, once repacked.
