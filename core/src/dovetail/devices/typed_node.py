@@ -55,7 +55,7 @@ class TypedNode:
     @property
     def is_static(self) -> bool:
         """True when all shapes are numbers."""
-        return all([t.is_static for t in (*self.inputs, *self.outputs, *self.operands) if t is not None])
+        return all(t.is_static for t in (*self.inputs, *self.outputs, *self.operands) if t is not None)
 
 
 @dataclass(frozen=True, slots=True)

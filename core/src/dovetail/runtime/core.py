@@ -32,7 +32,7 @@ from dovetail.names import DEFAULT_DEVICE, printable, visible
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.pipeline import pipeline
-from dovetail.planning.any_shapes import AnyShapes
+from dovetail.planning.any_shapes import GROWING, AnyShapes
 from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.dispatch import Dispatch
 from dovetail.planning.options import CompileOptions
@@ -391,8 +391,8 @@ def _growing(
         any_shapes = found[0]
         if any_shapes is None or None in shapes:
             return None
-        new = key(shapes)
-        return any_shapes.serving(new) or any_shapes(new, {key(one): plan for one, plan in plans.items()})
+        new, latest = key(shapes), [*plans.items()][-GROWING:]
+        return any_shapes.serving(new) or any_shapes(new, {key(one): plan for one, plan in latest})
 
     return instead
 

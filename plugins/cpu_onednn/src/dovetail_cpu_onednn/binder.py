@@ -1,6 +1,6 @@
 """The values of one request, and the calls of its runs bound to them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -69,7 +69,7 @@ class Binder:
         self._is_strict = strict
         self._types = executable.graph.types
         self.arena = executable.arenas.take(executable.memory.peak)
-        self._start, self._bytes = int(self.arena.ctypes.data), memoryview(self.arena)
+        self._start, self._bytes = int(self.arena.ctypes.data), self.arena.data
         self.stream: Stream = library().stream()
         self._planned = 0
         self._addresses: dict[str, int] = {}
@@ -162,6 +162,16 @@ class Binder:
         """As `array`."""
         return self.array(name)
 
+    def number(self, name: str) -> MutableSequence[Any]:
+        """The single element of a value as the function `number` gives it, in a third of the time."""
+        dtype, root = self._types[name].dtype.numpy, self._storage[name]
+        if self._outside(root) is not None:
+            return number(self.array(name))
+        self.arrays.add(root)
+        start = self._offsets[root]
+        element: Any = self._bytes[start : start + dtype.itemsize]
+        return cast("MutableSequence[Any]", element.cast(dtype.char))
+
     def memory(self, name: str, desc: MemoryDesc) -> Memory:
         """The memory object of a value that is used as an array too, so that it stays where it is."""
         root = self._storage[name]
@@ -250,7 +260,7 @@ class Binder:
         """Copies a single number by Python: 0.1 us, and 2 us by a primitive."""
         src, dst = prepared.stage.arguments
         start = self._offsets[f"scratch:{node.name}:{dst.index + 1}"]
-        source, copy = number(self.array(node.node.inputs[src.index])), self._bytes[start : start + 4].cast("i")
+        source, copy = self.number(node.node.inputs[src.index]), self._bytes[start : start + 4].cast("i")
 
         def run() -> None:
             copy[0] = source[0]

@@ -30,6 +30,9 @@ class Values(Protocol):
     def __call__(self, name: str) -> Array:
         """A value in its layout; constants already have their content."""
 
+    def number(self, name: str) -> MutableSequence[Any]:
+        """The single element of a value as the function `number` gives it."""
+
     def memory(self, name: str, desc: MemoryDesc) -> Memory:
         """The memory object of a value that is used as an array too."""
 

@@ -13,7 +13,7 @@ from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE
-from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, Values, number
+from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, Values
 from dovetail_cpu_onednn.reference import ReferenceKernel
 
 
@@ -44,7 +44,7 @@ class DynamicQuantize(PythonKernel):
         launch = lib.launch(lib.primitive(desc), array.stream, bound)
         call, kept, flat, maximum, minimum = launch.call, (launch, numbers), x.reshape(-1), np.maximum.reduce, np.minimum.reduce
         seen: Any = numbers.data
-        step_out, zero_out = number(array(scale)), number(array(zero))
+        step_out, zero_out = array.number(scale), array.number(zero)
 
         def run() -> int | None:
             # Python's numbers and comparisons: NumPy's functions of single numbers take 5 us together. What goes through

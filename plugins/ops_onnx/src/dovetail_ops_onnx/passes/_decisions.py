@@ -197,7 +197,7 @@ class _Template:
 
     def resized(self, known: Mapping[str, TensorType], limit: int | None) -> Any:
         """The part with other types and constants; None where a new node would compute something else."""
-        graph, types, constants = self.part.graph, {}, {}
+        graph, types = self.part.graph, dict[str, TensorType]()
         moved: dict[tuple[int, DType, Layout], TensorType] = {}  # equal types stay one object
         for name, source, dtype, layout in self.known:
             found = known[source]
@@ -206,7 +206,7 @@ class _Template:
                 typed = found if found.dtype is dtype else found.with_dtype(dtype)  # which has no value
                 found = moved.get(key) or moved.setdefault(key, typed.with_layout(layout))
             types[name] = found
-        constants.update((name, types[name].value) for name in graph.constants if name in types)
+        constants: dict[str, Any] = {name: types[name].value for name in graph.constants if name in types}
         for name, reference in self.made.items():
             array = reference()
             if array is None:
