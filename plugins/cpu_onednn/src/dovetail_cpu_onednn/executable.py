@@ -38,13 +38,13 @@ from dovetail_cpu_onednn.placement import Decided, Placement, Seen
 from dovetail_cpu_onednn.python_kernel import Array, PythonKernel
 from dovetail_cpu_onednn.repeated import Kinds, kinds_of
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
-from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants
+from dovetail_cpu_onednn.shared_constants import Constant, Referable, SharedConstants
 
 __all__ = ["OnednnExecutable", "Prepared"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
+class Prepared(Referable):
     """A stage with its primitive, the constants that were brought into its layouts, and the size of its scratchpad."""
 
     stage: Stage

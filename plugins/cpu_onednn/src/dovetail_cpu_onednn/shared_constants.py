@@ -16,20 +16,20 @@ from dovetail.device import owner
 from dovetail_cpu_onednn.binding import Memory, MemoryDesc
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["Constant", "SharedConstants"]
+__all__ = ["Constant", "Referable", "SharedConstants"]
 
 Array = NDArray[Any]
 Repack = Callable[[Array], Array] | None
 
 
-class _Referable:
+class Referable:
     """Lets objects with slots be referred to weakly."""
 
     __slots__ = ("__weakref__",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Constant(_Referable):
+class Constant(Referable):
     """A constant as a primitive reads it: the memory object, and the array that it shows, which has layout `dst`.
 
     It was made of `source`, which has layout `src` in C order, once repacked.

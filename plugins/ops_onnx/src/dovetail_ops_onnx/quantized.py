@@ -1,6 +1,7 @@
 """Float operators between quantized values, as one operator: what a graph of DequantizeLinear and QuantizeLinear means."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,11 @@ class Scaling:
     def is_single(self) -> bool:
         """True when one scale and one zero point hold for the whole tensor."""
         return self.scale.size == self.zero_point.size == 1
+
+    @cached_property
+    def numbers(self) -> tuple[float, float]:
+        """The scale and the zero point where they are single."""
+        return float(self.scale.reshape(())), float(self.zero_point.reshape(()))
 
     @property
     def is_usual(self) -> bool:

@@ -178,4 +178,4 @@ def single_scale(scaling: Scaling) -> tuple[float, float]:
     """Scale and zero point of a whole tensor. Raises `Refused` where there are several."""
     if not scaling.is_single:
         raise Refused(Reason.ATTRIBUTE, "activations with several scales; accepted: one scale and zero point")
-    return float(scaling.scale.reshape(())), float(scaling.zero_point.reshape(()))
+    return scaling.numbers

@@ -160,7 +160,8 @@ class _Template:
     there, data type and layout.
 
     `made` are constants that passes made, `shapes` those of them that are the shape of a value, with that value, `views` those
-    that are the shape of another one, `again` the nodes whose types are inferred, because passes made them or what they write.
+    that are the shape of another one, `again` the nodes whose types are inferred, because passes made them or what they write,
+    each with its inputs that are left out at the end.
     """
 
     part: Any
@@ -170,7 +171,7 @@ class _Template:
     shapes: Mapping[str, str]
     views: "Mapping[str, _View]"
     halves: Mapping[str, str]
-    again: tuple[Node, ...]
+    again: tuple[tuple[Node, tuple[None, ...]], ...]
 
     @staticmethod
     def of(part: Any, analyzed: Graph, origins: Mapping[str, list[Node]], widened: Mapping[str, str]) -> "_Template":
@@ -193,7 +194,9 @@ class _Template:
         empty = graph.replace(types={}, constants=dict.fromkeys(graph.constants))
         layouts = {name: layout for name, (_, _, layout) in values.items()}
         sources = tuple([(name, *value) for name, value in values.items() if value[0]])
-        return _Template(replace(part, graph=empty), layouts, sources, made, shapes, views, halves, tuple(again))
+        missing = [(None,) * (sum(not p.variadic for p in n.op.inputs) - len(n.inputs)) for n in again]
+        nodes = tuple(zip(again, missing, strict=True))
+        return _Template(replace(part, graph=empty), layouts, sources, made, shapes, views, halves, nodes)
 
     def resized(self, known: Mapping[str, TensorType], limit: int | None) -> Any:
         """The part with other types and constants; None where a new node would compute something else."""
@@ -218,9 +221,8 @@ class _Template:
         for name, made in new.items():
             constant = constants[name] = as_constant(made)
             types[name] = TensorType.of(constant, known=True).with_layout(self.layouts[name])
-        for node in self.again:
-            inputs = [types[name] if name else None for name in node.inputs]
-            given = node.op.infer(*inputs, *(None,) * (sum(not p.variadic for p in node.op.inputs) - len(inputs)))
+        for node, missing in self.again:
+            given = node.op.infer(*[types[name] if name else None for name in node.inputs], *missing)
             for name, found in zip(node.outputs, given if isinstance(given, tuple) else (given,), strict=False):
                 if name and name not in types:
                     types[name] = found.with_layout(self.layouts[name])
