@@ -129,7 +129,8 @@ class ElementwiseKernel(PrimitiveKernel):
         return any(isinstance(p, Eltwise) and p.algorithm in LOSES_NAN and not _is_sloped(p, node) for p in _chain_of(node)[1])
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
-        return (node.node.inputs[_chain_of(node)[0]],)
+        known = _of_type_of_result(node)
+        return (node.node.inputs[known[0] if len(known) == 1 else _chain_of(node)[0]],)
 
 
 @lru_cache(512)
@@ -224,9 +225,14 @@ def _broadcast(node: TypedNode, index: int, computed: tuple[int, ...] | None) ->
 
 def _chain_of(node: TypedNode) -> tuple[int, tuple[PostOp, ...]]:
     if len(node.outputs) == 1 and node.node.outputs[0]:
-        for index, tensor in enumerate(node.inputs):
-            if tensor is not None and tensor.dims == node.outputs[0].dims and tensor.dtype is node.outputs[0].dtype:
-                post_ops = node.op.post_ops(node.inputs, node.node.inputs, index)
-                if post_ops:
-                    return index, post_ops
+        for index in _of_type_of_result(node):
+            post_ops = node.op.post_ops(node.inputs, node.node.inputs, index)
+            if post_ops:
+                return index, post_ops
     raise Refused(Reason.OPERATOR, "not a chain of post-ops over an input of the result's type")
+
+
+def _of_type_of_result(node: TypedNode) -> list[int]:
+    """The inputs over which the node may be a chain."""
+    dims, dtype = node.outputs[0].dims, node.outputs[0].dtype
+    return [i for i, tensor in enumerate(node.inputs) if tensor is not None and tensor.dims == dims and tensor.dtype is dtype]
