@@ -6,6 +6,8 @@
 // Layout: element i of a line l is at l / inner * (size * inner) + l % inner + i * inner. With AXIS, shape has `rank` sizes and
 // then as many strides; an axis out of range is taken as 0 and sets faults[fault] to 1.
 //
+// With COMPUTED(i), which gives element i of src, from SOURCE_ARGS, src is not in memory.
+//
 // Tunables: the local size.
 #ifndef T
 #define T float
@@ -16,13 +18,18 @@
 #define JOIN(a, b) ((a) + (b))
 #endif
 
+#ifndef COMPUTED
+#define SOURCE_ARGS __global const T* restrict src
+#define COMPUTED(i) LOAD_T(src, i)
+#endif
+
 #ifdef AXIS
 #define AXIS_ARGS , __global const AXIS* axis, __global const int* shape, const int rank, __global int* faults, const int fault
 #else
 #define AXIS_ARGS , const int size, const int inner
 #endif
 
-__kernel void cum_sum(__global const T* restrict src, __global T* restrict dst, const int exclusive, const int reverse,
+__kernel void cum_sum(SOURCE_ARGS, __global T* restrict dst, const int exclusive, const int reverse,
                       const int lines AXIS_ARGS) {
   const int line = get_global_id(0);
   if (line >= lines) return;
@@ -38,7 +45,7 @@ __kernel void cum_sum(__global const T* restrict src, __global T* restrict dst, 
   ACC sum = START;
   for (int n = 0; n < size; ++n) {
     const int o = base + (reverse ? size - 1 - n : n) * inner;
-    const ACC x = LOAD_T(src, o);
+    const ACC x = COMPUTED(o);
     STORE_T(dst, o, exclusive ? sum : JOIN(sum, x));
     sum = JOIN(sum, x);
   }
