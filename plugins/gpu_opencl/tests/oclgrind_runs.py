@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dovetail.device import NHWC, PLAIN, Binary, DeviceInfo, DType, Eltwise, Graph, Node, Reorder, TensorType, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.op import OpenCLKernel, Operator
-from dovetail.testing import Case
+from dovetail.testing import Case, KernelBench
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
@@ -448,7 +448,7 @@ def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
         last = g.node(_standard("Add"), g.node(_standard("Mul"), a, s), b, post_ops=[Eltwise("tanh"), Binary("mul", s)])
         axis = g.constant(2, "int64") if reader == "CumSum" else g.constant([2], "int64")
         last = g.node(_standard(reader), last, axis) if reader else last
-        graph = devices["GPU"].lower(fold_constants(g.graph([last])))
+        graph = devices["GPU"].lower(KernelBench.typed(g.graph([last])))
         feeds = [floats(rng, *shape) for shape in (dims, dims[1:], (dims[0], 1, 1))]
         yield from _each({"GPU": devices["GPU"]}, f"FusedElementwise of {dims}, {reader}", graph, feeds)
     for count in (40, 2100):
@@ -466,6 +466,10 @@ def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
         yield from _each(
             devices, f"{name} of constant places, {reduction}", *single(Case("", op, (data, index, updates), ()), (1,))
         )
+    case = Case(
+        "", _standard("ScatterElements", axis=0), (floats(rng, 9, 2), rng.integers(-9, 9, (8300, 2)), floats(rng, 8300, 2)), ()
+    )
+    yield from _each({"GPU": devices["GPU"]}, "ScatterElements of 8300, the last ones", *single(case, ()))
     for size in ((1, 1, 1), (3, 17, 3)):
         x = floats(rng, *size)
         graph, feeds = single(Case("images", ThroughImages(), (x,), (x + 1,)), ())

@@ -159,9 +159,7 @@ def test_reductions_compute_what_they_read(
 
 @pytest.mark.parametrize(("exclusive", "reverse"), [(0, 0), (1, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize("op", ["CumSum", "CumProd"])
-def test_running_sums_compute_what_they_read(
-    op: str, exclusive: int, reverse: int, kind_device: Open, drawing: Drawing
-) -> None:
+def test_running_sums_compute_what_they_read(op: str, exclusive: int, reverse: int, kind_device: Open, drawing: Drawing) -> None:
     d = drawing
     a, s = d.input(4, 6, 5), d.input(1, 6, 1)
     values = d.values[a] * d.values[s] + d.values[a]
@@ -211,13 +209,23 @@ def test_the_result_may_take_the_memory_of_what_is_read_at_its_element(kind_devi
     d, device = drawing, kind_device("GPU")
     a, b, s = d.input(6, 6), d.input(6, 6), d.input(6)
     (node,) = device.lower(d.graph(d.add(d.mul(a, s), d.mul(b, b)))).nodes
-    types = {"x0": TensorType(DType.FLOAT32, (6, 6)), "x1": TensorType(DType.FLOAT32, (6, 6)), "x2": TensorType(DType.FLOAT32, (6,))}
+    types = {
+        "x0": TensorType(DType.FLOAT32, (6, 6)),
+        "x1": TensorType(DType.FLOAT32, (6, 6)),
+        "x2": TensorType(DType.FLOAT32, (6,)),
+    }
     graph = Graph((node,), tuple(types), node.outputs, {}, {**types, node.outputs[0]: types["x0"]})
     kernel = device._kernel_of(TypedNode.of(node, graph))
     assert sorted(kernel.in_place(TypedNode.of(node, graph))) == ["x0", "x1"]
 
 
-_UNARY = {"Sigmoid": lambda x: 1 / (1 + np.exp(-x)), "Tanh": np.tanh, "Neg": np.negative, "Exp": lambda x: np.exp(x), "Abs": np.abs}
+_UNARY = {
+    "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "Tanh": np.tanh,
+    "Neg": np.negative,
+    "Exp": lambda x: np.exp(x),
+    "Abs": np.abs,
+}
 _BINARY = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Max": np.maximum, "Min": np.minimum}
 
 

@@ -68,7 +68,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How an element is made: the values `inputs`, of `types`, are `a`, `b`, ...; `text` makes `s` of them; the post-ops of `node` follow."""
+    """How an element is made: `text` makes `s` of the values `inputs`, which are `a`, `b`, ...; the post-ops of `node` follow."""
 
     inputs: tuple[str, ...]
     types: tuple[TensorType, ...]

@@ -17,7 +17,7 @@ __all__ = ["Formula", "formula"]
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """`computed(o` + `passed` + `)` is element `o`, of the C type `c_type`; `source` defines it, a kernel declares `parameters`."""
+    """`computed(o` + `passed` + `)` is element `o`, of type `c_type`; `source` defines it, a kernel declares `parameters`."""
 
     source: str
     parameters: str

@@ -1,7 +1,7 @@
 """Elementwise nodes that only each other read as one expression: the operator, and the pass that makes it.
 
-The fusion pass merges chains into the node before them. What is left are trees: a sum of products, a quotient of two functions; and
-functions of what a reduction or a running sum reads.
+The fusion pass merges chains into the node before them. It leaves trees, such as sums of products or quotients of functions,
+and functions of what a reduction or a running sum reads.
 """
 
 import dataclasses
@@ -76,7 +76,11 @@ class FusedElementwise(AbstractOperator):
             return tuple(t and self._type(name, t, order) for name, t in zip(names, found, strict=True))
 
         one = node.node
-        inputs, outputs, operands = types(one.inputs, node.inputs), types(one.writes, node.outputs), types(one.operands, node.operands)
+        inputs, outputs, operands = (
+            types(one.inputs, node.inputs),
+            types(one.writes, node.outputs),
+            types(one.operands, node.operands),
+        )
         return TypedNode(one, inputs, tuple(t for t in outputs if t), tuple(t for t in operands if t))
 
     def _type(self, name: str, tensor: TensorType, order: Sequence[int]) -> TensorType:
@@ -90,7 +94,7 @@ class FusedElementwise(AbstractOperator):
 def fuse_elementwise(
     graph: Graph, kernel_of: Callable[[TypedNode], CLKernel | None], accepts: Callable[[TypedNode], bool]
 ) -> Graph:
-    """The graph with elementwise nodes in the launch of the only node that reads them, if that is elementwise, or loads what they make.
+    """The graph with elementwise nodes in the launch of the only node that reads them: an elementwise one, or a reduction.
 
     `kernel_of` gives the kernel of a node, `accepts` says whether a kernel runs a merged one.
     """
@@ -110,9 +114,7 @@ def fuse_elementwise(
 class _Tree:
     """The nodes of an expression, found from its end; `gone` has the names of all nodes that it stands for, but the last."""
 
-    def __init__(
-        self, graph: Graph, order: Mapping[str, int], kernel_of: Callable[[TypedNode], CLKernel | None]
-    ) -> None:
+    def __init__(self, graph: Graph, order: Mapping[str, int], kernel_of: Callable[[TypedNode], CLKernel | None]) -> None:
         self._graph = graph
         self._order = order
         self._kernel_of = kernel_of
@@ -162,7 +164,8 @@ class _Tree:
 
     def _takes(self, name: str, reader: Node | None) -> bool:
         """Adds the node that makes a value, also one before a view, if nothing else reads it and its kernel is elementwise."""
-        maker, places, views = self._graph.producers[name], self._places[name], []
+        maker, places = self._graph.producers[name], self._places[name]
+        views: list[str] = []
         readers = {*self._nodes} if self._nodes or reader is None else {reader.name}
         while self._is_read_by(maker, readers):
             if not maker.op.is_view or maker.post_ops:

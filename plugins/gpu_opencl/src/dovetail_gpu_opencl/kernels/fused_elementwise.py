@@ -91,7 +91,9 @@ class FusedReader(CLKernel):
 
 def _exact(launch: Launch, found: Formula, options: tuple[str, ...]) -> Launch:
     """The launch, with quotients rounded right."""
-    return dataclasses.replace(launch, options=tuple(dict.fromkeys((*launch.options, *options)))) if "/" in found.source else launch
+    return (
+        dataclasses.replace(launch, options=tuple(dict.fromkeys((*launch.options, *options)))) if "/" in found.source else launch
+    )
 
 
 def _formula(node: TypedNode, order: Sequence[int], sizes: RuntimeSizes) -> Formula:
