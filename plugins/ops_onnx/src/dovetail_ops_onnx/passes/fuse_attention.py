@@ -41,11 +41,11 @@ MOST_MASKED = 2**22
 def fuse_attention(graph: Graph, keeps: Keeps) -> Graph:
     """The graph with softmax(scale * Q K' + mask) V as one node where the device has a kernel for it.
 
-    Recognised are, for float32 and float16: any scale or division by a number of Q, of K' and of their product; a mask that is
-    added, before or after that, and broadcasts to the scores; a softmax over the keys. Where the heads are split off and joined by reshapes and
-    transposes on all sides, these go into the node, and into an Attention that the model has itself; else Q, K and V keep their
-    four dimensions. Windows in a dimension of their own become batches, and Q, K and V of one stack its columns. Needs types.
-    The nodes that only led to the result are dead afterwards.
+    Recognised are, for float32 and float16: any scale or division by a number of Q, of K' and of their product; a mask that
+    is added, before or after that, and broadcasts to the scores; a softmax over the keys. Where the heads are split off and
+    joined by reshapes and transposes on all sides, these go into the node, and into an Attention that the model has itself;
+    else Q, K and V keep their four dimensions. Windows in a dimension of their own become batches, and Q, K and V of one
+    stack its columns. Needs types. The nodes that only led to the result are dead afterwards.
 
     For a query whose mask is minus infinity throughout the exported graph gives NaN, and Attention zeros. Where the mask is
     boolean, PyTorch's exporter puts zeros for weights that are NaN, which is left out here: NaN of Q and K stays NaN.
