@@ -8,7 +8,7 @@
 //
 // With COMPUTED(i), which gives element i of src, from SOURCE_ARGS, src is not in memory.
 //
-// Tunables: the local size.
+// Tunables: the local size; AHEAD, elements that a work item loads at a time.
 #ifndef T
 #define T float
 #define LOAD_T(p, i) ((p)[i])
@@ -16,6 +16,7 @@
 #define ACC float
 #define START 0
 #define JOIN(a, b) ((a) + (b))
+#define AHEAD 1
 #endif
 
 #ifndef COMPUTED
@@ -43,10 +44,17 @@ __kernel void cum_sum(SOURCE_ARGS, __global T* restrict dst, const int exclusive
   const int base = line / inner * (size * inner) + line % inner;
 #endif
   ACC sum = START;
-  for (int n = 0; n < size; ++n) {
-    const int o = base + (reverse ? size - 1 - n : n) * inner;
-    const ACC x = COMPUTED(o);
-    STORE_T(dst, o, exclusive ? sum : JOIN(sum, x));
-    sum = JOIN(sum, x);
+  for (int first = 0; first < size; first += AHEAD) {
+    ACC ahead[AHEAD];
+    for (int a = 0; a < AHEAD; ++a) {
+      const int n = min(first + a, size - 1);
+      ahead[a] = COMPUTED(base + (reverse ? size - 1 - n : n) * inner);
+    }
+    for (int a = 0; a < AHEAD && first + a < size; ++a) {
+      const int o = base + (reverse ? size - 1 - first - a : first + a) * inner;
+      const ACC x = ahead[a];
+      STORE_T(dst, o, exclusive ? sum : JOIN(sum, x));
+      sum = JOIN(sum, x);
+    }
   }
 }

@@ -15,6 +15,10 @@ from dovetail_ops_onnx.cum_sum import CumSum
 __all__ = ["Cumulative"]
 
 
+_AHEAD = 8
+"""Elements that a work item of a GPU loads at a time: it waits as long for one."""
+
+
 class Cumulative(CLKernel):
     """cum_sum.cl: a work item a line, which joins its elements in float, or in 64 bits."""
 
@@ -37,7 +41,8 @@ class Cumulative(CLKernel):
         """The launch, with input 0 computed where it is loaded if there is a formula."""
         assert isinstance(node.op, CumProd | CumSum)
         dst, axis = node.outputs[0], node.given(1)
-        defines = {**storage(dst.dtype), "ACC": accumulator(dst.dtype), "START": self._start, "JOIN(a, b)": self._join}
+        defines: dict[str, object] = {**storage(dst.dtype), "ACC": accumulator(dst.dtype), "START": self._start, "JOIN(a, b)": self._join}
+        defines["AHEAD"] = _AHEAD if self.caps.kind == "GPU" else 1
         read: tuple[Argument, ...] = (Read(node.node.inputs[0]),)
         if computed is not None:
             defines |= computed.defines
