@@ -289,8 +289,8 @@ NOT_OPERATORS = {
 """Modules of the vocabulary that models cannot name: operators that only passes make, and what kernels share."""
 
 INTERNAL = {
-    *("convert", "copy", "joined_moves", "joined_products", "moved_operands", "normalized_product", "normalized_sum"),
-    *("packed_attention", "pointwise_depthwise", "post_op", "reorder", "rotated_halves"),
+    *("convert", "copy", "fused_elementwise", "joined_moves", "joined_products", "moved_operands", "normalized_product"),
+    *("normalized_sum", "packed_attention", "pointwise_depthwise", "post_op", "reorder", "rotated_halves"),
 }
 """Stems of operators that the core and devices define themselves."""
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dovetail.device import NHWC, PLAIN, Binary, DeviceInfo, DType, Eltwise, Graph, Node, Reorder, TensorType, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.op import OpenCLKernel, Operator
-from dovetail.testing import Case
+from dovetail.testing import Case, KernelBench
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
@@ -110,7 +110,7 @@ WITHOUT_CASES = frozenset(
     {
         *("cached_attention", "convert", "joined_moves", "joined_products", "mat_mul_blocks", "mat_mul_integer_to_float"),
         *("mat_mul_rows", "normalized_product", "normalized_sum", "packed_attention", "pointwise_depthwise", "quantized"),
-        *("moved_operands", "reorder", "rotated_halves", "take_rows"),
+        *("fused_elementwise", "moved_operands", "reorder", "rotated_halves", "take_rows"),
     }
 )
 """Kernels of operators that passes and compositions insert, so that no pack has cases: the functions below run them, or
@@ -442,6 +442,15 @@ def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
         graph, result = g.graph(["y"]), tuple(n // 2 if i == axis else n for i, n in enumerate(dims))
         types = {**graph.types, "y": TensorType(DType.FLOAT32, result)}
         yield from _each(devices, f"MovedOperands of {dims}", graph.replace(types=types), [floats(rng, *dims)])
+    for dims, reader in (((3, 5, 7), ""), ((2, 3, 130), "ReduceMean"), ((3, 5, 7), "ReduceLogSumExp"), ((4, 3, 5), "CumSum")):
+        g = GraphBuilder()
+        a, b, s = (g.input(name, "float32", shape) for name, shape in zip("abs", (dims, dims[1:], (dims[0], 1, 1)), strict=True))
+        last = g.node(_standard("Add"), g.node(_standard("Mul"), a, s), b, post_ops=[Eltwise("tanh"), Binary("mul", s)])
+        axis = g.constant(2, "int64") if reader == "CumSum" else g.constant([2], "int64")
+        last = g.node(_standard(reader), last, axis) if reader else last
+        graph = devices["GPU"].lower(KernelBench.typed(g.graph([last])))
+        feeds = [floats(rng, *shape) for shape in (dims, dims[1:], (dims[0], 1, 1))]
+        yield from _each({"GPU": devices["GPU"]}, f"FusedElementwise of {dims}, {reader}", graph, feeds)
     for count in (40, 2100):
         index = rng.integers(-7, 7, (count, 2))
         case = Case(
@@ -457,6 +466,10 @@ def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
         yield from _each(
             devices, f"{name} of constant places, {reduction}", *single(Case("", op, (data, index, updates), ()), (1,))
         )
+    case = Case(
+        "", _standard("ScatterElements", axis=0), (floats(rng, 9, 2), rng.integers(-9, 9, (8300, 2)), floats(rng, 8300, 2)), ()
+    )
+    yield from _each({"GPU": devices["GPU"]}, "ScatterElements of 8300, the last ones", *single(case, ()))
     for size in ((1, 1, 1), (3, 17, 3)):
         x = floats(rng, *size)
         graph, feeds = single(Case("images", ThroughImages(), (x,), (x + 1,)), ())

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.device import Convert, DType, Graph, TypedNode
+from dovetail.device import Convert, DType, Graph, Node, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.op import NHWC, PLAIN
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernels._composed_moves import composed, whole
 from dovetail_gpu_opencl.kernels._copy import Move
+from dovetail_gpu_opencl.kernels._fused_elementwise import FusedElementwise
 from dovetail_gpu_opencl.kernels._moved_operands import MovedOperands
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.depth_to_space import DepthToSpace
@@ -294,22 +295,29 @@ def test_random_graphs_in_order(kind_device: Open, bench: Any, seed: int) -> Non
     assert joined > 20
 
 
+def apart(node: Node) -> Sequence[Node]:
+    """The nodes that a merged one stands for, if these are not moves alone."""
+    if isinstance(node.op, MovedOperands):
+        return (*node.op.moves.nodes, node.op.node)
+    return [one.node for one in node.op.nodes] if isinstance(node.op, FusedElementwise) else [node]
+
+
 def computed(device: Any, graph: Graph, feeds: dict[str, Array]) -> list[Array]:
     """The outputs of a graph by references, and by the moves of merged nodes that are nothing else."""
     known: dict[str, Any] = {**graph.constants, **feeds, "": None}
-    apart = ((*node.op.moves.nodes, node.op.node) if isinstance(node.op, MovedOperands) else (node,) for node in graph.nodes)
-    for node in itertools.chain.from_iterable(apart):
+    for node in itertools.chain.from_iterable(map(apart, graph.nodes)):
         if node.op.op_type != "JoinedMoves":
             found = node.op.reference(*(known[name] for name in node.inputs))
-            known.update(zip(node.outputs, found if isinstance(found, tuple) else (found,), strict=True))
+            results = dict(zip(node.outputs, found if isinstance(found, tuple) else (found,), strict=True))
+            known |= {name: array.reshape(graph.types[name].dims) for name, array in results.items()}
             continue
         typed = TypedNode.of(node, graph)
         kernel = next(kernel for kernel in device.kernels(typed) if kernel.supports(typed))
-        results = {name: np.full(t.size, np.nan, t.dtype.numpy) for name, t in zip(node.outputs, typed.outputs, strict=True)}
+        moved = {name: np.full(t.size, np.nan, t.dtype.numpy) for name, t in zip(node.outputs, typed.outputs, strict=True)}
         sources = {name: known[name].reshape(-1) for name in node.inputs}
         for move in kernel.moves(typed):
             places = np.indices(move.dims).reshape(len(move.dims), -1)
             source = sources[move.src][move.src_offset + np.asarray(move.src_strides) @ places]
-            results[move.dst][move.dst_offset + np.asarray(move.dst_strides) @ places] = source
-        known.update((name, results[name].reshape(graph.types[name].dims)) for name in node.outputs)
+            moved[move.dst][move.dst_offset + np.asarray(move.dst_strides) @ places] = source
+        known.update((name, moved[name].reshape(graph.types[name].dims)) for name in node.outputs)
     return [known[name] for name in graph.outputs]

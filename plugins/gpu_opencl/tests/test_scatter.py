@@ -112,3 +112,26 @@ def test_constant_places_that_are_out_of_range_or_met_too_often(kind_device: Cal
 def _drawn(rng: np.random.Generator, dtype: Any, dims: tuple[int, ...]) -> Any:
     """Factors near one, so that products stay small."""
     return rng.integers(-3, 4, dims).astype(dtype) if dtype == np.int32 else rng.uniform(0.9, 1.1, dims).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.uint8])
+@pytest.mark.parametrize(("rows", "count", "columns"), [(7, 40, 3), (3, 1, 1), (300, 700, 5), (2000, 500, 8)])
+def test_the_last_update_of_a_place_wins(
+    rows: int, count: int, columns: int, dtype: Any, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """Small ones by one work group, the last by a launch for each step."""
+    device = kind_device("GPU")
+    data, updates = (_drawn(rng, dtype, dims) for dims in ((rows, columns), (count, columns)))
+    index, places = rng.integers(-rows, rows, (count, columns)), rng.integers(-rows, rows, (count, 1))
+    wanted, sliced = data.copy(), data.copy()
+    for row in range(count):
+        sliced[places[row, 0]] = updates[row]
+        wanted[index[row], np.arange(columns)] = updates[row]
+    for op, at, expected in ((ScatterElements(axis=0), index, wanted), (ScatterND(), places, sliced)):
+        graph, feeds = bench.single(op, [data, at, updates])
+        np.testing.assert_array_equal(bench.run(device, graph, feeds)[0], expected)
+        entries = [command.launch.entry for command in device.compile(graph, {}).commands]
+        assert entries == (["scatter_at_once"] if rows < 2000 else ["scatter_start", "scatter_claim", "scatter_put"])
+    graph, feeds = bench.single(ScatterElements(axis=0), [data, np.full_like(index, rows), updates])
+    with pytest.raises(InferError, match="an index is out of range"):
+        bench.run(device, graph, feeds)

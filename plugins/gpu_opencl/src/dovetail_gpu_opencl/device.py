@@ -175,6 +175,9 @@ class OpenCLDevice(Device):
             from dovetail_gpu_opencl.kernels._moved_operands import merge_operands
 
             graph = merge_operands(graph, self._kernel_of, self._runs)
+            from dovetail_gpu_opencl.kernels._fused_elementwise import fuse_elementwise
+
+            graph = fuse_elementwise(graph, self._kernel_of, self._runs)
         return self._joined(graph)
 
     def _viewed(self, node: TypedNode) -> TypedNode:

@@ -34,7 +34,19 @@ from dovetail_gpu_opencl.narrow import VALUES, is_narrow
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES, accumulator, assemble, stored, vector_at
 
-__all__ = ["Chain", "Expression", "Load", "as_chain", "elementwise_launch", "vector_width"]
+__all__ = [
+    "Chain",
+    "Elementwise",
+    "Expression",
+    "Load",
+    "Steps",
+    "as_chain",
+    "elementwise_launch",
+    "in_order_of",
+    "input_name",
+    "statements_of",
+    "vector_width",
+]
 
 _LETTERS = "abcdefghijklmn"
 _RUN = 64
@@ -54,7 +66,17 @@ class Load:
     moved: Moved | None = None
 
 
-class _Elementwise(CLKernel):
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How an element is made: `text` makes `s` of the values `inputs`, which are `a`, `b`, ...; the post-ops of `node` follow."""
+
+    inputs: tuple[str, ...]
+    types: tuple[TensorType, ...]
+    text: str
+    node: TypedNode
+
+
+class Elementwise(CLKernel):
     """Base: any layout; where something broadcasts, plain or with the channels innermost."""
 
     name = "elementwise"
@@ -65,8 +87,12 @@ class _Elementwise(CLKernel):
         innermost = None if ANY in found.outputs else _channels_innermost(node)
         return (found,) if innermost is None else (found, innermost)
 
+    def steps(self, node: TypedNode) -> Steps | None:
+        """How an element is made; None where it takes several launches."""
+        raise NotImplementedError
 
-class Expression(_Elementwise):
+
+class Expression(Elementwise):
     """A C expression over the inputs `a`, `b`, `c`, ... which broadcast to the output.
 
     Floating-point inputs are loaded as float (double for float64), others in their own type, bools as 0 and 1. `ints` is the
@@ -109,7 +135,7 @@ class Expression(_Elementwise):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         text = self.text(node)
         assert text is not None
-        node = _in_memory_order(node)
+        node = in_order_of(node)
         types = [t for t in node.inputs if t is not None]
         is_float = node.outputs[0].dtype.is_float and all(t.dtype.is_float for t in types)
         vec = vector_width(node.outputs[0], self.caps) if self._vectorizable and is_float else 1
@@ -124,6 +150,12 @@ class Expression(_Elementwise):
         last = self._statements(text, len(loads), self._last.replace("N", str(len(types))))
         return (*launches, elementwise_launch(self.caps, node, loads, last, vec))
 
+    def steps(self, node: TypedNode) -> Steps | None:
+        text, types = self.text(node), tuple(t for t in node.inputs if t is not None)
+        if text is None or len(types) > _AT_ONCE:
+            return None
+        return Steps(node.node.inputs, types, self._statements(text, len(types), self._last.replace("N", str(len(types)))), node)
+
     def in_place(self, node: TypedNode) -> Sequence[str]:
         inputs = zip(node.node.inputs, node.inputs, strict=True)
         return [n for n, t in inputs if t is not None and is_like(t, node.outputs[0])] + list(super().in_place(node))
@@ -133,12 +165,12 @@ class Expression(_Elementwise):
             return f"const R s = {text};"
         # The running result is called `a` in the expression, the next input `b`; the loaded inputs have these names outside.
         step = "{{ const A x = s, y = {}; {{ const A a = x, b = y; s = {}; }} }}"
-        steps = " ".join(step.format(_name(index), text) for index in range(1, count))
+        steps = " ".join(step.format(input_name(index), text) for index in range(1, count))
         end = f" {{ const A a = s; s = {last}; }}" if last else ""
         return f"A s = a;{steps}{end}"
 
 
-class Chain(_Elementwise):
+class Chain(Elementwise):
     """Any operator that is a chain of post-ops over one of its inputs (`Operator.post_ops`)."""
 
     name = "chain"
@@ -157,11 +189,17 @@ class Chain(_Elementwise):
         found = as_chain(node)
         assert found is not None
         index, chained = found
-        chained = _in_memory_order(chained)
+        chained = in_order_of(chained)
         source = chained.inputs[index]
         assert source is not None
         vec = vector_width(node.outputs[0], self.caps)
         return (elementwise_launch(self.caps, chained, [Load(Read(node.node.inputs[index]), source)], "const A s = a;", vec),)
+
+    def steps(self, node: TypedNode) -> Steps | None:
+        found = as_chain(node)
+        assert found is not None
+        index, chained = found
+        return Steps((node.node.inputs[index],), (node.given(index),), "const A s = a;", chained)
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
         found = as_chain(node)
@@ -187,7 +225,7 @@ def _channels_innermost(node: TypedNode) -> LayerConfig | None:
     return LayerConfig(side(node.inputs), side(node.outputs), side(node.operands))
 
 
-def _in_memory_order(node: TypedNode) -> TypedNode:
+def in_order_of(node: TypedNode) -> TypedNode:
     """The node with all axes in the order in which the result is in memory."""
     result = node.outputs[0]
     if result.layout == PLAIN:
@@ -325,18 +363,25 @@ def _block(dtypes: Sequence[DType], result: DType, accesses: Sequence[Access], s
     width = str(vec) if vec > 1 else ""
     lines = []
     for index, (dtype, access) in enumerate(zip(dtypes, accesses, strict=True)):
-        c_type = accumulator(dtype) if dtype.is_float else VALUES.get(dtype, STORED_TYPES[dtype])
-        lines.append(f"const {c_type}{width} {_name(index)} = {access.load(f'p{index}', STORED_TYPES[dtype], c_type, vec)};")
-    # Doubles must not be rounded to float on their way to half.
-    narrowed = result is DType.FLOAT16 and DType.FLOAT64 in dtypes
-    kind = ("double" if narrowed else accumulator(result) if result.is_float else VALUES.get(result, out)) + width
-    text = statements.replace("const R ", f"const {kind} ")
-    text = re.sub(r"\bA\b", lines[0].split()[1], text)
+        c_type = _value_type(dtype)
+        lines.append(f"const {c_type}{width} {input_name(index)} = {access.load(f'p{index}', STORED_TYPES[dtype], c_type, vec)};")
+    text = statements_of(statements, dtypes, result, width)
     value = ("POST_V(s, o)" if vec > 1 else "POST(s, o)") if has_chain else "s"
     return "{\n    " + "\n    ".join([*lines, text, _store(out, vec, value)]) + "\n  }\n"
 
 
-def _name(index: int) -> str:
+def statements_of(text: str, dtypes: Sequence[DType], result: DType, width: str = "") -> str:
+    """Statements that make `s`, with C types of `width` elements in place of `A` and `R`."""
+    # Doubles must not be rounded to float on their way to half.
+    kind = "double" if result is DType.FLOAT16 and DType.FLOAT64 in dtypes else _value_type(result)
+    return re.sub(r"\bA\b", _value_type(dtypes[0]) + width, text.replace("const R ", f"const {kind}{width} "))
+
+
+def _value_type(dtype: DType) -> str:
+    return accumulator(dtype) if dtype.is_float else VALUES.get(dtype, STORED_TYPES[dtype])
+
+
+def input_name(index: int) -> str:
     """The name of an input in expressions and statements."""
     return _LETTERS[index] if index < len(_LETTERS) else f"input{index}"
 

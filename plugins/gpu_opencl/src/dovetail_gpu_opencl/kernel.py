@@ -110,6 +110,10 @@ class CLKernel(Kernel):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         """The launches that compute a node that `supports` accepted, in order."""
 
+    def loads_computed(self, node: TypedNode) -> bool:
+        """Whether the kernel can compute the elements of input 0 where it loads them (`FusedElementwise`)."""
+        return False
+
     def join_key(self, node: TypedNode) -> tuple[object, ...] | None:
         """Equal for nodes that this kernel may join; None for a node that it does not join."""
         return None

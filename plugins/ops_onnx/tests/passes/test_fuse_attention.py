@@ -71,7 +71,7 @@ class Form:
         scores = g.node(MatMul(), self.scaled(heads["q"], "q"), self.scaled(turned, "k"), name="scores")
         scores = self.scaled(scores, "qk")
         if mask is not None:
-            scores = g.node(Add(), *(("mask", scores) if mask_first else (scores, "mask")))
+            scores = self.scaled(g.node(Add(), *(("mask", scores) if mask_first else (scores, "mask"))), "sum")
         weights = g.node(softmax or Softmax(axis=-1), scores, name="softmax")
         if guard is not None:
             weights = g.node(Where(), g.node(IsNaN(), weights), g.constant([guard], dtype), weights)
@@ -142,6 +142,22 @@ def test_forms_of_exporters(name: str, rng: np.random.Generator) -> None:
     np.testing.assert_allclose(
         evaluated(graph, inputs)[0], by_hand(inputs, options.get("packed", True), factor), rtol=1e-4, atol=1e-6
     )
+
+
+@pytest.mark.parametrize("scales", [{"sum": (Div, 2.0)}, {"sum": (Mul, 0.5)}, {"sum": (Mul, 0.5), "q": (Div, 4.0)}])
+@pytest.mark.parametrize("options", [{}, {"packed": False}, {"keys": (0, 2, 1)}])
+def test_a_mask_that_is_scaled_with_the_scores(scales: dict[str, Any], options: dict[str, Any], rng: np.random.Generator) -> None:
+    """As Transformer-XL and Conformers add what relative positions give."""
+    graph = Form(scales=scales, mask=(B, H, S, T), mask_first=True, **options).fused()
+    assert keys(graph) == [scales["sum"][0].__name__, "Attention"]
+    inputs = {n: rng.standard_normal(graph.types[n].dims).astype(np.float32) for n in graph.inputs}
+    factor, mask = 0.125 if "q" in scales else 0.5, inputs["mask"]
+    wanted = by_hand({**inputs, "mask": 0.5 * mask}, options.get("packed", True), factor)
+    np.testing.assert_allclose(evaluated(graph, inputs)[0], wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_a_mask_that_is_scaled_by_zero_stays() -> None:
+    assert "Attention" not in keys(Form(scales={"sum": (Mul, 0.0)}, mask=(S, T)).fused())
 
 
 def _repeated(g: GraphBuilder, x: str, heads: int, times: int, size: int, axis: int) -> str:

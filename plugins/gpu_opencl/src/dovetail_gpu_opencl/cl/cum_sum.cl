@@ -6,7 +6,9 @@
 // Layout: element i of a line l is at l / inner * (size * inner) + l % inner + i * inner. With AXIS, shape has `rank` sizes and
 // then as many strides; an axis out of range is taken as 0 and sets faults[fault] to 1.
 //
-// Tunables: the local size.
+// With COMPUTED(i), which gives element i of src, from SOURCE_ARGS, src is not in memory.
+//
+// Tunables: the local size; AHEAD, elements that a work item loads at a time.
 #ifndef T
 #define T float
 #define LOAD_T(p, i) ((p)[i])
@@ -14,6 +16,12 @@
 #define ACC float
 #define START 0
 #define JOIN(a, b) ((a) + (b))
+#define AHEAD 1
+#endif
+
+#ifndef COMPUTED
+#define SOURCE_ARGS __global const T* restrict src
+#define COMPUTED(i) LOAD_T(src, i)
 #endif
 
 #ifdef AXIS
@@ -22,7 +30,7 @@
 #define AXIS_ARGS , const int size, const int inner
 #endif
 
-__kernel void cum_sum(__global const T* restrict src, __global T* restrict dst, const int exclusive, const int reverse,
+__kernel void cum_sum(SOURCE_ARGS, __global T* restrict dst, const int exclusive, const int reverse,
                       const int lines AXIS_ARGS) {
   const int line = get_global_id(0);
   if (line >= lines) return;
@@ -36,10 +44,17 @@ __kernel void cum_sum(__global const T* restrict src, __global T* restrict dst, 
   const int base = line / inner * (size * inner) + line % inner;
 #endif
   ACC sum = START;
-  for (int n = 0; n < size; ++n) {
-    const int o = base + (reverse ? size - 1 - n : n) * inner;
-    const ACC x = LOAD_T(src, o);
-    STORE_T(dst, o, exclusive ? sum : JOIN(sum, x));
-    sum = JOIN(sum, x);
+  for (int first = 0; first < size; first += AHEAD) {
+    ACC ahead[AHEAD];
+    for (int a = 0; a < AHEAD; ++a) {
+      const int n = min(first + a, size - 1);
+      ahead[a] = COMPUTED(base + (reverse ? size - 1 - n : n) * inner);
+    }
+    for (int a = 0; a < AHEAD && first + a < size; ++a) {
+      const int o = base + (reverse ? size - 1 - first - a : first + a) * inner;
+      const ACC x = ahead[a];
+      STORE_T(dst, o, exclusive ? sum : JOIN(sum, x));
+      sum = JOIN(sum, x);
+    }
   }
 }

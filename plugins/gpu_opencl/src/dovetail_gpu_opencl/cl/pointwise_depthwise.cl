@@ -75,19 +75,32 @@
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
 #define UNROLL _Pragma("unroll")
 
-// TO = FROM, expressions of i, for 0 <= i < COUNT, where an item has AHEAD loads under way at a time.
-#define FILL(TO, FROM, TYPE, COUNT)                                     \
-  for (int begin = item; begin < (COUNT); begin += AHEAD * ITEMS) {     \
-    TYPE ahead[AHEAD];                                                  \
-    UNROLL for (int a = 0; a < AHEAD; ++a) {                            \
-      const int i = min(begin + a * ITEMS, (COUNT) - 1);                \
-      ahead[a] = FROM;                                                  \
-    }                                                                   \
-    UNROLL for (int a = 0; a < AHEAD; ++a) {                            \
-      const int i = begin + a * ITEMS;                                  \
-      if (i < (COUNT)) TO = ahead[a];                                   \
-    }                                                                   \
+// TO = FROM, expressions of i, for 0 <= i < COUNT: BEGIN_FILL has the first N loads of each item under way, END_FILL puts them where
+// they belong, and does the rest with N at a time. What is between them does not wait.
+#define BEGIN_FILL(HELD, FROM, TYPE, COUNT, N)                           \
+  TYPE HELD[N];                                                           \
+  UNROLL for (int a = 0; a < (N); ++a) {                                  \
+    const int i = min(item + a * ITEMS, (COUNT) - 1);                     \
+    HELD[a] = FROM;                                                       \
   }
+#define END_FILL(HELD, TO, FROM, TYPE, COUNT, N)                         \
+  UNROLL for (int a = 0; a < (N); ++a) {                                  \
+    const int i = item + a * ITEMS;                                       \
+    if (i < (COUNT)) TO = HELD[a];                                        \
+  }                                                                       \
+  if ((N) * ITEMS < (COUNT))                                              \
+    for (int at = item + (N) * ITEMS; at < (COUNT); at += (N) * ITEMS) {  \
+      UNROLL for (int a = 0; a < (N); ++a) {                              \
+        const int i = min(at + a * ITEMS, (COUNT) - 1);                   \
+        HELD[a] = FROM;                                                   \
+      }                                                                   \
+      UNROLL for (int a = 0; a < (N); ++a) {                              \
+        const int i = at + a * ITEMS;                                     \
+        if (i < (COUNT)) TO = HELD[a];                                    \
+      }                                                                   \
+    }
+// As many loads as an item has of so many, at most MOST.
+#define LOADS(COUNT, MOST) (((COUNT) + ITEMS - 1) / ITEMS < (MOST) ? ((COUNT) + ITEMS - 1) / ITEMS : (MOST))
 
 // Of the i-th value of a window of STEP channels, in the order of src: its channel, its pixel, and its place in src.
 #ifdef INNERMOST
@@ -113,6 +126,16 @@
     const int o = place;               \
     STORE_T(dst, o, POST((value), o)); \
   }
+// What is loaded: values of the window, and vectors of the weights of each convolution.
+#define IMAGE                                                                                                                        \
+  (EXISTS(c0 + CHANNEL(i)) ? LOAD_T(src, PLACE(c0 + CHANNEL(i), y0 + SEEN(i) / WINDOW_X, x0 + SEEN(i) % WINDOW_X)) : 0.0f)
+#define WIDE (EXISTS(c0 + i / (SLICE / 4)) ? COLUMNS(wide, c0, i) : (float4)(0.0f))
+#define DEEP COLUMNS(deep, 0, i)
+#define NARROW (*(__global const float4*)(narrow + h0 * LASTS + i * 4))
+#define IMAGES (STEP * WINDOW)
+#define WIDES (STEP * (SLICE / 4))
+#define DEEPS (KH * KW * (SLICE / 4))
+#define NARROWS (SLICE * (LASTS / 4))
 // The i-th vector of SLICE columns of a matrix with HS columns.
 #define COLUMNS(matrix, row, i) (*(__global const float4*)((matrix) + ((row) + (i) / (SLICE / 4)) * HS + h0 + (i) % (SLICE / 4) * 4))
 
@@ -135,13 +158,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
     const int h = h0 + min(item + b * ITEMS, PARTS - 1) / (WINDOW / 4) * 4;
     UNROLL for (int r = 0; r < 4; ++r) sum[b][r] = *(__global const float4*)(wide_bia + h);
   }
-  FILL(taps[i], COLUMNS(deep, 0, i), float4, KH * KW * (SLICE / 4))
+  BEGIN_FILL(deeps, DEEP, float4, DEEPS, LOADS(DEEPS, AHEAD / 2))
   for (int c0 = 0; c0 < C; c0 += STEP) {
     if (c0 > 0) barrier(CLK_LOCAL_MEM_FENCE);
-    FILL(image[PIXEL(i) * ROW(STEP) + CHANNEL(i)],
-         EXISTS(c0 + CHANNEL(i)) ? LOAD_T(src, PLACE(c0 + CHANNEL(i), y0 + SEEN(i) / WINDOW_X, x0 + SEEN(i) % WINDOW_X)) : 0.0f,
-         float, STEP * WINDOW)
-    FILL(weights[i], EXISTS(c0 + i / (SLICE / 4)) ? COLUMNS(wide, c0, i) : (float4)(0.0f), float4, STEP * (SLICE / 4))
+    BEGIN_FILL(images, IMAGE, float, IMAGES, LOADS(IMAGES, 2 * AHEAD))
+    BEGIN_FILL(wides, WIDE, float4, WIDES, LOADS(WIDES, AHEAD))
+    END_FILL(images, image[PIXEL(i) * ROW(STEP) + CHANNEL(i)], IMAGE, float, IMAGES, LOADS(IMAGES, 2 * AHEAD))
+    END_FILL(wides, weights[i], WIDE, float4, WIDES, LOADS(WIDES, AHEAD))
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL for (int b = 0; b < BLOCKS; ++b) {
       const int i = min(item + b * ITEMS, PARTS - 1), h = i / (WINDOW / 4), p = i % (WINDOW / 4);
@@ -163,11 +186,15 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
     const int i = item + b * ITEMS, h = i / (WINDOW / 4) * 4, p = i % (WINDOW / 4);
     if (i < PARTS) UNROLL for (int r = 0; r < 4; ++r) *(__local float4*)(wid + (p + r * (WINDOW / 4)) * ROW(SLICE) + h) = INNER(sum[b][r]);
   }
+#ifdef LAST
+  __global const float *narrow = deep_bia + HS, *narrow_bia = narrow + HS * LASTS;
+  BEGIN_FILL(narrows, NARROW, float4, NARROWS, LOADS(NARROWS, AHEAD))
+#endif
+  END_FILL(deeps, taps[i], DEEP, float4, DEEPS, LOADS(DEEPS, AHEAD / 2))
   barrier(CLK_LOCAL_MEM_FENCE);
 
 #ifdef LAST
-  __global const float *narrow = deep_bia + HS, *narrow_bia = narrow + HS * LASTS;
-  FILL(weights[i], *(__global const float4*)(narrow + h0 * LASTS + i * 4), float4, SLICE * (LASTS / 4))
+  END_FILL(narrows, weights[i], NARROW, float4, NARROWS, LOADS(NARROWS, AHEAD))
 #endif
   for (int i = item; i < SLICE / 4 * SPOTS; i += ITEMS) {
 #if defined(INNERMOST) || defined(LAST)

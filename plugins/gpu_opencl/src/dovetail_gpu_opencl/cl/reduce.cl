@@ -6,6 +6,8 @@
 // BASE(o) and AT(r) address src, by the arguments SIZES, of which SIZE and COUNT are two. JOIN(a, b) is associative, START its neutral element. SHIFTED is the logarithm of a sum of
 // exponentials: the largest element is found first and subtracted, so that nothing overflows.
 //
+// With COMPUTED(i), which gives element i of src, from SOURCE_ARGS, src is not in memory.
+//
 // Tunables: GROUP.
 #ifndef T
 #define T float
@@ -24,6 +26,12 @@
 #define END(a) (a)
 #define SIZES
 #endif
+#ifdef COMPUTED
+#define TAKEN(r) COMPUTED(base + AT(r))
+#else
+#define SOURCE_ARGS __global const T* restrict src
+#define TAKEN(r) LOAD_T(s, AT(r))
+#endif
 #define PART 512
 #if GROUP > 1
 #define LANES 1
@@ -34,9 +42,9 @@
 #include "joins.cl"
 
 #ifdef SHIFTED
-#define VALUE(r) exp((ACC)LOAD_T(s, AT(r)) - shift)
+#define VALUE(r) exp((ACC)TAKEN(r) - shift)
 #else
-#define VALUE(r) LOAD_T(s, AT(r))
+#define VALUE(r) TAKEN(r)
 #endif
 #define TAKE(sum, r)          \
   {                           \
@@ -45,7 +53,7 @@
     sum = JOIN(sum, e);       \
   }
 
-__kernel void reduce(__global const T* restrict src, __global R* dst SIZES POST_ARGS) {
+__kernel void reduce(SOURCE_ARGS, __global R* dst SIZES POST_ARGS) {
 #if GROUP > 1
   __local ACC part[GROUP];
   const int o = get_group_id(0), lane = get_local_id(0);
@@ -53,12 +61,16 @@ __kernel void reduce(__global const T* restrict src, __global R* dst SIZES POST_
   const int o = get_global_id(0), lane = 0;
   if (o >= SIZE) return;
 #endif
+#ifdef COMPUTED
+  const int base = BASE(o);
+#else
   __global const T* s = src + BASE(o);
+#endif
   ACC acc = START;
 #ifdef SHIFTED
   ACC top = -INFINITY;
   for (int r = lane; r < COUNT; r += GROUP) {
-    const ACC x = LOAD_T(s, AT(r));
+    const ACC x = TAKEN(r);
     top = LARGER(top, x);
   }
   COLLECT(top, LARGER)

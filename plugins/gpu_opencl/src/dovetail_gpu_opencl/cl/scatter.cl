@@ -1,7 +1,8 @@
 // dst = data with updates at the places that an index says. One kernel for each step:
 //
 // Without a reduction (CLAIMS): scatter_start copies the data and forgets all claims; scatter_claim lets the last update of each place
-// claim it (the largest number wins, in whatever order they come); scatter_put writes the updates whose claims were kept.
+// claim it (the largest number wins, in whatever order they come); scatter_put writes the updates whose claims were kept. With GROUP
+// scatter_at_once does all of these in one work group.
 // With one: scatter_widen copies the data into VALUEs; scatter_reduce joins the updates that may meet, one after the other, in one
 // work item, or with GROUP in one work group, block by block: the updates of a block are sorted by place and number, and the item of a
 // place's first one joins all in their order, so that results are the same; scatter_round makes Ts of VALUEs of another type. With
@@ -74,6 +75,26 @@ __kernel void scatter_put(PLACE_ARGS, __global const int* restrict claims, __glo
   const int u = o / inner, at = PLACE(u);
   if (at >= 0 && claims[at] == u) dst[at * inner + o % inner] = updates[o];
 }
+
+#ifdef GROUP
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void scatter_at_once(
+    PLACE_ARGS, __local int* claims, __global const T* restrict data, __global const T* restrict updates, __global T* dst,
+    const int size, const int count, const int inner) {
+  const int item = get_local_id(0);
+  for (int o = item; o < size; o += GROUP) dst[o] = data[o];
+  for (int at = item; at < size / inner; at += GROUP) claims[at] = -1;
+  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  for (int u = item; u < count; u += GROUP) {
+    const int at = PLACE(u);
+    if (at >= 0) atomic_max(claims + at, u);
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int o = item; o < count * inner; o += GROUP) {
+    const int u = o / inner, at = PLACE(u);
+    if (at >= 0 && claims[at] == u) dst[at * inner + o % inner] = updates[o];
+  }
+}
+#endif
 #else
 __kernel void scatter_widen(__global const T* restrict data, __global VALUE* restrict dst, const int size) {
   const int o = get_global_id(0);

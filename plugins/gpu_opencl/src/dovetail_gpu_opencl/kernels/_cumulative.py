@@ -4,6 +4,7 @@ import numpy as np
 
 from dovetail.device import TypedNode
 from dovetail_gpu_opencl.broadcast import strides_of
+from dovetail_gpu_opencl.formulas import Formula
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._axis import NUMBERS, Lines
 from dovetail_gpu_opencl.launch import Argument, Constant, Fault, Launch, Read, Write, ints
@@ -12,6 +13,10 @@ from dovetail_ops_onnx.cum_prod import CumProd
 from dovetail_ops_onnx.cum_sum import CumSum
 
 __all__ = ["Cumulative"]
+
+
+_AHEAD = 8
+"""Elements that a work item of a GPU loads at a time: it waits as long for one."""
 
 
 class Cumulative(CLKernel):
@@ -26,12 +31,24 @@ class Cumulative(CLKernel):
     def __init__(self, start: int, join: str) -> None:
         self._start, self._join = start, join
 
+    def loads_computed(self, node: TypedNode) -> bool:
+        return node.given(1).value is not None
+
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        return (self.launch(node),)
+
+    def launch(self, node: TypedNode, computed: Formula | None = None) -> Launch:
+        """The launch, with input 0 computed where it is loaded if there is a formula."""
         assert isinstance(node.op, CumProd | CumSum)
         dst, axis = node.outputs[0], node.given(1)
-        defines = {**storage(dst.dtype), "ACC": accumulator(dst.dtype), "START": self._start, "JOIN(a, b)": self._join}
+        defines: dict[str, object] = {**storage(dst.dtype), "ACC": accumulator(dst.dtype), "START": self._start, "JOIN(a, b)": self._join}
+        defines["AHEAD"] = _AHEAD if self.caps.kind == "GPU" else 1
+        read: tuple[Argument, ...] = (Read(node.node.inputs[0]),)
+        if computed is not None:
+            defines |= computed.defines
+            read = computed.arguments
         common: tuple[Argument, ...] = (
-            Read(node.node.inputs[0]),
+            *read,
             Write(node.node.outputs[0]),
             *ints(int(node.op.exclusive), int(node.op.reverse)),
         )
@@ -45,4 +62,5 @@ class Cumulative(CLKernel):
             fault = Fault(f"the axis is not in the range {-dst.rank} to {dst.rank - 1}")
             arguments = (*common, *ints(dst.size), Read(node.node.inputs[1]), shape, *ints(dst.rank), fault)
             work, local = spread(dst.size, self.caps)
-        return (Launch("cum_sum.cl", assemble("cum_sum.cl", defines), "cum_sum", arguments, work, local),)
+        source = assemble("cum_sum.cl", defines, "" if computed is None else computed.source)
+        return Launch("cum_sum.cl", source, "cum_sum", arguments, work, local)

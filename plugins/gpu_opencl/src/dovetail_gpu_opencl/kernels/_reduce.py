@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
+from dovetail_gpu_opencl.formulas import Formula
 from dovetail_gpu_opencl.kernel import CLKernel, group_size, spread
-from dovetail_gpu_opencl.launch import Launch, Read, Write
+from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, storage
 
@@ -68,7 +69,14 @@ class Reduce(CLKernel):
         axes = node.inputs[1] if len(node.inputs) > 1 else None
         return node.op.reduced_axes(node.given(0).rank, None if axes is None else axes.value)
 
+    def loads_computed(self, node: TypedNode) -> bool:
+        return True
+
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        return (self.launch(node),)
+
+    def launch(self, node: TypedNode, computed: Formula | None = None) -> Launch:
+        """The launch, with input 0 computed where it is loaded if there is a formula."""
         src, dst = node.given(0), node.outputs[0]
         reduced = set(self.axes(node))
         steps = strides_of(src.dims)
@@ -98,11 +106,15 @@ class Reduce(CLKernel):
             "START": self.start(dst.dtype),
             "SHIFTED": self._shifted,
         }
+        read: tuple[Argument, ...] = (Read(node.node.inputs[0]),)
+        if computed is not None:
+            defines |= computed.defines
+            read = computed.arguments
         chain = post_ops.epilogue(node)
         work, local = ((dst.size * group,), (group,)) if group > 1 else spread(dst.size, self.caps, 16)
-        arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *sizes.arguments, *chain.arguments)
-        source = assemble("reduce.cl", defines, chain.source)
-        return (Launch("reduce.cl", source, "reduce", arguments, work, local),)
+        arguments = (*read, Write(node.node.outputs[0]), *sizes.arguments, *chain.arguments)
+        source = assemble("reduce.cl", defines, "" if computed is None else computed.source, chain.source)
+        return Launch("reduce.cl", source, "reduce", arguments, work, local)
 
     def _in_double(self, node: TypedNode) -> bool:
         return self._integers == "double" and not node.outputs[0].dtype.is_float

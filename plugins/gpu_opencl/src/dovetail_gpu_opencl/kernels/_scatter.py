@@ -11,7 +11,7 @@ from dovetail.device import DType, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, check_types, group_size, spread
 from dovetail_gpu_opencl.kernels._axis import NUMBERS
 from dovetail_gpu_opencl.kernels._copy import WORDS
-from dovetail_gpu_opencl.launch import Argument, Constant, Fault, Launch, Read, Scratch, Write, ints
+from dovetail_gpu_opencl.launch import Argument, Constant, Fault, Launch, Local, Read, Scratch, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, MOVABLE, assemble, storage
 from dovetail_ops_onnx.scatter_elements import ScatterElements
 from dovetail_ops_onnx.scatter_nd import ScatterND
@@ -29,6 +29,9 @@ _COLUMNS, _PAIRS, _MOST_PLACES = 128, 1024, 64
 """Elements of a place, elements and places that a work group joins at most where it reads all indices for some places."""
 _MEETING, _READS = 32, 1 << 28
 """Updates of a place, in the mean, and indices that all groups read, up to which that pays: sorting takes 25 us a block."""
+
+_SMALL = 1 << 14
+"""Elements that one work group of a GPU copies or writes: two launches more take 9 us."""
 
 _LISTED, _LONGEST = 1 << 22, 256
 """Updates with constant places that are listed by place when a plan is made, and the most of a place, which a work item joins."""
@@ -124,6 +127,15 @@ class Scatter(CLKernel):
         data, index, updates = (Read(name) for name in node.node.inputs)
         out = Write(node.node.outputs[0])
         places = self._places(index, plan)
+        if (
+            self.caps.kind == "GPU"
+            and dst.size + plan.count * plan.inner <= _SMALL
+            and claims.nbytes <= self.caps.local_memory // 2
+        ):
+            arguments = (*places, Local(claims.nbytes), data, updates, out, *ints(dst.size, plan.count, plan.inner))
+            group = group_size(self.caps, _GROUP)
+            source = assemble("scatter.cl", {**defines, "GROUP": group})
+            return (Launch("scatter.cl", source, "scatter_at_once", arguments, (group,), (group,)),)
         return (
             self._launch(defines, "scatter_start", (data, out, claims, *ints(dst.size, plan.inner)), dst.size),
             self._launch(defines, "scatter_claim", (*places, claims, *ints(plan.count)), plan.count),

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from dovetail.graph import AbstractOperator, Graph, Node, TensorType
 from dovetail_ops_onnx._axes import broadcasts_to
 from dovetail_ops_onnx.attention import Attention, Attention_23
+from dovetail_ops_onnx.div import Div
+from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.passes._patterns import (
     FUSED_TYPES,
     Keeps,
@@ -39,11 +41,11 @@ MOST_MASKED = 2**22
 def fuse_attention(graph: Graph, keeps: Keeps) -> Graph:
     """The graph with softmax(scale * Q K' + mask) V as one node where the device has a kernel for it.
 
-    Recognised are, for float32 and float16: any scale or division by a number of Q, of K' and of their product; a mask that is
-    added and broadcasts to the scores; a softmax over the keys. Where the heads are split off and joined by reshapes and
-    transposes on all sides, these go into the node, and into an Attention that the model has itself; else Q, K and V keep their
-    four dimensions. Windows in a dimension of their own become batches, and Q, K and V of one stack its columns. Needs types.
-    The nodes that only led to the result are dead afterwards.
+    Recognised are, for float32 and float16: any scale or division by a number of Q, of K' and of their product; a mask that
+    is added, before or after that, and broadcasts to the scores; a softmax over the keys. Where the heads are split off and
+    joined by reshapes and transposes on all sides, these go into the node, and into an Attention that the model has itself;
+    else Q, K and V keep their four dimensions. Windows in a dimension of their own become batches, and Q, K and V of one
+    stack its columns. Needs types. The nodes that only led to the result are dead afterwards.
 
     For a query whose mask is minus infinity throughout the exported graph gives NaN, and Attention zeros. Where the mask is
     boolean, PyTorch's exporter puts zeros for weights that are NaN, which is left out here: NaN of Q and K stays NaN.
@@ -87,9 +89,11 @@ def _batched(heads: Pattern) -> Pattern:
 def _summed(q: Pattern, keys: Pattern, v: Pattern, axis: int = 3) -> Pattern:
     """softmax(scale * q @ keys + mask) @ v, perhaps with another mask for windows that are a part of the batch."""
     scores = _scaled(Op("MatMul", _scaled(q, "q"), _scaled(keys, "k")), "qk")
-    masked = scores | Op("Add", scores, Var("mask"))
+    total = Op("Add", scores, Var("mask"))
+    masked = scores | total
     windows = Op("Add", Op("Reshape", masked, Var("windows shape")), Var("windows mask"))
-    whole = masked | Op("Reshape", windows, Var("whole shape"))
+    # Relative positions make a mask that is scaled with the product.
+    whole = scores | _scaled(total, "sum") | Op("Reshape", windows, Var("whole shape"))
     weights = Op("Softmax", whole, where=lambda op: op.axis in (-1, axis))
     guarded = Op("Where", Op("IsNaN", weights), Scalar("no weight"), weights)
     return Op("MatMul", weights | guarded, v)
@@ -182,7 +186,7 @@ def _unstacked(graph: Graph, match: Match) -> Replacement | None:
     if result.dims != (batch, queries, slices[2][1].dims[2]):
         return None
     found = _replacement(graph, Match(values, match.nodes), (values["k"],), heads)
-    return found and dataclasses.replace(found, constants={**found.constants, **bounds}, before=tuple(slices))
+    return found and dataclasses.replace(found, constants={**found.constants, **bounds}, before=(*found.before, *slices))
 
 
 def _merged(graph: Graph, match: Match) -> Replacement | None:
@@ -212,6 +216,7 @@ def _merged(graph: Graph, match: Match) -> Replacement | None:
         return None
     origins = tuple(dict.fromkeys(name for node in match.nodes for name in node.origins or (node.name,)))
     attention = Node(f"{last}.attention", found.op, found.inputs, (f"{last}.attention:0",), (), origins)
+    before += found.before
     before.append((attention, result.with_shape((math.prod(outer), *result.dims[2:]))))
     shapes[f"{last}.shape"] = np.asarray(result.dims, np.int64)
     return Replacement(
@@ -238,7 +243,7 @@ def _viewed(graph: Graph, match: Match) -> Replacement | None:
         views.append((Node(f"{last}.{name}", Reshape(allowzero=True), inputs, (f"{last}.{name}:0",)), tensor.with_shape(dims)))
     values = {**match.values, **{name: view.outputs[0] for name, (view, _) in zip("qkv", views, strict=True)}}
     found = _replacement(graph, Match(values, match.nodes), (values["k"],), heads)
-    return found and dataclasses.replace(found, constants={**found.constants, **shapes}, before=tuple(views))
+    return found and dataclasses.replace(found, constants={**found.constants, **shapes}, before=(*found.before, *views))
 
 
 def _turns_whole_heads(graph: Graph, match: Match, scores: TensorType) -> bool:
@@ -278,7 +283,9 @@ def _flat(graph: Graph, match: Match) -> Replacement | None:
     dims = np.asarray(k.dims, np.int64)
     view = Node(f"{last}.keys", Reshape(allowzero=True), (name, f"{last}.keys.shape"), (f"{last}.keys:0",))
     found = _replacement(graph, match, (view.outputs[0],), None)
-    return found and dataclasses.replace(found, constants={**found.constants, view.inputs[1]: dims}, before=((view, k),))
+    return found and dataclasses.replace(
+        found, constants={**found.constants, view.inputs[1]: dims}, before=(*found.before, (view, k))
+    )
 
 
 def _apart(graph: Graph, match: Match) -> Replacement | None:
@@ -355,6 +362,11 @@ def _replacement(graph: Graph, match: Match, keys: tuple[str, ...], heads: int |
         return None
     mask = [match.values["mask"]] if "mask" in match.values else []
     constants: dict[str, NDArray[Any]] = {}
+    before: tuple[tuple[Node, TensorType], ...] = ()
+    if mask and not {"times sum", "over sum"}.isdisjoint(match.values):
+        name, number = f"{match.nodes[0].name}.mask", match.values.get("times sum") or match.values["over sum"]
+        scaled = Node(name, Mul() if "times sum" in match.values else Div(), (mask[0], number), (f"{name}:0",))
+        before, mask = ((scaled, _unknown(graph.types[mask[0]])),), [f"{name}:0"]
     if "windows mask" in match.values:
         joined = _joined_masks(graph, match)
         if joined is None:
@@ -362,7 +374,11 @@ def _replacement(graph: Graph, match: Match, keys: tuple[str, ...], heads: int |
         mask = [f"{match.nodes[0].name}.mask"]
         constants[mask[0]] = joined
     inputs = (match.values["q"], *keys, match.values["v"], *mask)
-    return Replacement(Attention(scale=factor, q_num_heads=heads, kv_num_heads=heads), inputs, constants)
+    return Replacement(Attention(scale=factor, q_num_heads=heads, kv_num_heads=heads), inputs, constants, before)
+
+
+def _unknown(tensor: TensorType) -> TensorType:
+    return TensorType(tensor.dtype, tensor.shape)
 
 
 def _joined_masks(graph: Graph, match: Match) -> NDArray[Any] | None:
