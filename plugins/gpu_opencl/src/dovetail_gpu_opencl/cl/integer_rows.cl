@@ -105,7 +105,7 @@ typedef struct __attribute__((packed)) {
 // Sums of the products of four neighbours, of uchar and of char, added to others.
 #if defined(__AVX2__) && !defined(PLAIN_FOURS)
 static int8 multiplied(int8 sums, const int8 a, const int8 b) {
-  __asm__("vpdpbusd %2, %1, %0" : "+x"(sums) : "x"(a), "x"(b));
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b));
   return sums;
 }
 #else
