@@ -124,9 +124,7 @@ def windows_configurations(node: TypedNode) -> Sequence[LayerConfig]:
     return [LayerConfig((a, *rest), (b,), cost=src.nbytes * cost[a] + dst.nbytes * cost[b]) for a in layouts for b in layouts]
 
 
-def row_defines(
-    x: str, weights: Mapping[str, object], *, has_zero: bool = True, has_bias: bool
-) -> dict[str, object]:
+def row_defines(x: str, weights: Mapping[str, object], *, has_zero: bool = True, has_bias: bool) -> dict[str, object]:
     """The defines of integer_rows.cl for inputs with one zero point, and weights from which theirs is subtracted."""
     zero = "x_zero[0]" if has_zero else "0"
     return {"X": x, **weights, "B": weights["W"], "X_ZERO(z, m)": zero, "B_ZERO(z, n)": "0", "HAS_BIAS": has_bias}
