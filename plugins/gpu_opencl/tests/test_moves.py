@@ -10,6 +10,7 @@ from dovetail.device import Binary, DType, Eltwise, TypedNode
 from dovetail.graph import Graph, GraphBuilder
 from dovetail.op import NHWC
 from dovetail_ops_onnx.exp import Exp
+from dovetail_ops_onnx.expand import Expand
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.slice import Slice
 from dovetail_ops_onnx.transpose import Transpose
@@ -103,6 +104,41 @@ def test_transposes_that_take_none(kind_device: Open, bench: Any, kind: str, per
     y = g.node(Transpose(perm=perm), g.input("x", dtype, (2, 3, 4, 5)), name="node", post_ops=(Eltwise("relu"),))
     graph = bench.typed(g.graph([y]))
     assert bench.accepted(kind_device(kind), graph, graph.nodes[0]) == []
+
+
+@pytest.mark.parametrize(
+    ("dims", "perm"),
+    [
+        ((130,), (0,)),
+        ((65, 130), (1, 0)),
+        ((3, 70, 5), (0, 2, 1)),
+        ((2, 3, 67, 66), (0, 2, 3, 1)),
+        ((2, 9, 5, 70), (0, 3, 1, 2)),
+        ((3, 1, 4, 5, 2), (4, 2, 0, 3, 1)),
+        ((0, 4, 5), (2, 1, 0)),
+    ],
+)
+def test_tiles_of_cpus(kind_device: Open, bench: Any, dims: tuple[int, ...], perm: tuple[int, ...]) -> None:
+    """Axes in another order, every second element from the end of the last axis, and elements that are repeated along it."""
+    device, x = kind_device("CPU"), np.random.default_rng(8).integers(0, 1 << 16, dims).astype(np.uint16)
+    last, size = len(dims) - 1, 2 * max(1, dims[-1])
+    for op, constants, expected in (
+        (Transpose(perm=perm), [], x.transpose(perm)),
+        (Slice(), [[-1], [-size], [last], [-2]], x[..., ::-2]),
+        (Expand(), [[*dims, 69]], np.broadcast_to(x[..., None], (*dims, 69))),
+    ):
+        given = x[..., None] if isinstance(op, Expand) else x
+        graph, feeds = bench.single(op, [given, *(np.array(c, np.int64) for c in constants)], range(1, 1 + len(constants)))
+        found = launches(device, graph)
+        assert {launch.file for launch in found} <= {"copy_tiles.cl", "copy_runs.cl"}
+        np.testing.assert_array_equal(bench.run(device, graph, feeds, DEBUG_BUFFERS=True)[0], expected)
+
+
+def test_tiles_of_cpus_are_one_program_for_all_sizes(kind_device: Open, bench: Any) -> None:
+    shapes = ((2, 3, 4, 5), (1, 1, 1, 1), (7, 64, 1, 200), (1, 300, 9, 9))
+    for perm in ((0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0)):
+        graphs = [bench.single(Transpose(perm=perm), [np.zeros(dims, np.float32)])[0] for dims in shapes]
+        assert len({launch.source for graph in graphs for launch in launches(kind_device("CPU"), graph)}) == 1
 
 
 def slices(bounds: list[tuple[list[int], ...]], dims: tuple[int, ...] = (2, 9, 4, 6)) -> Graph:

@@ -274,6 +274,53 @@ def test_pairs_with_and_without_the_instruction(
     np.testing.assert_array_equal(got, a.astype(np.int64) @ (b.astype(np.int64) - 200), strict=False)
 
 
+@pytest.mark.parametrize("form", ["the instruction", "plain", "pairs"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_fours_with_and_without_the_instruction(
+    form: str, dtype: str, info: DeviceInfo, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code for CPUs that multiply four pairs of bytes at once, for others that have the weights in this order, and for pairs."""
+    own = OpenCLDevice(info).caps
+    if form == "the instruction" and not own.multiplies_fours:
+        pytest.skip("the CPU lacks the instruction")
+    if form == "plain":
+        monkeypatch.setattr(
+            _integer_rows, "assemble", lambda file, defines, *f: assemble(file, {**defines, "PLAIN_FOURS": 1}, *f)
+        )
+    device = OpenCLDevice(info, caps=dataclasses.replace(own, kind="CPU", multiplies_fours=form != "pairs"))
+    lowest = np.iinfo(dtype).min
+
+    def source(*dims: int) -> Any:
+        found = rng.integers(lowest, lowest + 256, dims).astype(dtype)
+        found.flat[::3], found.flat[1::3] = lowest, lowest + 255
+        return found
+
+    for (m, k, n), zero in (((7, 1201, 37), lowest + 255), ((1, 6, 16), lowest), ((13, 515, 40), lowest + 130)):
+        a, b = source(m, k), bytes_of(rng, k, n, dtype=np.int8)
+        b[::2] = -128
+        graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b, np.array(zero, dtype)], (1,))
+        assert "FOURS 1" in _source(device, graph) or form == "pairs"
+        (got,) = bench.run(device, graph, feeds)
+        np.testing.assert_array_equal(got, (a.astype(np.int64) - zero) @ b.astype(np.int64), strict=False)
+    a, b = source(3, 5, 70), bytes_of(rng, 3, 70, 19, dtype=np.int8)
+    graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b, source(3, 5, 1)], (1,))
+    (got,) = bench.run(device, graph, feeds)
+    np.testing.assert_array_equal(got, (a.astype(np.int64) - feeds[-1]) @ b.astype(np.int64), strict=False)
+    for channels, maps, groups, kernel, stride, pad in ((3, 17, 1, 3, 2, 1), (21, 20, 2, 3, 1, 2), (200, 16, 1, 3, 1, 1)):
+        x, w = source(2, groups * channels, 6, 7), bytes_of(rng, groups * maps, channels, kernel, kernel, dtype=np.int8)
+        op = bench.op("ConvInteger", group=groups, strides=(stride,) * 2, pads=(pad,) * 4)
+        graph, feeds = bench.single(op, [x, w, np.array(lowest + 77, dtype)], (1,))
+        (got,) = bench.run(device, graph, feeds)
+        wanted = bench.convolve(x.astype(np.int64) - (lowest + 77), w.astype(np.int64), stride, (pad,) * 4, groups)
+        np.testing.assert_array_equal(got, wanted, strict=False)
+
+
+def _source(device: OpenCLDevice, graph: Any) -> str:
+    node = TypedNode.of(graph.nodes[0], graph)
+    kernel = next(k for k in device.kernels(node) if k.supports(node))
+    return str(kernel.launches(node)[-1].source)
+
+
 def test_a_chain_of_a_model_becomes_one_kernel(info: DeviceInfo, rng: Any) -> None:
     """The pass asks the device how much it accepts; the plan shows it."""
     g = GraphBuilder()
@@ -309,3 +356,6 @@ def test_weights_that_8_bits_hold_are_kept_so() -> None:
         packed = pack_weights(np.array(values, np.int16).reshape(2, 1, 1, 1), 1, 1)
         assert packed.dtype == dtype
         assert packed.ravel()[:4].tolist() == [values[0], 0, values[1], 0]
+    packed = pack_weights(np.array([-128, 127], np.int16).reshape(2, 1, 1, 1), 1, 1, fours=True)
+    assert packed.ravel()[:8].tolist() == [-128, 0, 0, 0, 127, 0, 0, 0]
+    assert packed.ravel()[-64:].view(np.int32)[:3].tolist() == [-128, 127, 0]

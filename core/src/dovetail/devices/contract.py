@@ -142,6 +142,9 @@ class Device(ABC):
     info: DeviceInfo
     streams: int = 1
     """How many requests at once the device is set up for: more of them only wait."""
+    round_trip: float = 0.0
+    """Seconds that a run takes at least between an array of the host and a result there. Sub-graphs that others behind this
+    device, which need none, are estimated to run in less time are left to these."""
     takes_any_address: bool = False
     """Whether `compile` takes constants at any address, as in files, and calls `aligned` for those that it reads in place."""
 

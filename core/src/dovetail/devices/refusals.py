@@ -19,6 +19,7 @@ class Reason(enum.Enum):
     DYNAMIC = "shape known only at run time"
     CAPABILITY = "the device lacks a capability"
     MEMORY = "memory"
+    TIME = "a run takes longer than elsewhere"
     CONFIGURATION = "no configuration of the operator's kernel"
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from dovetail.devices.contract import Device
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import TensorType
@@ -17,7 +18,7 @@ from dovetail.passes.constant_folding import Typed
 from dovetail.planning.deferred import typed_inputs
 from dovetail.planning.plan import OpenInputs, Plan, Signature
 
-__all__ = ["BRIEF", "AnyShapes", "flops", "most_seconds", "opened", "read_in_parts", "seconds_of"]
+__all__ = ["BRIEF", "AnyShapes", "flops", "most_seconds", "opened", "read_in_parts", "seconds_of", "takes_less_beside"]
 
 BRIEF = 0.002
 """Estimated seconds of a plan up to which references take less time than to make it."""
@@ -177,6 +178,18 @@ def most_seconds(node: Node, graph: Graph) -> float:
     for a string.
     """
     return 1e-9 * flops(node, graph) + sum([_seconds(graph.types[name]) for name in (*node.reads, *node.writes)])
+
+
+def takes_less_beside(device: Device, typed: Typed) -> bool:
+    """Whether a CPU is estimated to run a sub-graph in less time than the device needs for its round trip: 1 us for a node, 1 ns
+    for each of its elements, 0.25 ns for an operation. Not where the user gave an operator a kernel for the device.
+    """
+    graph, ops = typed.graph, [node.op for node in typed.graph.nodes]
+    if typed.deferred or any(op.kernels or device.prescribes(op.domain, op.op_type) for op in ops):
+        return False
+    elements = sum(graph.types[name].size for node in graph.nodes for name in (*node.reads, *node.writes))
+    operations = sum(flops(node, graph) for node in graph.nodes)
+    return 1e-6 * len(ops) + 1e-9 * elements + 2.5e-10 * operations <= device.round_trip
 
 
 def seconds_of(graph: Graph) -> list[float]:

@@ -3,6 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -37,7 +38,7 @@ from dovetail.passes.graph_pass import (
     Planned,
     run_passes,
 )
-from dovetail.planning.any_shapes import BRIEF, AnyShapes, flops, opened, read_in_parts, seconds_of
+from dovetail.planning.any_shapes import BRIEF, AnyShapes, flops, opened, read_in_parts, seconds_of, takes_less_beside
 from dovetail.planning.deferred import declared_signature, kernel_on_host, typed_inputs, why_on_host
 from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions
 from dovetail.planning.partition import Part, partition
@@ -71,8 +72,9 @@ class Planner:
     """Shared by all plans of one model: definitions of operators, devices in order of preference, options, passes.
 
     `provider_of` names the distribution that defines an operator class. `placement` chooses among the targets that accept a
-    node; None takes the first. `memory` is that of the passes; `speeds` are those of runs, by device; `later` has the plans of
-    graphs that are planned when data is there, which plans of the model for other shapes share.
+    node; None takes the first. `passed_over` are targets that were not asked, with the reason. `memory` is that of the passes;
+    `speeds` are those of runs, by device; `later` has the plans of graphs that are planned when data is there, which plans of
+    the model for other shapes share.
     """
 
     definitions: Definitions
@@ -82,6 +84,7 @@ class Planner:
     passes: tuple[GraphPass, ...]
     budget: int = FOLD_BUDGET
     placement: Placement | None = None
+    passed_over: tuple[tuple[str, Refusal], ...] = ()
     memory: dict[str, Any] = field(default_factory=dict)
     speeds: dict[str, Speed] = field(default_factory=lambda: defaultdict(Speed))
     later: "WeakValueDictionary[Hashable, PlanCache[Signature, Plan]]" = field(default_factory=WeakValueDictionary)
@@ -175,6 +178,8 @@ class Planner:
             placed = place(whole, self.targets, self.placement)
         require_homes(whole, placed)
         by_name = {target.name: target for target in self.targets}
+        if self.passed_over:
+            placed = {name: (home, (*self.passed_over, *refusals)) for name, (home, refusals) in placed.items()}
         homes = {name: home for name, (home, _) in placed.items()}
         parts = [self._on_device(part, by_name[part.device].device, notes) for part in partition(whole, homes)]
         planned = Planned(whole, parts, placed, analyzed)
@@ -261,7 +266,27 @@ class Planner:
     def _plan_body(self, _: Graph, inner: Graph, key: Signature) -> Plan:
         """The plan of a sub-graph. The host takes rows of large inputs, which would be copied to the device in each iteration."""
         parts = read_in_parts(inner, key, partial(self._typed, inner)) if self.for_any_shapes(inner, None) else frozenset()
-        return self._planned(opened(inner, key, parts), None, varying=parts) if parts else self._plan_later(_, inner, key)
+        if parts:
+            return self._planned(opened(inner, key, parts), None, varying=parts)
+        return self._plan_beside(inner, key) or self._plan_later(_, inner, key)
+
+    def _plan_beside(self, inner: Graph, key: Signature) -> Plan | None:
+        """The plan of a sub-graph by targets that take and give arrays of the host as they are; None where there are no such, or
+        where the first target may take less time. Its values are those of the host in each iteration.
+        """
+        first, others = self.devices[0], tuple(t for t in self.targets if not t.device.round_trip)
+        if not first.round_trip or not others or self.placement is not None:
+            return None
+        if not takes_less_beside(first, self._typed(inner, key)):
+            return None
+        if "beside" not in self.memory:
+            reason = Refusal(Reason.TIME, f"{first.round_trip * 1e6:.0f} us to and from the device, in each iteration")
+            passed = tuple((t.name, reason) for t in self.targets if t.device.round_trip)
+            self.memory["beside"] = replace(self, targets=others, passed_over=passed, memory={}, later=WeakValueDictionary())
+        with suppress(UnsupportedNode):
+            plan: Plan = self.memory["beside"].plan(typed_inputs(inner, key))
+            return plan if plan.brief else None
+        return None
 
     def _plan_later(self, _: Graph, inner: Graph, key: Signature) -> Plan:
         return self.plan(typed_inputs(inner, key))

@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import pyopencl as cl
@@ -37,6 +38,7 @@ class Capabilities:
     exact products of floats; that is False where factors may be rounded. `exact_division` says that the driver can round float
     quotients correctly where a program asks for it. `vector_registers` is how many vectors a CPU holds, as far as is known, and
     `native_lanes` how many floats one holds; `vector_width` is at most 8, which every driver survives.
+    `multiplies_fours` says that kernels may name the instruction of x86 CPUs that multiplies and adds four pairs of bytes.
     `unified_memory` says that kernels can read the memory of the host. `compute_capability` is that of NVIDIA's GPUs, (0, 0) of
     others.
     """
@@ -64,6 +66,7 @@ class Capabilities:
     vector_registers: int = 16
     unified_memory: bool = False
     native_lanes: int = 0
+    multiplies_fours: bool = False
     compute_capability: tuple[int, int] = (0, 0)
 
     @property
@@ -98,6 +101,7 @@ class Capabilities:
             vector_registers=32 if _MANY_REGISTERS.search(target_of(device)) else 16,
             unified_memory=bool(device.host_unified_memory),
             native_lanes=device.native_vector_width_float,
+            multiplies_fours=multiplies_fours(device),
             compute_capability=compute_capability_of(device, extensions),
             exact_division=bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
         )
@@ -150,6 +154,22 @@ def refused_cpu(device: Any) -> str:
     if device.platform.name != _POCL or version is None or target_of(device) != "x86_64-generic":
         return ""
     return f"PoCL {version[1]}.{version[2]}" if (int(version[1]), int(version[2])) <= (3, 0) else ""
+
+
+def multiplies_fours(device: Any) -> bool:
+    """True where PoCL compiles for an x86 CPU with vectors of 256 bits, and this CPU has VPDPBUSD for these (AVX-512 VNNI).
+
+    As NumPy knows it, which NPY_DISABLE_CPU_FEATURES can change: not every compiler knows the CPU.
+    """
+    if not target_of(device).startswith("x86_64-") or device.native_vector_width_float < 8:
+        return False
+    for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):  # of NumPy 2, of NumPy 1
+        try:
+            features: Mapping[str, bool] = import_module(name).__cpu_features__
+        except (ImportError, AttributeError):
+            continue
+        return all(features.get(wanted, False) for wanted in ("AVX512VL", "AVX512VNNI"))
+    return False
 
 
 def _power_of_two(number: int) -> int:

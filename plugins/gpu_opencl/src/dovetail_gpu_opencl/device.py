@@ -70,6 +70,7 @@ class OpenCLDevice(Device):
     """
 
     takes_any_address = True
+    round_trip = 4e-5  # an upload, a launch and a download, by threads of PoCL as by NVIDIA's driver
     _hurries = False
     """Whether plans after the first one take what is built: not where graphs are compiled that are not of one model."""
 

@@ -4,7 +4,9 @@
 //
 // integer_rows: a work item computes ROWS pixels (p counts an image row by row) and COLS output channels of one group, in vectors
 // along the channels. What the pixels read is brought into private memory as short, CHUNK elements at once, less the zero point;
-// pairs of these multiply pairs of weights, and the sums of both are added in int, which wraps. No local memory.
+// pairs of these multiply pairs of weights, and the sums of both are added in int, which wraps. With FOURS it is brought as uchar,
+// with the zero point in it (128 more for char); fours of these multiply fours of weights, and zero points times the sums of
+// weights, which follow each block of these, are taken off. No local memory.
 // NDRange: (ceil(OH * OW / ROWS), GROUPS * ceil(M / GROUPS / COLS / SPAN), images), local size 1.
 //
 // integer_depthwise: the same where each channel is a separate group: a work item computes one pixel for all channels, in vectors
@@ -16,8 +18,9 @@
 //
 // Layout: src [images][IH][IW][GROUPS * C], channels innermost; dst has O_P elements from pixel to pixel and O_N from channel to
 // channel, M * OH * OW from image to image. wei of W (char or short) with the zero points subtracted, packed as
-// [GROUPS][ceil(M / GROUPS / COLS)][KH][KW / TAPS][ceil(TAPS * C / 2)][COLS][2], padded with zeros; TAPS * C elements are contiguous
-// in src. A_BATCH(z) and WEI_AT(z) are the first elements of an image and its weights, B_BATCH(z) that of a matrix b. bia [M] of int.
+// [matrices][GROUPS][ceil(M / GROUPS / COLS)][KH][KW / TAPS][ceil(TAPS * C / STEP)][COLS][STEP], padded with zeros; STEP is 2, with
+// FOURS 4, and COLS ints follow each block. TAPS * C elements are contiguous in src. A_BATCH(z) is the first
+// element of an image, WEI_AT(z) the matrix of its weights, B_BATCH(z) the first element of a matrix b. bia [M] of int.
 // X_ZERO(z, m) is the zero point of pixel m, read from x_zero, and B_ZERO(z, n) that of a column, read from b_zero; both may be
 // NULL. STORE_SUM(o, s, z, m, n) makes element o of dst of the sum s for pixel m and channel n; STORE_SUMS(o, sums, n), which need
 // not be, does so for VEC channels from n on, where O_N is 1. RESULT_ARGS is what both read (see kernels/_integer.py).
@@ -62,7 +65,19 @@
 #define CAT(x, y) CAT_(x, y)
 #define VEC 8
 #define COLS 16
+#ifdef FOURS
+#define STEP 4
+#define CHUNK 512
+#define BEHIND (4 * COLS)
+#define V uchar
+#define WV int8
+#else
+#define STEP 2
 #define CHUNK 256
+#define BEHIND 0
+#define V short
+#define WV short16
+#endif
 // Not vload: some drivers leave it as a function call, which spills every register.
 typedef struct __attribute__((packed)) {
   CAT(X, 16) v;
@@ -77,8 +92,8 @@ typedef struct __attribute__((packed)) {
   CAT(W, 8) v;
 } PACKED_W8;
 typedef struct __attribute__((packed)) {
-  short16 v;
-} PACKED_SHORT;
+  CAT(V, 16) v;
+} PACKED_V;
 typedef struct __attribute__((packed)) {
   int8 v;
 } PACKED_INT;
@@ -86,6 +101,26 @@ typedef struct __attribute__((packed)) {
   CAT(T, 8) v;
 } PACKED_T;
 
+#ifdef FOURS
+// Sums of the products of four neighbours, of uchar and of char, added to others.
+#if defined(__AVX2__) && !defined(PLAIN_FOURS)
+static int8 multiplied(int8 sums, const int8 a, const int8 b) {
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b));
+  return sums;
+}
+#else
+#define PRODUCT(a, b, at) (as_int8(as_uint8(a) << (24 - at) >> 24) * ((b) << (24 - at) >> 24))
+static int8 multiplied(const int8 sums, const int8 a, const int8 b) {
+  return sums + PRODUCT(a, b, 0) + PRODUCT(a, b, 8) + PRODUCT(a, b, 16) + PRODUCT(a, b, 24);
+}
+#endif
+#define MULTIPLIED(sums, x, k, w) multiplied(sums, (int8)(((const int*)(x))[k]), w)
+#define WEIGHTS(w, i) (((__global const PACKED_INT*)(w))[i].v)
+#define SHIFT ((X)-1 < 0 ? 128 : 0)
+#define BROUGHT(s, zero) (as_uchar(s) ^ (uchar)SHIFT)
+#define BROUGHT_16(s, zero) (as_uchar16(s) ^ (uchar16)(SHIFT))
+#define OUTSIDE(zero) ((uchar)((zero) + SHIFT))
+#else
 // Sums of the products of neighbours. Compilers do not find the instruction for it, which takes two of these at once in the time
 // of one multiplication of int.
 #if defined(__AVX2__) && defined(__has_builtin) && !defined(PLAIN_PAIRS)
@@ -98,19 +133,25 @@ typedef struct __attribute__((packed)) {
 #define SECOND(a) (as_int8(a) >> 16)
 #define PAIRS(a, b) (FIRST(a) * FIRST(b) + SECOND(a) * SECOND(b))
 #endif
+#define MULTIPLIED(sums, x, k, w) ((sums) + PAIRS(as_short16((int8)(((const int*)(x))[k])), w))
+#define WEIGHTS(w, i) convert_short16(((__global const PACKED_W*)(w))[i].v)
+#define BROUGHT(s, zero) ((short)((s) - (zero)))
+#define BROUGHT_16(s, zero) (convert_short16(s) - (zero))
+#define OUTSIDE(zero) 0
+#endif
 
-// x[0 .. depth - 1] = s - zero from the first to the last, zeros round them, and one more behind.
-static void fill(short* x, __global const X* s, const int first, const int last, const int depth, const short zero) {
+// x[0 .. depth - 1] = s from the first to the last, the zero point round them, and up to a multiple of STEP behind.
+static void fill(V* x, __global const X* s, const int first, const int last, const int depth, const short zero) {
   int k = 0;
-  for (; k < first; ++k) x[k] = 0;
-  for (; k + 16 <= last; k += 16) ((PACKED_SHORT*)(x + k))->v = convert_short16(((__global const PACKED_X*)(s + k))->v) - zero;
+  for (; k < first; ++k) x[k] = OUTSIDE(zero);
+  for (; k + 16 <= last; k += 16) ((PACKED_V*)(x + k))->v = BROUGHT_16(((__global const PACKED_X*)(s + k))->v, zero);
   if (k < last && last - first > 16) {
     k = last - 16;
-    ((PACKED_SHORT*)(x + k))->v = convert_short16(((__global const PACKED_X*)(s + k))->v) - zero;
+    ((PACKED_V*)(x + k))->v = BROUGHT_16(((__global const PACKED_X*)(s + k))->v, zero);
     k = last;
   }
-  for (; k < last; ++k) x[k] = (short)(s[k] - zero);
-  for (; k < depth + (depth & 1); ++k) x[k] = 0;
+  for (; k < last; ++k) x[k] = BROUGHT(s[k], zero);
+  for (; k < (depth + STEP - 1) / STEP * STEP; ++k) x[k] = OUTSIDE(zero);
 }
 
 __kernel void integer_rows(__global const X* restrict src, __global const W* restrict wei, __global const X* restrict x_zero,
@@ -124,9 +165,9 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
   const int span = get_global_id(1);
   const int z = get_global_id(2);
   const int group = span / SPANS, block = span % SPANS * SPAN, count = min(SPAN, BLOCKS - block);
-  const int length = TAPS * C, pairs = (length + 1) / 2, line = pairs * (2 * COLS), depths = KH * (KW / TAPS) * line;
+  const int length = TAPS * C, line = (length + STEP - 1) / STEP * (STEP * COLS), depths = KH * (KW / TAPS) * line + BEHIND;
   __global const X* image = src + A_BATCH(z);
-  __global const W* w = wei + WEI_AT(z) + (group * BLOCKS + block) * depths;
+  __global const W* w = wei + ((WEI_AT(z) * GROUPS + group) * BLOCKS + block) * depths;
   int y0[ROWS], x0[ROWS];
   short zero[ROWS];
   int py = pixel / OW, px = pixel % OW;
@@ -143,8 +184,16 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
   int8 sums[MOST][ROWS][2];
   for (int i = 0; i < count; ++i)
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) sums[i][r][0] = sums[i][r][1] = (int8)(0);
-  short x[ROWS][CHUNK] __attribute__((aligned(32)));
+    for (int r = 0; r < ROWS; ++r) {
+#ifdef FOURS
+      __global const W* last = w + (i + 1) * depths - BEHIND;
+      sums[i][r][0] = WEIGHTS(last, 0) * -(zero[r] + SHIFT);
+      sums[i][r][1] = WEIGHTS(last, 1) * -(zero[r] + SHIFT);
+#else
+      sums[i][r][0] = sums[i][r][1] = (int8)(0);
+#endif
+    }
+  V x[ROWS][CHUNK] __attribute__((aligned(32)));
   for (int ky = 0; ky < KH; ++ky)
     for (int kx = 0; kx < KW; kx += TAPS, w += line)
       for (int k0 = 0; k0 < length; k0 += CHUNK) {
@@ -165,15 +214,12 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
             low[r] = sums[i][r][0];
             high[r] = sums[i][r][1];
           }
-          for (int k = 0; k < (depth + 1) / 2; ++k) {
-            const short16 w0 = convert_short16(((__global const PACKED_W*)wk)->v);
-            const short16 w1 = convert_short16(((__global const PACKED_W*)(wk + 16))->v);
-            wk += 2 * COLS;
+          for (int k = 0; k < (depth + STEP - 1) / STEP; ++k, wk += STEP * COLS) {
+            const WV w0 = WEIGHTS(wk, 0), w1 = WEIGHTS(wk, 1);
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) {
-              const short16 pair = as_short16((int8)(as_int(((const short2*)x[r])[k])));
-              low[r] += PAIRS(pair, w0);
-              high[r] += PAIRS(pair, w1);
+              low[r] = MULTIPLIED(low[r], x[r], k, w0);
+              high[r] = MULTIPLIED(high[r], x[r], k, w1);
             }
           }
 #pragma unroll

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TensorType, TypedNode
+from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, ONE, Lines, Places, Ports, Result, Weights, given, read, result_of
 from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, channels_last, is_sparse, source_of
@@ -106,9 +107,7 @@ class IntegerConvRows(IntegerConv):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         zero, bias = read(node, self.ports.first_zero), read(node, self.ports.bias)
-        return windows_launches(
-            self.caps.compute_units, node, self.sizes(node), self._weights(node), zero, bias, self.result(node)
-        )
+        return windows_launches(self.caps, node, self.sizes(node), self._weights(node), zero, bias, self.result(node))
 
     def _weights(self, node: TypedNode) -> Weights:
         value, zero = self.weights(node).value, given(node, self.ports.second_zero)
@@ -125,14 +124,14 @@ def windows_configurations(node: TypedNode) -> Sequence[LayerConfig]:
     return [LayerConfig((a, *rest), (b,), cost=src.nbytes * cost[a] + dst.nbytes * cost[b]) for a in layouts for b in layouts]
 
 
-def row_defines(x: str, w: str, *, has_zero: bool = True, has_bias: bool) -> dict[str, object]:
-    """The arguments of integer_rows.cl for inputs with one zero point, and weights from which theirs is subtracted."""
+def row_defines(x: str, weights: Mapping[str, object], *, has_zero: bool = True, has_bias: bool) -> dict[str, object]:
+    """The defines of integer_rows.cl for inputs with one zero point, and weights from which theirs is subtracted."""
     zero = "x_zero[0]" if has_zero else "0"
-    return {"X": x, "W": w, "B": w, "X_ZERO(z, m)": zero, "B_ZERO(z, n)": "0", "HAS_BIAS": has_bias}
+    return {"X": x, **weights, "B": weights["W"], "X_ZERO(z, m)": zero, "B_ZERO(z, n)": "0", "HAS_BIAS": has_bias}
 
 
 def windows_launches(
-    units: int,
+    caps: Capabilities,
     node: TypedNode,
     numbers: Mapping[str, int],
     weights: Weights,
@@ -140,21 +139,21 @@ def windows_launches(
     bias: Argument,
     result: Result,
 ) -> tuple[Launch, ...]:
-    """The launches of a convolution by weights [M, C, *K], on so many compute units."""
+    """The launches of a convolution by weights [M, C, *K]."""
     src, dst = node.inputs[0], node.outputs[0]
     assert src is not None
     if not dst.size:
         return ()
     sums = Sums(numbers, dst.dims[0], dst.layout == PLAIN)
-    wei, c_type = sums.pack(weights)
+    wei, packing = sums.pack(weights, caps)
     has_zero, has_bias = not isinstance(zero, Null), not isinstance(bias, Null)
-    defines = row_defines(C_TYPES[src.dtype], c_type, has_zero=has_zero, has_bias=has_bias)
+    defines = row_defines(C_TYPES[src.dtype], packing, has_zero=has_zero, has_bias=has_bias)
     given = Read(node.node.inputs[0])
     channels, pixels = src.dims[1], int(np.prod(src.dims[2:]))
     if src.layout != PLAIN or 1 in (channels, pixels):
-        return (sums.launch(units, defines, result, given, wei, zero, bias, Write(node.node.outputs[0])),)
+        return (sums.launch(caps.compute_units, defines, result, given, wei, zero, bias, Write(node.node.outputs[0])),)
     scratch = Scratch(f"scratch:{node.name}:0", src.nbytes)
-    main = sums.launch(units, defines, result, scratch, wei, zero, bias, Write(node.node.outputs[0]))
+    main = sums.launch(caps.compute_units, defines, result, scratch, wei, zero, bias, Write(node.node.outputs[0]))
     return (channels_last(source_of(defines, result), given, scratch, src.dims[0], channels, pixels), main)
 
 

@@ -25,8 +25,8 @@ COMPUTED = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16})
 """The data types to which operators that move apply post-ops."""
 AT_ONCE = 6
 """Moves of one launch: each has two buffers and a branch."""
-_CHUNK = 4096
-"""Elements of a run that a work item of a CPU moves."""
+_CHUNK, _TILE, _MATRICES = 4096, 64, 4
+"""Elements of a run that a work item of a CPU moves, the rows and columns of a tile, and the work items of a group that do so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Move:
         """The launch. Elements that are contiguous on both sides are moved as wider words, on CPUs as runs of any length: there
         a word of another width is another program to build. `width` is that of words, in elements, in place of the greatest.
         """
-        run = self._run() if caps.kind == "CPU" else 0
-        if run:
-            return self._by_runs(run, itemsize, caps)
+        if caps.kind == "CPU" and self.dims:
+            run = self._run()
+            return self._by_runs(run, itemsize, caps) if run else self._by_tiles(itemsize, caps)
         width = width or self.word(itemsize, caps)
         dims, src, dst = _divided(self.dims, self.src_strides, self.dst_strides, width)
         sizes, (work, local) = RuntimeSizes(), spread(math.prod(dims), caps)
@@ -92,6 +92,28 @@ class Move:
         places = self._places(dims, src, dst, sizes)
         work, local = spread(math.prod(dims), caps)
         return self._launched("copy_runs", {**defines, **places}, sizes, (*work, ceil_div(length, _CHUNK)), (*local, 1))
+
+    def _by_tiles(self, itemsize: int, caps: Capabilities) -> Launch:
+        """Matrices whose columns are contiguous in the result, and whose rows are in the source, if any are in all sizes."""
+        count, sizes = len(self.dims), RuntimeSizes()
+        row = count - 2 if self.order is None else self.order.index(count - 1)
+        kept = [axis for axis in range(count - 1) if axis != row]
+        dims = [self.dims[axis] for axis in kept]
+        # Of the axes beside the rows, which are not neighbours, other sizes have no more than a part.
+        cuts = [at for at, axis in enumerate(kept) if axis in self.cuts or axis == row + 1]
+        defines: dict[str, object] = {"T": WORDS[itemsize], "TILE": _TILE, "SIZE": sizes.number(math.prod(dims), "size")}
+        for name, strides, offset in (("src", self.src_strides, self.src_offset), ("dst", self.dst_strides, self.dst_offset)):
+            order = [self.order[axis] for axis in kept] if self.order is not None and name == "src" else None
+            at = flat_index(dims, [strides[axis] for axis in kept], "(o)", sizes, name, order, count, cuts)
+            defines[f"{name.upper()}(o)"] = f"({sizes.number(offset, (name, 'offset'))} + {at})"
+            defines[f"{name.upper()}_ROW"] = sizes.number(strides[row] if count > 1 else 0, (name, "row"))
+            defines[f"{name.upper()}_COLUMN"] = sizes.number(strides[-1], (name, "column"))
+        rows, columns = self.dims[row] if count > 1 else 1, self.dims[-1]
+        defines |= {"ROWS": sizes.number(rows, "rows"), "COLUMNS": sizes.number(columns, "columns")}
+        work, local = spread(math.prod(dims), caps, _MATRICES)
+        return self._launched(
+            "copy_tiles", defines, sizes, (*work, ceil_div(rows, _TILE), ceil_div(columns, _TILE)), (*local, 1, 1)
+        )
 
     def _places(
         self, dims: Sequence[int], src: Sequence[int], dst: Sequence[int], sizes: RuntimeSizes, width: int = 1

@@ -100,16 +100,16 @@ class IntegerRows(IntegerGemm):
         count, each = self._constants(node, product), ceil_div(product.n, COLUMNS) * COLUMNS * round_up(product.k, 2)
         scratch = Scratch(f"scratch:{node.name}:0", 2 * max(1, product.batch * each))
         wei: Argument = scratch
-        c_type = "short"
+        packing: dict[str, object] = {"W": "short"}
         if count:
-            wei, c_type = packed(self._weights(node, product), (count * product.n, product.k, 1, 1), count)
+            wei, packing = packed(self._weights(node, product), (count * product.n, product.k, 1, 1), self.caps, count)
         defines = {
             "X": C_TYPES[product.a.type.dtype],
-            "W": c_type,
+            **packing,
             "B": C_TYPES[product.b.type.dtype],
             "A_BATCH(z)": IN_ROWS.first(product),
             "B_BATCH(z)": DIRECT.second(product),
-            "WEI_AT(z)": "0" if count == 1 else "(z) * ((M + COLS - 1) / COLS * COLS * ((C + 1) / 2 * 2))",
+            "WEI_AT(z)": "0" if count == 1 else "(z)",
             "X_ZERO(z, m)": "0" if zero is None else f"x_zero[{IN_ROWS.rows(product).of(zero)}]",
             "B_ZERO(z, n)": "0" if own is None else f"b_zero[{DIRECT.columns(product).of(own)}]",
         }

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.device import DType
-from dovetail_gpu_opencl.kernel import ceil_div
+from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.kernel import ceil_div, round_up
 from dovetail_gpu_opencl.kernels._integer import Result, Weights
 from dovetail_gpu_opencl.kernels._spatial import named
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Scratch, ints
@@ -63,11 +64,11 @@ class Sums:
         """Whether each channel is a separate group."""
         return self.numbers["C"] == 1 and 1 < self.numbers["GROUPS"] == self.numbers["M"]
 
-    def pack(self, weights: Weights) -> tuple[Argument, str]:
-        """Weights [M, C, *K] as the kernel reads them, and their C type."""
+    def pack(self, weights: Weights, caps: Capabilities) -> tuple[Argument, dict[str, object]]:
+        """Weights [M, C, *K] as the kernel reads them, and the defines that say how."""
         if self.is_depthwise:
             return _argument(weights.packed("integer_depthwise", lambda whole: _smallest(whole.reshape(len(whole), -1).T)))
-        return packed(weights, tuple(map(self.numbers.__getitem__, _WEIGHTS)), self.numbers["GROUPS"], self.taps)
+        return packed(weights, tuple(map(self.numbers.__getitem__, _WEIGHTS)), caps, self.numbers["GROUPS"], self.taps)
 
     @property
     def rows(self) -> int:
@@ -85,7 +86,7 @@ class Sums:
         bias: Argument,
         dst: Argument,
     ) -> Launch:
-        """The launch on so many compute units; `defines` are the types X and W, and what the file says."""
+        """The launch on so many compute units; `defines` are the type X, those of the weights, and what the file says."""
         steps = (1, self.pixels) if self.plain else (self.numbers["M"], 1)
         names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
         tiles = ceil_div(self.pixels, self.rows) * self.images
@@ -103,29 +104,47 @@ def source_of(defines: Mapping[str, object], result: Result, rows: int = ROWS) -
     return assemble(_FILE, {**result.defines, **defines, "ROWS": rows, "MOST": SPAN}, result.source)
 
 
-def packed(weights: Weights, dims: tuple[int, ...], groups: int = 1, taps: int = 1) -> tuple[Argument, str]:
-    """Weights that are [M, C, KH, KW] in the order of integer_rows.cl, and their C type."""
-    order = ("integer_rows", groups, taps)
-    return _argument(weights.packed(order, lambda whole: pack_weights(whole.reshape(dims), groups, taps)))
+def packed(
+    weights: Weights, dims: tuple[int, ...], caps: Capabilities, groups: int = 1, taps: int = 1
+) -> tuple[Argument, dict[str, object]]:
+    """Weights that are [M, C, KH, KW] in the order of integer_rows.cl, and the defines that say in which."""
+    fours = caps.multiplies_fours and weights.fact("integer_rows", _fit_bytes)
+    order = ("integer_rows", groups, taps, fours)
+    wei, defines = _argument(weights.packed(order, lambda whole: pack_weights(whole.reshape(dims), groups, taps, fours)))
+    return wei, {**defines, "FOURS": fours}
 
 
-def _argument(weights: NDArray[np.integer]) -> tuple[Argument, str]:
-    return Constant(weights) if weights.size else Null(), C_TYPES[DType.of(weights.dtype)]
+def _argument(weights: NDArray[np.integer]) -> tuple[Argument, dict[str, object]]:
+    return Constant(weights) if weights.size else Null(), {"W": C_TYPES[DType.of(weights.dtype)]}
 
 
-def pack_weights(weights: NDArray[np.integer], groups: int, taps: int) -> NDArray[np.integer]:
-    """Whole numbers [M, C, KH, KW] in the order of integer_rows.cl: of 8 bits where these hold them, else of 16."""
+def pack_weights(weights: NDArray[np.integer], groups: int, taps: int, fours: bool = False) -> NDArray[np.integer]:
+    """Whole numbers [M, C, KH, KW] in the order of integer_rows.cl: of 8 bits where these hold them, else of 16.
+
+    With `fours` they are of 8 bits, and their sums follow each block.
+    """
     maps, channels, height, width = weights.shape
+    step = 4 if fours else 2
     own, length = maps // groups, taps * channels
     blocks, lines = ceil_div(own, COLUMNS), height * (width // taps)
-    padded = np.zeros((groups, blocks * COLUMNS, lines, length + length % 2), np.int16)
+    padded = np.zeros((groups, blocks * COLUMNS, lines, round_up(length, step)), np.int8 if fours else np.int16)
     padded[:, :own, :, :length] = weights.transpose(0, 2, 3, 1).reshape(groups, own, lines, length)
-    return _smallest(padded.reshape(groups, blocks, COLUMNS, lines, ceil_div(length, 2), 2).transpose(0, 1, 3, 4, 2, 5))
+    ordered = padded.reshape(groups, blocks, COLUMNS, lines, ceil_div(length, step), step).transpose(0, 1, 3, 4, 2, 5)
+    if not fours:
+        return _smallest(ordered)
+    sums = padded.sum(axis=(2, 3), dtype=np.int32).reshape(groups * blocks, COLUMNS)
+    found = aligned_empty((groups * blocks, padded[0, :COLUMNS].size + sums[0].nbytes), np.int8)
+    found[:, : -sums[0].nbytes] = ordered.reshape(groups * blocks, -1)
+    found[:, -sums[0].nbytes :] = sums.view(np.int8)
+    return found
+
+
+def _fit_bytes(weights: NDArray[np.integer]) -> bool:
+    return bool(weights.min(initial=0) >= -128 and weights.max(initial=0) <= 127)
 
 
 def _smallest(weights: NDArray[np.integer]) -> NDArray[np.integer]:
-    small = weights.min(initial=0) >= -128 and weights.max(initial=0) <= 127
-    found = aligned_empty(weights.shape, np.int8 if small else np.int16)
+    found = aligned_empty(weights.shape, np.int8 if _fit_bytes(weights) else np.int16)
     found[...] = weights
     return found
 

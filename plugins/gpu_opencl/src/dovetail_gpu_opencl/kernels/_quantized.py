@@ -322,7 +322,7 @@ class QuantizedConv(QuantizedSums):
         sizes = spatial_defines(conv.geometry(given(node, 0), given(node, 1)))
         numbers = {"GROUPS": conv.group, "C": channels, "M": maps, **sizes}
         zero = Constant(self.packed.same(factors.zero))
-        return windows_launches(self.caps.compute_units, node, numbers, factors.weights, zero, bias, result)
+        return windows_launches(self.caps, node, numbers, factors.weights, zero, bias, result)
 
     def conv(self, node: TypedNode) -> Conv:
         """The convolution."""
@@ -371,9 +371,9 @@ class QuantizedMatMul(QuantizedSums):
         m, n, k = factors.product
         if 0 in (m, n):
             return ()
-        wei, c_type = packed(factors.weights, (n, k, 1, 1))
+        wei, packing = packed(factors.weights, (n, k, 1, 1), self.caps)
         sums = Sums.of_product(m, n, k, 1)
-        defines = row_defines(C_TYPES[given(node, 0).dtype], c_type, has_bias=not isinstance(bias, Null))
+        defines = row_defines(C_TYPES[given(node, 0).dtype], packing, has_bias=not isinstance(bias, Null))
         zero = Constant(self.packed.same(factors.zero))
         values = (Read(node.node.inputs[0]), wei, zero, bias, Write(node.node.outputs[0]))
         return (sums.launch(self.caps.compute_units, defines, result, *values),)
