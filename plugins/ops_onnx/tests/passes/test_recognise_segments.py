@@ -1,4 +1,4 @@
-"""Loops that add up or compare rows, as PyTorch exports EmbeddingBag: one operator, with the results of the loop and of onnxruntime."""
+"""Loops that add up or compare rows, as PyTorch exports EmbeddingBag: one operator, with the results of the loop."""
 
 import numpy as np
 import onnxruntime

@@ -21,7 +21,7 @@ _HOW: dict[type, str] = {ReduceSum: "sum", ReduceMean: "mean", ReduceMax: "max"}
 
 
 def recognise_segments(graph: Graph) -> Graph:
-    """The graph with SegmentReduction in place of loops that stack sums, means or maxima of rows, taken by a slice of their numbers."""
+    """The graph with SegmentReduction in place of loops that stack sums, means or maxima of rows, taken by slices of numbers."""
     nodes = tuple(_reduction(graph, node) if isinstance(node.op, Loop) else node for node in graph.nodes)
     return graph if nodes == graph.nodes else graph.replace(nodes=nodes)
 
