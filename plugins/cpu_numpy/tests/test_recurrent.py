@@ -1,4 +1,4 @@
-"""GRU and LSTM against their references in float64: directions, layouts, states, parts of the time, outputs asked for."""
+"""RNN, GRU and LSTM against their references in float64: directions, layouts, states, parts of the time, outputs asked for."""
 
 import itertools
 
@@ -10,11 +10,14 @@ from dovetail.graph import GraphBuilder
 from dovetail_cpu_numpy.kernels import _recurrent
 from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.lstm import LSTM
+from dovetail_ops_onnx.rnn import RNN
 
 CELLS = {
     "gru": (GRU, {}),
     "gru_linear": (GRU, {"linear_before_reset": True}),
     "lstm": (LSTM, {"activations": ("sigmoid", "tanh", "Tanh")}),
+    "rnn": (RNN, {}),
+    "rnn_relu": (RNN, {"activations": ("Relu",)}),
 }
 T, N, C, H = 5, 3, 7, 11
 
@@ -22,7 +25,7 @@ T, N, C, H = 5, 3, 7, 11
 def arrays_of(op, *, bias=True, initial=True, time=T, batch=N, constants=None):
     """X, W, R, B, no lengths, and the initial states; None where left out."""
     rng = np.random.default_rng(time)
-    gates, states = (3, 1) if isinstance(op, GRU) else (4, 2)
+    gates, states = op.gates, len(op.outputs) - 1
 
     def some(*shape):
         return (rng.standard_normal(shape) / 2).astype(np.float32)
@@ -96,8 +99,9 @@ def test_little_or_nothing(bench, cell, time, batch):
         (LSTM(input_forget=True), {}),
         (LSTM(activations=("Sigmoid", "Relu", "Tanh")), {}),
         (LSTM(), {7: (1, 3 * H)}),
+        (RNN(activations=("Tanh", "Relu"), direction="bidirectional"), {}),
     ],
-    ids=["clip", "input_forget", "activations", "peepholes"],
+    ids=["clip", "input_forget", "activations", "peepholes", "activations of two directions"],
 )
 def test_what_is_left_to_the_reference(bench, op, more):
     arrays = [*arrays_of(op), None, None]

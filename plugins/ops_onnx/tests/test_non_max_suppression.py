@@ -53,6 +53,8 @@ def _random_boxes(rng: np.random.Generator, batch: int, count: int, size: int) -
         ((2, 9, 30), 5, 1000, 0.75, 0.97),  # rows without candidates
         ((1, 3, 40), 1, 1000, 0.3, None),  # boxes without area
         ((2, 2, 50), 7, 50, 1.0, 0.0),
+        ((2, 20, 50), 7, 9, 0.5, 0.4),  # pairs that are compared once for many classes
+        ((1, 20, 60), 7, 100, 0.0, None),
     ],
 )
 def test_rounds(

@@ -163,3 +163,11 @@ def test_rows_that_are_met_once(rng: np.random.Generator, reduction: str) -> Non
             want[row] = np.vectorize(_JOIN[reduction], otypes=[np.float32])(want[row], update)
         found = ScatterND(reduction=reduction).reference(data, np.array(rows)[:, None], updates)
         np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize("end", [1, 1 << 16, 1 << 17, 1 << 40])
+def test_order_of_integers(rng: np.random.Generator, end: int) -> None:
+    """Stable, by 16 bits at a time."""
+    keys = rng.integers(0, end, 3000) // 3
+    np.testing.assert_array_equal(module.order_of(keys), sorted(range(3000), key=keys.tolist().__getitem__))
+    assert module.order_of(keys[:0]).size == 0

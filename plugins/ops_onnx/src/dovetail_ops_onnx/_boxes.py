@@ -9,7 +9,7 @@ import numpy as np
 
 from dovetail_ops_onnx._types import Array
 
-__all__ = ["by_score", "far", "leading", "of_row_apart", "selected", "window"]
+__all__ = ["are_few", "by_score", "far", "leading", "of_row_apart", "of_shared", "selected", "window"]
 
 _SIDE = 192
 """Boxes of a block: the pairs among them stay in the cache. With several rows the blocks are smaller."""
@@ -18,6 +18,8 @@ _BLOCK = 96
 """Boxes of a block of one row."""
 _LONG = 192
 """Boxes of a row from which on it is worked on alone."""
+_SHARED = 4096
+"""The most boxes that rows share whose pairs are kept, as 2 MB of bits."""
 _COLUMNS = 3
 """The widths of the widest box in a row of boxes from which on the row may be cut."""
 
@@ -74,6 +76,38 @@ def selected(rows: Array, edges: Array, most: int, overlap: float) -> Array:
         short = np.flatnonzero(~is_long[rows])
         taken[short] = _together(rows[short], edges[:, short], most, overlap)
     return taken
+
+
+def are_few(rows: Array, boxes: int, most: int) -> bool:
+    """Whether rows that share so many boxes have so many pairs to compare that `of_shared` takes less time."""
+    counts = np.bincount(rows)
+    return 0 < boxes <= _SHARED and bool(2 * boxes * boxes <= (counts * np.minimum(counts, most)).sum())
+
+
+def of_shared(rows: Array, places: Array, boxes: Array, most: int, overlap: float) -> Array:
+    """As `selected`, for rows that take their boxes [5, n] at `places` of the same few: pairs are compared once for all rows.
+
+    Bits of whole numbers say which boxes one hides.
+    """
+    hides, bits = [], [1 << place for place in range(boxes.shape[1])]
+    for start in range(0, boxes.shape[1], step := max(_SIDE * _SIDE // boxes.shape[1], 1)):
+        pairs = _overlaps(boxes[:, start : start + step, None], boxes[:, None], overlap)
+        lines = np.packbits(pairs, axis=1, bitorder="little")
+        hides += [int.from_bytes(line, "little") for line in lines]
+    taken, start = [], 0
+    for count in np.bincount(rows).tolist():
+        hidden, left = 0, most
+        for index, place in enumerate(places[start : start + count].tolist(), start):
+            if not hidden & bits[place]:
+                taken.append(index)
+                hidden |= hides[place]
+                left -= 1
+                if not left:
+                    break
+        start += count
+    found = np.zeros(len(rows), bool)
+    found[taken] = True
+    return found
 
 
 def _of_row(edges: Array, most: int, overlap: float) -> Array:

@@ -11,7 +11,7 @@ from dovetail_ops_onnx._elementwise import wide
 from dovetail_ops_onnx._strings import in_parts
 from dovetail_ops_onnx._types import NUMERIC, Array, Types
 
-__all__ = ["InData", "check_reduction", "check_reduction_type", "scatter"]
+__all__ = ["InData", "check_reduction", "check_reduction_type", "order_of", "scatter"]
 
 _UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 REDUCTIONS = ("none", *_UFUNCS)
@@ -19,8 +19,11 @@ REDUCTIONS = ("none", *_UFUNCS)
 _PART = 1 << 14
 """Elements that are joined at once: their indices stay in the cache."""
 
-_ROUND = 1 << 12
-"""Elements that ufunc.at joins in the time that a round of all rows takes apart from its elements."""
+_ROUND = 1 << 8
+"""Elements that ufunc.at joins in the time that a round takes."""
+
+_WIDE, _SORTED = 16, 1 << 14
+"""Elements of a row, and of all updates, from which on sorting them by rounds pays."""
 
 
 class InData(HostKernel):
@@ -75,12 +78,11 @@ def _join(ufunc: np.ufunc, dst: Array, rows: Array, updates: Array) -> None:
     if size > 1 and _are_distinct(rows, len(dst)):
         dst[rows] = ufunc(dst[rows], updates)
         return
-    if size > 1 and updates.size >= max(4 * _ROUND, len(dst)):
+    if size >= _WIDE and updates.size >= _SORTED:
         positive = rows % len(dst)
         counts = np.bincount(positive)
         if counts.max() * _ROUND <= updates.size:
-            _join_in_rounds(ufunc, dst, positive, updates, counts)
-            return
+            rows, updates = _join_in_rounds(ufunc, dst, positive, updates, counts)
     flat, columns, step = dst.reshape(-1), np.arange(size), max(1, _PART // max(1, size))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
@@ -88,16 +90,32 @@ def _join(ufunc: np.ufunc, dst: Array, rows: Array, updates: Array) -> None:
         ufunc.at(flat, (rows[part, None] * size + columns).reshape(-1), updates[part].reshape(-1))
 
 
-def _join_in_rounds(ufunc: np.ufunc, dst: Array, rows: Array, updates: Array, counts: Array) -> None:
-    """The first updates of all rows at once, then the second ones; `counts` has the number of updates of each row."""
-    used = np.flatnonzero(counts)
-    used = used[np.argsort(-counts[used], kind="stable")]  # those with most updates first: a round takes rows from the front
-    left, first = counts[used], (np.cumsum(counts) - counts)[used]
-    order, joined = np.argsort(rows, kind="stable"), dst[used]
-    for turn in range(left[0]):
-        part = joined[: np.searchsorted(-left, -turn)]
-        ufunc(part, updates.take(order[first[: len(part)] + turn], 0), out=part)
+def _join_in_rounds(ufunc: np.ufunc, dst: Array, rows: Array, updates: Array, counts: Array) -> tuple[Array, Array]:
+    """Join the first updates of all rows at once, then the second ones, and so on; the rows and updates that are left.
+
+    `counts` has the number of updates of each row. Rounds of less than `_ROUND` elements are left: `ufunc.at` takes less time.
+    """
+    used = order_of(counts.max() - counts)[: np.count_nonzero(counts)]  # most updates first: a round takes rows from the front
+    counts = counts[used]
+    place = np.empty(len(dst), np.int64)
+    place[used] = np.arange(len(used))
+    order = order_of(place[rows])
+    turns = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    order = order[order_of(turns)]
+    sizes = np.searchsorted(-counts, -np.arange(counts[0]))
+    joined, updates, start = dst[used], updates.take(order, 0), 0
+    for size in sizes[sizes * dst.shape[1] >= _ROUND].tolist():
+        part = joined[:size]
+        ufunc(part, updates[start : start + size], out=part)
+        start += size
     dst[used] = joined
+    return rows[order[start:]], updates[start:]
+
+
+def order_of(keys: Array) -> Array:
+    """The stable order of integers from 0 on. By 16 bits at a time, a tenth of the time of a sort of wider integers."""
+    order: Array = np.argsort(keys.astype(np.uint16), kind="stable")
+    return order if keys.max(initial=0) < 1 << 16 else order[order_of(keys[order] >> 16)]
 
 
 def _are_distinct(rows: Array, count: int) -> bool:

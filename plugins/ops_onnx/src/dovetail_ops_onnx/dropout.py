@@ -45,8 +45,34 @@ class Dropout(Movement):
             return data.view(), np.ones(data.shape, np.bool_)
         if not 0 <= share < 1:
             raise OperatorError(f"input 'ratio' is {share}; accepted: 0 up to 1, without 1")
-        kept = np.random.RandomState(self.seed).uniform(0, 1, data.shape) >= share
-        return computed(lambda x: np.where(kept, x * x.dtype.type(1 / (1 - share)), 0), data), kept
+        kept = self._drawn(data.shape) >= share
+        return computed(lambda x: _masked(np.asarray(x * x.dtype.type(1 / (1 - share))), kept), data), kept
+
+    def _drawn(self, shape: tuple[int, ...]) -> Array:
+        """Uniform numbers of [0, 1). The generator that ONNX's reference has takes 3 times as long, and 80 us to begin."""
+        if self.seed is None:
+            return np.random.default_rng().random(shape, np.float32)
+        return np.asarray(np.random.RandomState(self.seed).uniform(0, 1, shape))
+
+
+def _masked(y: Array, kept: Array) -> Array:
+    """y with 0 where it is not kept: by its bits, in a third of the time of a choice."""
+    bits = y.view(f"u{y.itemsize}")
+    np.multiply(bits, kept, out=bits)
+    return y
+
+
+class TrainingDropout(Dropout):
+    """Dropout that drops elements, known before it runs: no view, so that devices plan it like any other node. A pass has it."""
+
+    domain = "dovetail"
+    is_view = False
+
+    def infer(
+        self, data: TensorType, ratio: TensorType | None = None, training_mode: TensorType | None = None
+    ) -> tuple[TensorType, TensorType]:
+        """The data's type, and bools in its shape."""
+        return data.with_shape(data.shape), data.with_dtype(DType.BOOL)
 
 
 class Dropout_10(Movement):

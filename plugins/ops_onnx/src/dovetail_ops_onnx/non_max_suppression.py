@@ -3,7 +3,7 @@
 import numpy as np
 
 from dovetail.op import DType, OperatorError, ShapeError, TensorType
-from dovetail_ops_onnx._boxes import by_score, far, leading, of_row_apart, selected, window
+from dovetail_ops_onnx._boxes import are_few, by_score, far, leading, of_row_apart, of_shared, selected, window
 from dovetail_ops_onnx._shapes import Movement
 from dovetail_ops_onnx._types import Array
 
@@ -63,9 +63,23 @@ class NonMaxSuppression(Movement):
                 places = self._of_one_row(boxes[0], -scores[0, 0], floor, count, overlap)
                 return np.stack((np.zeros_like(places), np.zeros_like(places), places), 1)
             rows, places = by_score(scores.reshape(-1, scores.shape[2]), floor)
-            chosen = selected(rows, self._edges(boxes[rows // classes, places]), count, overlap)
+            ends = np.searchsorted(rows, np.arange(len(scores) + 1) * classes)
+            parts = [
+                self._of_batch(each, rows[start:end] - first * classes, places[start:end], count, overlap)
+                for first, (each, start, end) in enumerate(zip(boxes, ends[:-1], ends[1:], strict=True))
+            ]
+            chosen = np.concatenate(parts)
         batches, kinds = np.divmod(rows[chosen], classes)
         return np.stack((batches, kinds, places[chosen]), 1)
+
+    def _of_batch(self, boxes: Array, rows: Array, places: Array, most: int, overlap: float) -> Array:
+        """Which boxes [n, 4] at the places are selected of rows that all have the same boxes."""
+        used = np.flatnonzero(np.bincount(places))
+        if not are_few(rows, len(used), most):
+            return selected(rows, self._edges(boxes[places]), most, overlap)
+        own = np.empty(len(boxes), np.int64)
+        own[used] = np.arange(len(used))
+        return of_shared(rows, own[places], self._edges(boxes[used]), most, overlap)
 
     def _of_one_row(self, boxes: Array, keys: Array, least: float | None, most: int, overlap: float) -> Array:
         """The places of the boxes [n, 4] that are selected; `keys` are their scores, negative."""

@@ -24,8 +24,8 @@ class SegmentReduction(AbstractOperator):
     """Y[k] is the sum, mean or max of the rows of W with the numbers indices[starts[k]:ends[k]], for k below M.
 
     Without indices it is that of the rows W[starts[k]:ends[k]]. Starts and ends are clamped as those of Slice. A mean is the sum
-    divided by the number of rows, but at least by `least`: that of no rows is NaN with 0, and 0 with 1. The sum and the
-    maximum of no rows are 0.
+    divided by the number of rows, but at least by `least`: that of no rows is NaN with 0, and 0 with 1. The maximum of no rows
+    is -inf with `least` 0, and 0 with 1; their sum is 0.
     """
 
     domain: ClassVar[str] = "dovetail"
@@ -53,7 +53,8 @@ class SegmentReduction(AbstractOperator):
         count, total = max(0, int(m.reshape(()))), len(w if indices is None else indices)
         first, last = (np.clip(np.where(a < 0, a + total, a), 0, total).astype(np.int64) for a in (starts[:count], ends[:count]))
         lengths = np.maximum(last - first, 0)
-        y = np.zeros((count, *w.shape[1:]), w.dtype)
+        nothing = -np.inf if self.how == "max" and not self.least else 0
+        y = np.full((count, *w.shape[1:]), nothing, w.dtype)
         for begin, end in _blocks(lengths, max(1, _BLOCK // max(1, w[:1].size))):
             own = lengths[begin:end]
             before = np.cumsum(own) - own

@@ -1,4 +1,4 @@
-"""Loops that add up rows, as PyTorch exports EmbeddingBag: one operator, with the results of the loop and of onnxruntime."""
+"""Loops that add up or compare rows, as PyTorch exports EmbeddingBag: one operator, with the results of the loop."""
 
 import numpy as np
 import onnxruntime
@@ -14,6 +14,8 @@ BODY = """a = Gather <axis = 0> (starts, i) b = Gather <axis = 0> (ends, i) a1 =
     part = Slice(indices, a1, b1, zero) rows = Gather <axis = 0> (w, part)"""
 SUM = f"{BODY} t = ReduceSum <keepdims = 0> (rows, zero) k = Cast <to = 9> (going)"
 MEAN = f"{BODY} t = ReduceMean <keepdims = 0, axes = [0]> (rows) k = Identity(true)"
+
+MAX = f"{BODY} t = ReduceMax <keepdims = 0, axes = [0]> (rows) k = Identity(true)"
 
 
 def model(body, kind="float", rank="", weights="w"):
@@ -58,6 +60,14 @@ def test_means_are_those_of_onnxruntime():
     made, found, ops = run(model(MEAN), feeds := given(*SEGMENTS["one after the other"]))
     np.testing.assert_allclose(found, onnxruntime.InferenceSession(made).run(None, feeds)[0], rtol=1e-5, atol=1e-5)
     assert "Loop" not in ops
+
+
+def test_maxima_are_those_of_onnxruntime_and_those_of_no_rows_those_of_reduce_max():
+    made, found, ops = run(model(MAX), feeds := given(*SEGMENTS["one after the other"]))
+    np.testing.assert_array_equal(found, onnxruntime.InferenceSession(made).run(None, feeds)[0])
+    assert "Loop" not in ops
+    _, found, _ = run(model(MAX), given([0, 3, 3], [3, 3, 9]))
+    np.testing.assert_array_equal(found, [W[INDICES[:3]].max(0), np.full(4, -np.inf), W[INDICES[3:9]].max(0)])
 
 
 def test_fewer_iterations_than_segments_and_none():

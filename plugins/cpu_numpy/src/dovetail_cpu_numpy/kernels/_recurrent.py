@@ -1,20 +1,24 @@
-"""GRU and LSTM: what comes from the inputs in one product for many steps, then a few calls a step in the same buffers."""
+"""RNN, GRU and LSTM: what comes from the inputs in one product for many steps, then a few calls a step for both directions.
 
-import math
+Each direction is computed in the order of its own time, so that step i of both is one slice of every work buffer.
+"""
+
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from dovetail.dataclass import dataclass
 from dovetail.device import Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
-from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, copy, fill
+from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy, fill
 from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.lstm import LSTM
+from dovetail_ops_onnx.rnn import RNN
 
-__all__ = ["StepsKernel", "product", "sigmoid"]
+__all__ = ["Product", "StepsKernel", "Weights", "product_of"]
 
 T = TypeVar("T")
 
@@ -23,6 +27,20 @@ BUDGET = 1 << 22
 
 _BIAS, _LENGTHS, _STATES, _PEEPHOLES = 3, 4, 5, 7
 
+Product = Callable[[Array, Array, Array], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """`w` [directions, input size, gates * hidden], `r` [directions, hidden or more, gates * hidden] and `b` as wide as both.
+
+    Rows of `r` beyond the hidden size are multiplied by ones.
+    """
+
+    w: Array
+    r: Array
+    b: Array | None
+
 
 class StepsKernel(NumpyKernel):
     """Base: everything but the equations of a step."""
@@ -30,14 +48,18 @@ class StepsKernel(NumpyKernel):
     name = "steps"
     gates: ClassVar[int]
     states: ClassVar[int]
+    activations: ClassVar[tuple[tuple[str, ...], ...]]
+    """Those accepted, in lower case: a tuple for the activations of a direction each."""
+    work: ClassVar[tuple[int, ...]] = ()
+    """The widths of the work buffers, in hidden sizes."""
 
     def refuse(self, node: TypedNode) -> Refusal | None:
-        op = node.op
-        assert isinstance(op, GRU | LSTM)
-        names = op.activations or op.defaults
+        op = _operator(node)
+        names = tuple(name.lower() for name in op.activations or op.defaults * op.directions)
         # Names beyond those that the directions need mean nothing.
-        if any(name.lower() != wanted.lower() for name, wanted in zip(names, op.defaults * op.directions, strict=False)):
-            return Refusal(Reason.ATTRIBUTE, f"activations {', '.join(names)}; accepted: {', '.join(op.defaults)}")
+        if names[: len(op.defaults) * op.directions] not in [one * op.directions for one in self.activations]:
+            accepted = " or ".join(", ".join(one) for one in self.activations)
+            return Refusal(Reason.ATTRIBUTE, f"activations {', '.join(names)}; accepted: {accepted}, the same in all directions")
         if op.clip is not None or getattr(op, "input_forget", False):
             return Refusal(Reason.ATTRIBUTE, "clip or input_forget")
         if _given(node.inputs, _PEEPHOLES) is not None:
@@ -45,120 +67,190 @@ class StepsKernel(NumpyKernel):
         return refuse_dtypes([*node.inputs[:_LENGTHS], *node.inputs[_STATES:]])
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
-        op, x, r = node.op, _required(node, 0), _required(node, 2)
-        assert isinstance(op, GRU | LSTM)
+        op, x, r = _operator(node), _required(node, 0), _required(node, 2)
         dtype, (batch, time), hidden = x.dtype.numpy, x.dims[:2] if op.layout else x.dims[1::-1], r.dims[2]
-        width = self.gates * hidden
-        steps = max(1, min(time, BUDGET // max(1, batch * width * dtype.itemsize)))
-        products = (batch, steps, width) if op.layout else (steps, batch, width)
-        return ((products, dtype), ((width,), dtype), ((batch, width), dtype), *[((batch, hidden), dtype)] * (self.states + 1))
+        width, sides = self.gates * hidden, _sides(op)
+        steps = max(1, min(time, BUDGET // max(1, op.directions * batch * width * dtype.itemsize)))
+        shapes = [
+            (steps * batch, width),
+            (steps, *sides, batch, width),
+            (steps + 1, *sides, batch, hidden + self.ones(node)),
+            *((*sides, batch, count * hidden) for count in self.work),
+        ]
+        return [(shape, dtype) for shape in shapes]
 
-    def prepare(self, node: TypedNode) -> tuple[Array | None, Array | None]:
-        """W and R turned, where they are constants: BLAS takes up to five times as long from transposed views of few rows."""
-        w, r = _required(node, 1).value, _required(node, 2).value
-        return _turned(w), _turned(r)
+    def prepare(self, node: TypedNode) -> Weights | None:
+        """The weights in the order of BLAS, which takes up to five times as long from transposed views of few rows."""
+        w, r, b = (_given(node.inputs, index) for index in (1, 2, _BIAS))
+        assert w is not None
+        assert r is not None
+        if w.value is None or r.value is None or (b is not None and b.value is None):
+            return None
+        return self.weights(node, w.value, r.value, None if b is None else b.value)
 
     def bind(self, call: Call) -> Iterable[Launch]:
-        op, lengths = call.node.op, _given(call.inputs, _LENGTHS)
-        assert isinstance(op, GRU | LSTM)
-        layout, backwards = bool(op.layout), op.direction == "reverse"
-        found = [launch for d in range(op.directions) for launch in self._direction(call, d, backwards or d == 1, layout)]
+        lengths = _given(call.inputs, _LENGTHS)
+        whole = [*self._launches(call, call.state)] if call.state is not None else [partial(self._with_weights, call)]
         if lengths is None or not lengths.size:
-            return found
-        return [_for_whole_sequences(found, partial(self._by_lengths, call, lengths), lengths, _time(call.node))]
+            return whole
+        time = call.input(0).shape[1 if _operator(call.node).layout else 0]
+        return [_for_whole_sequences(whole, partial(self._by_lengths, call, lengths), lengths, time)]
 
-    def _direction(self, call: Call, d: int, backwards: bool, batch_first: bool) -> Iterator[Launch]:
-        products, bias, gates, *buffers = call.scratch
-        places = iter(call.outputs)
-        y, *last = (next(places) if name else None for name in (*call.node.node.outputs, "", "")[: 1 + self.states])
-        state, spare = buffers[:-1], buffers[-1]
-        for index, buffer in enumerate(state):
+    def _with_weights(self, call: Call) -> None:
+        for launch in self._launches(call, self._weights(call)):
+            launch()
+
+    def _weights(self, call: Call) -> Weights:
+        found: Weights | None = call.state
+        return found or self.weights(call.node, call.input(1), call.input(2), _given(call.inputs, _BIAS))
+
+    def _launches(self, call: Call, weights: Weights) -> Iterator[Launch]:
+        op, (rows, xs, hs, *work) = _operator(call.node), call.scratch
+        x, hidden = _time_first(call.input(0), op), call.input(2).shape[2]
+        y, *last = _results(call, 1 + self.states)
+        sides = [(d, _side(op, d), op.direction == "reverse" or d == 1) for d in range(op.directions)]
+        given = [hs[0][..., :hidden], *self.kept(work, hidden)]
+        if hs.shape[-1] > hidden:
+            yield fill(hs[..., hidden:], 1)
+        for index, state in enumerate(given):
             initial = _given(call.inputs, _STATES + index)
-            yield fill(buffer, 0) if initial is None else copy(buffer, initial[:, d] if batch_first else initial[d])
-        given = _given(call.inputs, _BIAS)
-        of_x, of_h = (None, None) if given is None else np.split(given[d], 2)
-        if of_x is not None and of_h is not None:
-            yield self.bias(of_x, of_h, bias)
-        turned = zip(call.state, (call.input(1), call.input(2)), strict=True)
-        weights, recurrent = (given[d].T if made is None else made[d] for made, given in turned)
-        x = call.input(0)
-        for first, count in _parts(x.shape[1 if batch_first else 0], products.shape[1 if batch_first else 0], backwards):
-            where = (slice(None), slice(first, first + count)) if batch_first else (slice(first, first + count),)
-            part = products[:, :count] if batch_first else products[:count]
-            yield _product(x[where], weights, part)
-            if given is not None:
-                yield partial(np.add, part, bias, part)
-            results = None if y is None else y[(*where, d)] if batch_first else y[first : first + count, d]
-            order = slice(None, None, -1 if backwards else 1)
-            steps = (part.swapaxes(0, 1) if batch_first else part)[order]
-            written = None if results is None else (results.swapaxes(0, 1) if batch_first else results)[order]
-            yield self.steps(steps, written, state, recurrent, of_h, gates, spare, call)
-        for buffer, dst in zip(state, last, strict=True):
+            for d, side, _ in sides:
+                yield fill(state[side], 0) if initial is None else copy(state[side], initial[:, d] if op.layout else initial[d])
+        recurrent, count = weights.r if _sides(op) else weights.r[0], 0
+        for first in range(0, len(x), len(xs)):
+            if first:
+                yield copy(hs[0], hs[count])
+            count = min(len(xs), len(x) - first)
+            for d, side, is_reverse in sides:
+                yield from _products(_own(x, is_reverse, first, count), weights, d, xs[:count][:, *side], rows, is_reverse)
+            yield self.steps(call.node, xs[:count], hs[: count + 1], recurrent, work)
+            if y is not None:
+                for d, side, is_reverse in sides:
+                    found = _turned(hs[1 : count + 1][:, *side], is_reverse)
+                    yield copy(_own(y[:, d], is_reverse, first, count), found[..., :hidden])
+        for found, dst in zip([hs[count][..., :hidden], *given[1:]], last, strict=True):
             if dst is not None:
-                yield copy(dst[:, d] if batch_first else dst[d], buffer)
+                for d, side, _ in sides:
+                    yield copy(dst[d], found[side])
 
     def _by_lengths(self, call: Call, lengths: Array) -> None:
         """Several lengths: the longest sequences first, so that each step computes the first ones, as many as are that long."""
-        op, (_, bias, gates, *_) = call.node.op, call.scratch
-        assert isinstance(op, GRU | LSTM)
+        op, weights, x, hidden = _operator(call.node), self._weights(call), call.input(0), call.input(2).shape[2]
+        x = _time_first(x, op)
+        lengths = lengths.clip(0, len(x))
         order = np.argsort(-lengths, kind="stable")
-        x = call.input(0).swapaxes(0, 1) if op.layout else call.input(0)
-        segments = _segments(np.minimum(lengths[order], len(x)))
-        places = iter(call.outputs)
-        results = [next(places) if name else None for name in (*call.node.node.outputs, "", "")[: 1 + self.states]]
-        # Time first, the directions second in Y, first in states.
-        orders = (1, 2, 0, 3), (1, 0, 2)
-        y, *last = (r if r is None or not op.layout else r.transpose(orders[i > 0]) for i, r in enumerate(results))
-        rows = np.ascontiguousarray(x[:, order]).reshape(-1, x.shape[2])
-        for d in range(op.directions):
-            step = -1 if op.direction == "reverse" or d == 1 else 1
-            w, recurrent = (
-                g[d].T if made is None else made[d] for made, g in zip(call.state, map(call.input, (1, 2)), strict=True)
-            )
-            xs, of_h, state = (rows @ w).reshape(*x.shape[:2], -1), None, []
-            if (given := _given(call.inputs, _BIAS)) is not None:
-                of_x, of_h = np.split(given[d], 2)
-                self.bias(of_x, of_h, bias)()
-                xs += bias
-            ys = np.zeros((*x.shape[:2], recurrent.shape[0]), x.dtype)
-            for index in range(self.states):
+        lengths = lengths[order]
+        steps, places = int(lengths.max()), np.arange(len(order))
+        own = np.arange(steps)[:, None]
+        xs = np.empty((steps, *_sides(op), len(order), weights.r.shape[2]), x.dtype)
+        hs = np.ones((steps + 1, *_sides(op), len(order), weights.r.shape[1]), x.dtype)
+        hs[..., :hidden] = 0
+        work = [np.empty((*_sides(op), len(order), count * hidden), x.dtype) for count in self.work]
+        given = [hs[0][..., :hidden], *self.kept(work, hidden)]
+        rows = np.ascontiguousarray(x).reshape(-1, x.shape[2])
+        y, *last = _results(call, 1 + self.states)
+        sides = [(d, _side(op, d), op.direction == "reverse" or d == 1) for d in range(op.directions)]
+        for d, side, is_reverse in sides:
+            products = (rows @ weights.w[d]).reshape(*x.shape[:2], -1)
+            found = products[np.maximum(lengths - 1 - own, 0) if is_reverse else own, order]
+            xs[:, *side] = found if weights.b is None else found + weights.b[d]
+            for index, state in enumerate(given):
                 initial = _given(call.inputs, _STATES + index)
-                state.append(np.zeros_like(ys[0]) if initial is None else (initial[:, d] if op.layout else initial[d])[order])
-            for first, end, count in segments[::step]:
-                part = xs[first:end, :count][::step], ys[first:end, :count][::step], [s[:count] for s in state]
-                self.steps(*part, recurrent, of_h, gates[:count], np.empty_like(state[0][:count]), call)()
+                state[side] = 0 if initial is None else (initial[:, d] if op.layout else initial[d])[order]
+        recurrent = weights.r if _sides(op) else weights.r[0]
+        for first, end, count in _segments(lengths):
+            some: Any = (..., slice(None, count), slice(None))
+            self.steps(call.node, xs[first:end][some], hs[first : end + 1][some], recurrent, [one[some] for one in work])()
+        for d, side, is_reverse in sides:
+            states = hs[:, *side][..., :hidden]
             if y is not None:
-                y[:, d, order] = ys
-            for dst, found in zip(last, state, strict=True):
+                y[:, d] = 0
+                alive = np.nonzero(own < lengths)
+                steps_of, sequences = alive[0], order[alive[1]]
+                y[lengths[alive[1]] - 1 - steps_of if is_reverse else steps_of, d, sequences] = states[1:][alive]
+            for dst, found in zip(last, [states[lengths, places], *(state[side] for state in given[1:])], strict=True):
                 if dst is not None:
                     dst[d, order] = found
 
-    def bias(self, of_x: Array, of_h: Array, out: Array) -> Launch:
-        """The sum of both biases, as far as it can be added to the products of the inputs."""
-        return partial(np.add, of_x, of_h, out)
+    def ones(self, node: TypedNode) -> int:
+        """Columns of ones beside the hidden states, for biases that only the product of these may add."""
+        return 0
+
+    def kept(self, work: Sequence[Array], hidden: int) -> Sequence[Array]:
+        """The states other than the hidden one: parts of the work buffers."""
+        return ()
+
+    def weights(self, node: TypedNode, w: Array, r: Array, b: Array | None) -> Weights:
+        """Turned, with the sum of both biases."""
+        turned = [np.ascontiguousarray(one.swapaxes(1, 2)) for one in (w, r)]
+        return Weights(turned[0], turned[1], None if b is None else np.add(*np.split(b, 2, axis=1)))
 
     @abstractmethod
-    def steps(
-        self,
-        xs: Array,
-        ys: Array | None,
-        state: Sequence[Array],
-        R: Array,
-        Rb: Array | None,
-        gates: Array,
-        spare: Array,
-        call: Call,
-    ) -> Launch:
-        """All steps over `xs` [steps, batch, gates * hidden], which update `state` and write the hidden one to `ys`.
+    def steps(self, node: TypedNode, xs: Array, hs: Array, r: Array, work: Sequence[Array]) -> Launch:
+        """All steps over `xs` [steps, (2,) batch, gates * hidden], from hidden states `hs`[i] to `hs`[i + 1].
 
-        `R` is [hidden, gates * hidden]. `gates` and `spare` are work buffers, as wide as a step of `xs` and as a state.
+        `hs` is [steps + 1, (2,) batch, hidden and ones], `r` [(2,) hidden and ones, gates * hidden].
         """
 
 
-def _time(node: TypedNode) -> int:
-    op = node.op
-    assert isinstance(op, GRU | LSTM)
-    return _required(node, 0).dims[1 if op.layout else 0]
+def _operator(node: TypedNode) -> RNN | GRU | LSTM:
+    assert isinstance(node.op, RNN | GRU | LSTM)
+    return node.op
+
+
+def _sides(op: RNN | GRU | LSTM) -> tuple[int, ...]:
+    """The axis of directions in work buffers: none for one, because `dot` of a row takes 0.4 us less than `matmul`."""
+    return (2,) if op.directions == 2 else ()
+
+
+def _side(op: RNN | GRU | LSTM, d: int) -> Any:
+    """The index of a direction among `_sides`."""
+    return (d,) if op.directions == 2 else ()
+
+
+def _time_first(array: Array, op: RNN | GRU | LSTM) -> Array:
+    return array.swapaxes(0, 1) if op.layout else array
+
+
+def _results(call: Call, count: int) -> list[Array | None]:
+    """Y as [time, directions, batch, hidden] and the last states as [directions, batch, hidden]; None where not asked for."""
+    places = iter(call.outputs)
+    found = [next(places) if name else None for name in (*call.node.node.outputs, "", "")[:count]]
+    if not _operator(call.node).layout:
+        return found
+    return [a if a is None else a.transpose((1, 2, 0, 3) if a.ndim == 4 else (1, 0, 2)) for a in found]
+
+
+def _turned(array: Array, is_reverse: bool) -> Array:
+    return array[::-1] if is_reverse else array
+
+
+def _own(array: Array, is_reverse: bool, first: int, count: int) -> Array:
+    """The steps of a direction from `first` on in its own time, in the order of memory."""
+    start = len(array) - first - count if is_reverse else first
+    return array[start : start + count]
+
+
+def _products(x: Array, weights: Weights, d: int, xs: Array, rows: Array, is_reverse: bool) -> Iterator[Launch]:
+    """xs = x @ w + b, in the direction's own time: of one matrix, at once where `xs` is one."""
+    count, batch, size = x.shape
+    w, b = weights.w[d], None if weights.b is None else weights.b[d]
+    if xs.flags.c_contiguous and not is_reverse and x.flags.c_contiguous:
+        flat = xs.reshape(count * batch, xs.shape[2])
+        yield partial(np.matmul, x.reshape(count * batch, size), w, flat)
+        if b is not None:
+            yield partial(np.add, flat, b, flat)
+        return
+    if x.flags.c_contiguous:
+        made = rows[: count * batch]
+        yield partial(np.matmul, x.reshape(count * batch, size), w, made)
+        found = made.reshape(count, batch, xs.shape[2])
+    else:
+        made = rows[: count * batch].reshape(batch, count, xs.shape[2])
+        yield partial(np.matmul, x.swapaxes(0, 1), w, made)
+        found = made.swapaxes(0, 1)
+    found = _turned(found, is_reverse)
+    yield copy(xs, found) if b is None else partial(np.add, found, b, xs)
 
 
 def _for_whole_sequences(launches: Sequence[Launch], other: Launch, lengths: Array, time: int) -> Launch:
@@ -177,38 +269,9 @@ def _segments(counts: Array) -> list[tuple[int, int, int]]:
     return [(start, end, int((counts > start).sum())) for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def product(x: Array, w: Array, out: Array) -> Launch:
-    """out = x @ w, of contiguous matrices. `dot` of a row takes 0.4 us less than `matmul`, but refuses what it would convert."""
-    return partial(np.dot, x, w, out) if len(x) == 1 and w.flags.c_contiguous else partial(np.matmul, x, w, out)
-
-
-def sigmoid(x: Array) -> Sequence[Launch]:
-    """x = 1 / (1 + exp(-x))"""
-    one = constant(1, x)
-    return (
-        partial(np.negative, x, x),
-        partial(np.exp, x, x),
-        partial(np.add, x, one, x),
-        partial(np.reciprocal, x, x),
-    )
-
-
-def _turned(weights: Array | None) -> Array | None:
-    return None if weights is None else np.ascontiguousarray(weights.swapaxes(1, 2))
-
-
-def _product(x: Array, w: Array, out: Array) -> Launch:
-    """out = x @ w: of one matrix where x is one, else of one for each item of the batch."""
-    if x.flags.c_contiguous and out.flags.c_contiguous:
-        rows = math.prod(x.shape[:2])
-        return partial(np.matmul, x.reshape(rows, x.shape[2]), w, out.reshape(rows, out.shape[2]))
-    return partial(np.matmul, x, w, out)
-
-
-def _parts(time: int, steps: int, backwards: bool) -> Iterator[tuple[int, int]]:
-    """First step and number of steps of each part, in the order in which they run."""
-    found = [(first, min(steps, time - first)) for first in range(0, time, steps)]
-    return reversed(found) if backwards else iter(found)
+def product_of(h: Array) -> Product:
+    """The product of states: `dot` of a row takes 0.4 us less than `matmul`."""
+    return np.dot if h.ndim == 2 and len(h) == 1 else np.matmul
 
 
 def _given(values: Sequence[T | None], index: int) -> T | None:

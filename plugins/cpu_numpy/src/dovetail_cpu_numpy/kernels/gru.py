@@ -1,84 +1,74 @@
 """GRU."""
 
 from collections.abc import Sequence
-from functools import partial
-from itertools import repeat
 
 import numpy as np
 
 from dovetail.device import TypedNode
-from dovetail_cpu_numpy.kernel import Call
-from dovetail_cpu_numpy.kernels._recurrent import StepsKernel, product, sigmoid
-from dovetail_cpu_numpy.launch import Array, Launch
+from dovetail_cpu_numpy.kernels._recurrent import StepsKernel, Weights, product_of
+from dovetail_cpu_numpy.launch import Array, Launch, constant
 from dovetail_ops_onnx.gru import GRU
 
 
 class Gru(StepsKernel):
-    """The gates z and r are adjacent in memory, followed by the hidden gate, whose recurrent bias is added in each step."""
+    """The gates z and r are adjacent in memory, followed by the hidden gate.
+
+    z and r are made with the other sign, which changes no digit: a call less for each sigmoid. Where the reset gate multiplies
+    the recurrent bias too, that is a row of the recurrent weights.
+    """
 
     gates = 3
     states = 1
+    activations = (("sigmoid", "tanh"),)
+    work = (3, 1)
 
-    def prepare(self, node: TypedNode) -> tuple[Array | None, Array | None]:
-        """As that of the base, with the other sign for z and r in R."""
-        w, r = super().prepare(node)
-        return w, None if r is None else r * np.repeat(np.array([-1, -1, 1], r.dtype), r.shape[2] // 3)
+    def ones(self, node: TypedNode) -> int:
+        assert isinstance(node.op, GRU)
+        return int(node.op.linear_before_reset and len(node.inputs) > 3 and node.inputs[3] is not None)
 
-    def bias(self, of_x: Array, of_h: Array, out: Array) -> Launch:
-        two = 2 * len(out) // 3
+    def weights(self, node: TypedNode, w: Array, r: Array, b: Array | None) -> Weights:
+        hidden = r.shape[2]
+        sign = np.repeat(np.array([-1, -1, 1], r.dtype), hidden)
+        turned = super().weights(node, w * sign[:, None], r * sign[:, None], None)
+        if b is None:
+            return turned
+        of_x, of_h = b[:, : 3 * hidden] * sign, b[:, 3 * hidden :] * sign
+        if not self.ones(node):
+            return Weights(turned.w, turned.r, of_x + of_h)
+        row = of_h[:, None].copy()
+        row[..., : 2 * hidden] = 0
+        of_x[:, : 2 * hidden] += of_h[:, : 2 * hidden]
+        return Weights(turned.w, np.concatenate([turned.r, row], axis=1), of_x)
 
-        def run() -> None:
-            np.add(of_x[:two], of_h[:two], out[:two])
-            np.copyto(out[two:], of_x[two:])
-
-        return run
-
-    def steps(
-        self,
-        xs: Array,
-        ys: Array | None,
-        state: Sequence[Array],
-        R: Array,
-        Rb: Array | None,
-        gates: Array,
-        spare: Array,
-        call: Call,
-    ) -> Launch:
-        (h,), op = state, call.node.op
-        assert isinstance(op, GRU)
-        two = 2 * h.shape[1]
-        both, new = gates[:, :two], gates[:, two:]
-        z, r = np.split(both, 2, axis=1)
-        add_bias = () if Rb is None else (partial(np.add, new, Rb[two:], new),)
-        # z and r are made with the other sign, which changes no digit, where R is a constant: a call less for each sigmoid.
-        is_negative = call.state[1] is not None
-        if op.linear_before_reset:
-            first = product(h, R, gates)
-            reset = (*add_bias, partial(np.multiply, new, r, new))
-        else:
-            first = partial(np.matmul, h, R[:, :two], both)
-            reset = (partial(np.multiply, r, h, spare), partial(np.matmul, spare, R[:, two:], new), *add_bias)
-        last = (
-            partial(np.tanh, new, new),
-            partial(np.subtract, h, new, spare),
-            partial(np.multiply, z, spare, spare),
-            partial(np.add, new, spare, h),
-        )
-        middle = (*sigmoid(both)[is_negative:], *reset)
+    def steps(self, node: TypedNode, xs: Array, hs: Array, r: Array, work: Sequence[Array]) -> Launch:
+        assert isinstance(node.op, GRU)
+        is_linear, (gates, spare) = node.op.linear_before_reset, work
+        hidden = spare.shape[-1]
+        two, states = 2 * hidden, hs[..., :hidden]
+        both, z, reset, new = gates[..., :two], gates[..., :hidden], gates[..., hidden:two], gates[..., two:]
+        of_new = None if is_linear else np.ascontiguousarray(r[..., two:])
+        of_both = r if is_linear else np.ascontiguousarray(r[..., :two])
+        first = gates if is_linear else both
+        product, one = product_of(hs[0]), constant(1, gates)
+        add, multiply, exp, subtract, tanh, reciprocal = np.add, np.multiply, np.exp, np.subtract, np.tanh, np.reciprocal
 
         def run() -> None:
-            if is_negative:
-                np.negative(xs[:, :, :two], xs[:, :, :two])
-            # `repeat` has no end.
-            for x, of_new, y in zip(xs[:, :, :two], xs[:, :, two:], repeat(h) if ys is None else ys, strict=False):
-                first()
-                np.add(both, x, both)
-                for launch in middle:
-                    launch()
-                np.add(new, of_new, new)
-                for launch in last:
-                    launch()
-                np.copyto(y, h)
+            for of_both_x, of_new_x, given, h, y in zip(xs[..., :two], xs[..., two:], hs, states, states[1:], strict=False):
+                product(given, of_both, first)
+                add(both, of_both_x, both)
+                exp(both, both)
+                add(both, one, both)
+                reciprocal(both, both)
+                if of_new is None:
+                    multiply(new, reset, new)
+                else:
+                    multiply(reset, h, spare)
+                    product(spare, of_new, new)
+                add(new, of_new_x, new)
+                tanh(new, new)
+                subtract(h, new, spare)
+                multiply(z, spare, spare)
+                add(new, spare, y)
 
         return run
 

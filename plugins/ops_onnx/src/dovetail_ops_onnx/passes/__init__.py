@@ -124,6 +124,7 @@ _REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"
 
 PASSES = (
     _pass("capture_invariants.capture_invariants", "bind", "Loop", takes="", needs_shapes=False),
+    _pass("settle_dropouts.settle_dropouts", "bind", "Dropout", takes="", needs_shapes=False),
     _pass("stack_sequences.index_slices", "bind", "SplitToSequence", takes="", needs_shapes=False),
     _pass("stack_sequences.stack_sequences", "bind", "Loop", takes="", needs_shapes=False),
     _pass("recognise_distances.recognise_distances", "bind", "Scan", takes="", needs_shapes=False),

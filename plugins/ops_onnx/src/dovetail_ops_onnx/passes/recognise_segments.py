@@ -7,6 +7,7 @@ from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.loop import Loop
+from dovetail_ops_onnx.reduce_max import ReduceMax
 from dovetail_ops_onnx.reduce_mean import ReduceMean
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.segment_reduction import SegmentReduction
@@ -16,10 +17,11 @@ from dovetail_ops_onnx.unsqueeze import Unsqueeze
 __all__ = ["recognise_segments"]
 
 _FLOATS = frozenset({DType.FLOAT32, DType.FLOAT64})
+_HOW: dict[type, str] = {ReduceSum: "sum", ReduceMean: "mean", ReduceMax: "max"}
 
 
 def recognise_segments(graph: Graph) -> Graph:
-    """The graph with SegmentReduction in place of loops that stack sums or means of rows, taken by a slice of their numbers."""
+    """The graph with SegmentReduction in place of loops that stack sums, means or maxima of rows, taken by slices of numbers."""
     nodes = tuple(_reduction(graph, node) if isinstance(node.op, Loop) else node for node in graph.nodes)
     return graph if nodes == graph.nodes else graph.replace(nodes=nodes)
 
@@ -34,7 +36,7 @@ def _reduction(graph: Graph, node: Node) -> Node:
     if not (_is_true(graph, graph, node.inputs[1]) and _is_true(graph, body, body.outputs[0])):
         return node
     total = body.producers.get(body.outputs[1])
-    if total is None or not isinstance(total.op, ReduceSum | ReduceMean) or total.op.keepdims:
+    if total is None or not isinstance(total.op, ReduceSum | ReduceMean | ReduceMax) or total.op.keepdims:
         return node
     if not _is_first_axis(graph, body, total):
         return node
@@ -51,8 +53,7 @@ def _reduction(graph: Graph, node: Node) -> Node:
     weights = graph.types.get(names[0])
     if weights is None or weights.dtype not in _FLOATS:
         return node
-    how = "mean" if isinstance(total.op, ReduceMean) else "sum"
-    return Node(node.name, SegmentReduction(how), names, node.outputs, (), node.origins or (node.name,))
+    return Node(node.name, SegmentReduction(_HOW[type(total.op)]), names, node.outputs, (), node.origins or (node.name,))
 
 
 def _at_iteration(graph: Graph, body: Graph, name: str) -> str | None:
