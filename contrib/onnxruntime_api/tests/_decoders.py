@@ -9,10 +9,11 @@ HEADS, SIZE, WORDS, LAYERS = 2, 8, 13, 2
 WIDTH = HEADS * SIZE
 
 
-def decoder_model(seed: int = 0, positions: bool = True) -> bytes:
+def decoder_model(seed: int = 0, positions: bool = True, table: int = 0, copied_by: str = "") -> bytes:
     """A decoder as exporters write it: embeddings, attention over caches with a mask, logits.
 
-    Without `positions` the graph counts them itself, from the size of a cache.
+    Without `positions` the graph counts them itself, from the size of a cache. It has a causal mask for `table` tokens, of which
+    it takes the last rows, and copies its caches by Cast or Identity (`copied_by`): GPT-J, GPT-Neo and CodeGen do.
     """
     rng = np.random.default_rng(seed)
     nodes, constants = [], {}
@@ -39,6 +40,11 @@ def decoder_model(seed: int = 0, positions: bool = True) -> bytes:
     x = node("Add", node("Gather", weight(WORDS, WIDTH), "input_ids"), node("Gather", weight(64, WIDTH), places))
     mask = node("Unsqueeze", node("Cast", "attention_mask", to=TensorProto.FLOAT), constant([1, 2]))
     bias = node("Mul", node("Sub", constant(np.float32(1)), mask), constant(np.float32(-1e9)))
+    if table:
+        causal = constant(np.triu(np.full((table, table), -1e9, np.float32), 1))
+        total, added = node("Shape", "attention_mask", start=1, end=2), node("Shape", "input_ids", start=1, end=2)
+        rows = node("Slice", causal, node("Sub", total, added), total, constant([0]))
+        seen = node("Slice", rows, constant([0]), total, constant([1]))
     split, join = constant([0, 0, HEADS, SIZE]), constant([0, 0, WIDTH])
     for layer in range(LAYERS):
         heads = [
@@ -46,11 +52,15 @@ def decoder_model(seed: int = 0, positions: bool = True) -> bytes:
         ]
         names = [f".{layer}.{kind}" for kind in ("key", "value")]
         keys, values = (
-            node("Concat", f"past_key_values{name}", new, output=f"present{name}", axis=2)
+            node("Concat", f"past_key_values{name}", new, output=f"{'joined' if copied_by else 'present'}{name}", axis=2)
             for name, new in zip(names, heads[1:], strict=True)
         )
+        if copied_by:
+            attributes = {"to": TensorProto.FLOAT} if copied_by == "Cast" else {}
+            keys, _ = (node(copied_by, f"joined{name}", output=f"present{name}", **attributes) for name in names)
         scores = node("MatMul", heads[0], node("Transpose", keys, perm=[0, 1, 3, 2]))
-        scores = node("Add", node("Mul", scores, constant(np.float32(SIZE**-0.5))), bias)
+        scores = node("Mul", scores, constant(np.float32(SIZE**-0.5)))
+        scores = node("Add", node("Add", scores, seen) if table else scores, bias)
         read = node("MatMul", node("Softmax", scores, axis=-1), values)
         read = node("Reshape", node("Transpose", read, perm=[0, 2, 1, 3]), join)
         x = node("Add", x, node("MatMul", read, weight(WIDTH, WIDTH)))

@@ -253,6 +253,21 @@ def test_positions_that_the_model_counts_itself(batch: int) -> None:
     assert len(session._decoder._texts[-1].held.compiled.plans) == 2
 
 
+@pytest.mark.parametrize(("copied_by", "table", "room"), [("Cast", 0, 256), ("Identity", 0, 256), ("Cast", 128, 128)])
+def test_caches_that_are_copied_and_masks_from_a_table(copied_by: str, table: int, room: int) -> None:
+    """Caches have room for no more tokens than the table."""
+    import onnxruntime
+
+    data = decoder_model(table=table, copied_by=copied_by)
+    session = dovetail_onnxruntime.InferenceSession(data, providers=[("DovetailExecutionProvider", {"device": "ONEDNN"})])
+    ours, theirs = Program(session), Program(onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]))
+    for words in ([1, 5, 2], [4], [7], [1, 2], [1]):
+        same(ours.step(words), theirs.step(words))
+    same_caches(ours, theirs)
+    assert len(session._compiled.plans) == 1  # of the prompt
+    assert session._decoder._texts[-1].held.room == room
+
+
 def test_a_model_that_does_more_with_its_caches_than_attention(caplog: pytest.LogCaptureFixture) -> None:
     import onnx
     import onnxruntime

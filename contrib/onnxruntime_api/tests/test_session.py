@@ -32,6 +32,19 @@ def test_inputs_and_outputs_read_alike(ort: Any, add: bytes) -> None:
     assert str(session.get_inputs()[0]) == "NodeArg(name='x', type='tensor(float)', shape=['?', 3])"
 
 
+def test_open_dimensions_of_outputs_that_follow_from_the_model_are_numbers(ort: Any, make: Any) -> None:
+    """Exporters name each dimension that they do not know; programs compute from those names what they bind."""
+    weights = helper.make_node("Constant", [], ["w"], value=helper.make_tensor("w", FLOAT, [2, 3, 4, 4], np.ones(96)))
+    nodes = [
+        weights,
+        helper.make_node("Conv", ["x", "w"], ["y"], strides=[4, 4]),
+        helper.make_node("GlobalMaxPool", ["y"], ["z"]),
+    ]
+    outputs = {"y": (FLOAT, ["n", "Conv_dim_1", "Conv_dim_2", None]), "z": (FLOAT, ["n", "Pool_dim_1", None, "Pool_dim_3"])}
+    session = ort.InferenceSession(make(nodes, {"x": (FLOAT, ["n", 3, "h", "w"])}, outputs))
+    assert [one.shape for one in session.get_outputs()] == [["n", 2, "Conv_dim_2", None], ["n", 2, 1, 1]]
+
+
 @pytest.mark.parametrize(
     ("number", "text"),
     [

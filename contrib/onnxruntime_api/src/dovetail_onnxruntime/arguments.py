@@ -27,9 +27,9 @@ class NodeArg:
     @cached_property
     def shape(self) -> list[int | str | None]:
         """The dimensions; empty for what is not a tensor."""
-        if self._declared.shape is None:
-            return [] if self._find_shape is None or type(self._declared) is not TensorType else self._find_shape()
-        return list(self._declared.shape)
+        if self._find_shape is None or type(self._declared) is not TensorType:
+            return list(self._declared.shape or ())
+        return self._find_shape()
 
     def __str__(self) -> str:
         return f"NodeArg(name='{self.name}', type='{self.type}', shape={self.shape})"

@@ -46,7 +46,7 @@ class Decoder:
         self._outputs = tuple(self._model.graph.outputs)
         self._lock = threading.Lock()
         self._texts: list[_Text] = []
-        self._refused: set[int] = set()
+        self._refused: set[tuple[int, int]] = set()
         self._proven: set[tuple[int, int]] = set()
         self._is_on_host = True
         self._choices: dict[int, tuple[bool, ...]] = {}
@@ -63,25 +63,33 @@ class Decoder:
         `bound` is the memory for outputs. Where that of the caches is that of the inputs, they are read and written in place.
         """
         step = self._step(feed)
-        if step is None or step.batch in self._refused:
+        if step is None:
             return None
         is_in_place = bound is not None and self._is_in_place(feed, bound, step)
-        size = step.batch, _room_for(step, step.given if is_in_place else 0)
-        try:
-            if bound is not None and is_in_place:
-                found = self._run_in_place(feed, bound, step)
+        reason = ""
+        for room in (step.given,) if is_in_place else _rooms_for(step):
+            size = step.batch, room
+            if size in self._refused:
+                continue
+            try:
+                if bound is not None and is_in_place:
+                    found = self._run_in_place(feed, bound, step)
+                else:
+                    text = self._text(feed, step, room)
+                    found = text.run(feed, step)
+                    with self._lock:
+                        self._texts = [*self._texts, text][-_TEXTS:]
+            except DovetailError as error:  # the plain model runs, or says in its words what is wrong
+                if size in self._proven:
+                    return None
+                self._refused.add(size)
+                reason = error.message
             else:
-                text = self._text(feed, step)
-                found = text.run(feed, step)
-                with self._lock:
-                    self._texts = [*self._texts, text][-_TEXTS:]
-        except DovetailError as error:  # the plain model runs, or says in its words what is wrong
-            if size not in self._proven:
-                self._refused.add(step.batch)
-                _log.info("%s: each length of the caches is planned anew, because %s", self._model.source, error.message)
-            return None
-        self._proven.add(size)
-        return [found[name] for name in self._outputs]
+                self._proven.add(size)
+                return [found[name] for name in self._outputs]
+        if reason:
+            _log.info("%s: each length of the caches is planned anew, because %s", self._model.source, reason)
+        return None
 
     def _step(self, feed: Mapping[str, Any]) -> "_Step | None":
         """None for a run that does not add a few tokens to caches, or with sizes that contradict each other."""
@@ -130,8 +138,8 @@ class Decoder:
         fits = total == given + count or (counts and count <= total <= given)
         return total if fits else 0
 
-    def _text(self, feed: Mapping[str, Any], step: "_Step") -> "_Text":
-        """The text that the run continues, which is nobody else's meanwhile."""
+    def _text(self, feed: Mapping[str, Any], step: "_Step", room: int) -> "_Text":
+        """The text that the run continues, which is nobody else's meanwhile, or a new one with room for so many tokens."""
         with self._lock:
             for text in self._texts:
                 if text.is_continued(feed):
@@ -141,7 +149,7 @@ class Decoder:
                     if step.returned <= text.held.room and step.chosen == text.held.chosen:
                         return text
                     break
-            held = self._held_for(step)
+            held = self._held_for(step, room)
             forgotten = next((one for one in self._texts if one.held == held and one.is_forgotten()), None)
             if forgotten is not None:
                 self._texts.remove(forgotten)
@@ -175,9 +183,8 @@ class Decoder:
         self._is_on_host = text.is_on_host
         return found
 
-    def _held_for(self, step: "_Step", exactly: int = 0) -> "_Held":
-        """The model with room for the step, or for `exactly` so many tokens."""
-        room = _room_for(step, exactly)
+    def _held_for(self, step: "_Step", room: int) -> "_Held":
+        """The model with room for so many tokens."""
         key = step.rows, room, step.chosen
         return _Held(self._compiled.variant(key, lambda: self._sized(step, room)), room, step.chosen)
 
@@ -226,12 +233,12 @@ class _Step:
         return self.total <= self.given
 
 
-def _room_for(step: _Step, exactly: int) -> int:
-    """The tokens for which the caches of a step have room, or `exactly` so many."""
-    room = exactly or _ROOM
+def _rooms_for(step: _Step) -> Sequence[int]:
+    """For how many tokens the caches of a step get room: half of it where a model has no positions for more."""
+    room = _ROOM
     while room < step.returned:
         room *= 4
-    return room
+    return [room] if room // 2 < step.returned else [room, room // 2]
 
 
 @dataclass(frozen=True)

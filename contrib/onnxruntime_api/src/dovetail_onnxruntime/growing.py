@@ -17,6 +17,9 @@ _MASK = "attention_mask"
 _TOKENS = ("input_ids", "decoder_input_ids", "inputs_embeds", "decoder_inputs_embeds")
 """The names of the input with the new tokens: [batch, tokens] or [batch, tokens, width]."""
 
+_COPYING = ("Cast", "Identity")
+"""Between a Concat and the output; a Cast to another type makes no state."""
+
 _GROUPED = {1: 3, 2: 4}
 """The outputs of GroupQueryAttention that continue inputs. It writes into caches that are longer than what is in use."""
 _ROOM = 6
@@ -62,7 +65,7 @@ class _Continued:
 def growing_caches(model: Model) -> Growing | None:
     """The caches of a model with tokens, all along one axis; None for other models."""
     tokens, mask = next((name for name in _TOKENS if name in model.inputs), ""), _mask(model)
-    found = {name: one for name in model.graph.outputs for one in _continued(model.graph, name) if _is_open(model, one)}
+    found = {name: one for name in model.graph.outputs for one in _continued(model.graph, name) if _is_open(model, name, one)}
     kinds = {(one.axis % len(model.inputs[one.past].shape or ()), one.counts, one.flags) for one in found.values()}
     caches = {one.past: name for name, one in found.items()}
     if len(kinds) != 1 or len(caches) != len(found) or not tokens or LENGTH in model.inputs:
@@ -100,9 +103,11 @@ def _choices(graph: Graph, mask: str) -> Choices | None:
     return Choices(tuple(chosen), tuple(nodes))
 
 
-def _is_open(model: Model, one: _Continued) -> bool:
+def _is_open(model: Model, output: str, one: _Continued) -> bool:
     declared = model.inputs.get(one.past)
     if declared is None or declared.shape is None or isinstance(declared.shape[one.axis], int):
+        return False
+    if model.graph.types[output].dtype is not declared.dtype:
         return False
     return dict(one.flags).keys() <= model.inputs.keys()
 
@@ -115,6 +120,8 @@ def _continued(graph: Graph, output: str) -> Iterator[_Continued]:
     place, raw = node.outputs.index(output), node.op.raw
     if node.op.op_type == "Concat" and len(node.inputs) == 2:
         yield _Continued(node.inputs[0], raw["axis"])
+    elif node.op.op_type in _COPYING:
+        yield from _continued(graph, node.inputs[0])
     elif node.op.op_type == "GroupQueryAttention" and place in _GROUPED and not raw.get("sliding_window_cache"):
         yield _Continued(node.inputs[_GROUPED[place]], 2, counts=True)
     for name, branch in node.op.named_subgraphs.items() if node.op.op_type == "If" else ():

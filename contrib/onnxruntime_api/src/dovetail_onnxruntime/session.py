@@ -5,6 +5,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from typing import Any, NoReturn
 
 from numpy import ndarray
@@ -33,8 +34,9 @@ _TWICE = (
     "Specified 'providers'/'provider_options' when creating InferenceSession but SessionOptions has already been configured with "
     "providers. InferenceSession will only use the providers passed to InferenceSession()."
 )
-_OPEN = 3
-"""A size for open dimensions when the shapes of outputs are asked for; the next one shows which of them depend on it."""
+_OPEN = (3, 131, 5)
+"""Sizes for open dimensions when the shapes of outputs are asked for. Dimensions that the first two which fit the model do not
+change are fixed: the second is larger than what networks divide sizes by, the third for those that have room for fewer."""
 
 
 class Session:
@@ -367,27 +369,34 @@ def _check_operators(graph: Graph) -> None:
 
 
 def _outputs(model: Model) -> list[NodeArg]:
-    analyzed: list[list[Graph | None]] = []
+    """The outputs. Dimensions that a file leaves open are numbers where these follow from the model, as in onnxruntime."""
+    names = {size for one in model.inputs.values() for size in one.shape or ()}
+    analyzed: list[list[Graph]] = []
 
-    def finder(name: str) -> Callable[[], list[int | str | None]]:
+    def finder(name: str, declared: TensorType) -> Callable[[], list[int | str | None]]:
         def find() -> list[int | str | None]:
+            known = declared.shape
+            if known is not None and all(isinstance(size, int) or (size is not None and size in names) for size in known):
+                return list(known)
             if not analyzed:
-                analyzed.append([_analyzed(model, _OPEN), _analyzed(model, _OPEN + 2)])
-            first, second = (None if graph is None else graph.types.get(name) for graph in analyzed[0])
+                analyzed.append(list(islice(filter(None, (_analyzed(model, size) for size in _OPEN)), 2)))
+            first, second = ([graph.types.get(name) for graph in analyzed[0]] + [None, None])[:2]
             if first is None or second is None or not first.is_static or not second.is_static:
-                return []
+                return list(known or ())
+            open_sizes = [None] * len(first.dims) if known is None else known
             # A dimension that changes with the inputs is open.
-            return [a if a == b else None for a, b in zip(first.dims, second.dims, strict=True)]
+            return [a if a == b else size for a, b, size in zip(first.dims, second.dims, open_sizes, strict=True)]
 
         return find
 
-    return [NodeArg(name, _declared(model, name), finder(name)) for name in model.outputs]
+    declared = {name: _declared(model, name) for name in model.outputs}
+    return [NodeArg(name, one, finder(name, one)) for name, one in declared.items()]
 
 
 def _declared(model: Model, name: str) -> TensorType:
     found = model.graph.types.get(name)
     if found is None:
-        analyzed = _analyzed(model, _OPEN)
+        analyzed = _analyzed(model, _OPEN[0])
         found = None if analyzed is None else analyzed.types.get(name)
         if found is None:
             raise coded(Fail, f"the type of output '{name}' is not known")

@@ -9,6 +9,7 @@ import pytest
 import dovetail
 from dovetail.errors import InferError, UsageError
 from dovetail.graph import DType, GraphBuilder, Model
+from dovetail.op import Operator
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.attention import Attention_23
 from dovetail_ops_onnx.cast import Cast
@@ -50,8 +51,10 @@ class Decoder:
         keep: Callable[..., str] | None = None,
         masked: bool = True,
         counted: bool = False,
+        copy: Operator | None = None,
     ) -> None:
         self.g, self.rng, self.attention, self.keep = GraphBuilder(), np.random.default_rng(5), attention, keep
+        self.copy = copy
         g = self.g
         self.ids = g.input("input_ids", "int64", ("batch", "sequence"))
         self.mask = g.input("attention_mask", "int64", ("batch", "total")) if masked else ""
@@ -122,7 +125,7 @@ class Decoder:
         q, k, v = (self.heads(g.node(MatMul(), x, self.weight(WIDE, n * SIZE)), n) for n in (HEADS, KV, KV))
         q, k = g.node(Mul(), q, self.turn), g.node(Mul(), k, self.turn)
         caches = [
-            g.node(Concat(axis=2), past, new, outputs=[f"present.{index}.{name}"])
+            self.joined(past, new, f"present.{index}.{name}")
             for past, new, name in zip(self.pasts[index], (k, v), ("key", "value"), strict=True)
         ]
         keys, values = map(self.shared, caches)
@@ -131,6 +134,11 @@ class Decoder:
             y = self.keep(self, y, caches[0], index)
         joined = g.node(Reshape(), g.node(Transpose(perm=(0, 2, 1, 3)), y), self.ints(0, 0, WIDE))
         return g.node(Add(), x, g.node(MatMul(), joined, self.weight(WIDE, WIDE))), *caches
+
+    def joined(self, past: str, new: str, present: str) -> str:
+        if self.copy is None:
+            return self.g.node(Concat(axis=2), past, new, outputs=[present])
+        return self.g.node(self.copy, self.g.node(Concat(axis=2), past, new), outputs=[present])
 
     # --- attention as different exporters write it ---------------------------------------------------------------------
 
@@ -374,6 +382,11 @@ def test_texts_and_heads_in_one_dimension(core: Any, masked: bool) -> None:
 @pytest.mark.parametrize("device", ["ONEDNN", "OPENCL.0"])
 def test_lengths_on_other_devices(core: Any, device: str) -> None:
     _same_as_growing(core, {"attention": "by_key", "positions": "from_caches"}, 1, device, [3, 1, 1, 5, 1])
+
+
+@pytest.mark.parametrize("copy", [Identity(), Cast(to=DType.FLOAT32)], ids=["Identity", "Cast"])
+def test_caches_that_are_copied_to_outputs(core: Any, copy: Operator) -> None:
+    _same_as_growing(core, {"copy": copy}, 2, "NUMPY", [3, 1, 1, 5, 1])
 
 
 def _counted(self: Decoder, y: str, keys: str, layer: int) -> str:

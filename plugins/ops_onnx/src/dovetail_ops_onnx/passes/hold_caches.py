@@ -13,7 +13,7 @@ import numpy as np
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
-from dovetail.op import Operator
+from dovetail.op import AbstractOperator, Operator
 from dovetail.passes import chosen_branch, drop_dead_nodes, fold_constants, inlined, rename_reads, schedule
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.cast import Cast
@@ -21,6 +21,7 @@ from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.expand import Expand
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.gather_elements import GatherElements
+from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.less import Less
 from dovetail_ops_onnx.max import Max
 from dovetail_ops_onnx.mod import Mod
@@ -59,6 +60,7 @@ def hold_caches(graph: Graph) -> Graph:
     caches is computed in each run, for texts of one length. Raises `UsageError` with the reason where a result would change.
     """
     graph = _without_branches(graph) if any(node.op.subgraphs for node in graph.nodes) else graph
+    graph = _without_copies(graph)
     caches = [found for name, index in graph.states.items() if (found := _cache(graph, name, index)) is not None]
     if not caches:
         return graph
@@ -87,6 +89,28 @@ def _without_branches(graph: Graph) -> Graph:
         taken |= {*types, *body.producers, *(inner.name for inner in body.nodes)}
         waiting.extendleft(reversed(body.nodes))
     return graph.replace(nodes=tuple(nodes), constants=constants, types=types)
+
+
+def _without_copies(graph: Graph) -> Graph:
+    """The graph whose Concats of states write these themselves, where an Identity, or a Cast to their type, copies the result."""
+    for name, index in graph.states.items():
+        written, copies = graph.outputs[index], list[Node]()
+        node = graph.producers.get(written)
+        while node is not None and (isinstance(node.op, Identity) or _keeps_type(node.op, graph.types[name])):
+            copies.append(node)
+            node = graph.producers.get(node.inputs[0])
+        is_concat = node is not None and isinstance(node.op, Concat) and node.inputs[0] == name
+        if not is_concat or not {*graph.outputs}.isdisjoint(copy.inputs[0] for copy in copies):
+            continue
+        new = {copy.inputs[0]: written for copy in copies}
+        kept = [one for one in graph.nodes if one not in copies]
+        named = [dataclasses.replace(one, outputs=tuple(new.get(out, out) for out in one.outputs)) for one in kept]
+        graph = graph.replace(nodes=tuple(rename_reads(one, new) for one in named))
+    return graph
+
+
+def _keeps_type(op: AbstractOperator, written: TensorType) -> bool:
+    return isinstance(op, Cast) and op.to is written.dtype
 
 
 def _cache(graph: Graph, name: str, index: int) -> Cache | None:
@@ -171,6 +195,7 @@ class _Held:
     def graph(self) -> Graph:
         """The rewritten graph."""
         samples = self._samples()
+        self._is_examined = self._room <= max(samples)
         first = samples[_SHORT]
         found = KeyAxis(first, self._caches, _SHORT, self._texts)
         lengths = Lengths(self._graph, samples, [cache.new for cache in self._caches], found.joins)
@@ -265,6 +290,8 @@ class _Held:
             return self._turned[name, hidden]
         rank = found.rank
         value = self._seen.get(name, name)
+        if not self._is_examined:  # a constant has no values for so many keys: that is an error when the Expand is typed
+            value = self._node(Expand(), value, self._ints(self._room))
         if self._texts == 1:
             turned = self._node(Gather(axis=rank - 1), value, self._node(Reshape(), self._order, self._ints(-1)))
         else:
