@@ -165,7 +165,7 @@ class _Widening:
         return found
 
     def _cast(self, source: str, target: str, to: DType) -> None:
-        self._nodes.append(Node(f"cast:{target}", Cast(to=to), (source,), (target,)))
+        self._nodes.append(Node(self._graph.free_name(f"cast:{target}"), Cast(to=to), (source,), (target,)))
 
 
 def _named(name: str, dtype: DType) -> str:
