@@ -2,7 +2,9 @@
 
 import pytest
 
+from dovetail.graph import GraphBuilder
 from dovetail.names import free_name, stem_of, unique_name
+from dovetail_ops_onnx.relu import Relu
 
 
 @pytest.mark.parametrize(
@@ -66,3 +68,13 @@ def test_a_free_name_is_the_first_that_is_not_taken() -> None:
     counts = {"a": 6}
     assert free_name("a", {"a"}.__contains__, counts) == "a_7"
     assert counts == {"a": 7}
+
+
+def test_a_graph_gives_names_that_neither_its_values_nor_its_nodes_have() -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [2])
+    g.constant([1.0], "float32", name="c")
+    graph = g.graph([g.node(Relu(), x, name="r", outputs=["y"])])
+    untyped = graph.replace(types={})
+    for one in (graph, untyped):
+        assert [one.free_name(name) for name in ("x", "c", "r", "y", "z")] == ["x_1", "c_1", "r_1", "y_1", "z"]

@@ -67,6 +67,13 @@ def test_an_attribute_of_old_versions_becomes_a_constant_input() -> None:
     assert not indices.flags.writeable
 
 
+def test_the_constant_input_leaves_a_constant_of_the_model_alone() -> None:
+    graph = one(axis=0, indices=(3, 1))
+    graph = bind(graph.replace(constants={"node7.indices": np.ones(2)}), find)
+    assert graph.constants["node7.indices"].tolist() == [1, 1]
+    assert graph.constants[graph.nodes[0].inputs[1]].tolist() == [3, 1]
+
+
 def test_an_input_skipped_on_the_way_is_left_out() -> None:
     node = bind(one(axis=0, scale=1.0), find).nodes[0]
     assert node.inputs[1] == ""

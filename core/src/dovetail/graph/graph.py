@@ -14,7 +14,7 @@ from dovetail.errors import OperatorError, UnknownOperator
 from dovetail.graph.post_ops import Eltwise, PostOp
 from dovetail.graph.types import TensorType
 from dovetail.html_table import html_table
-from dovetail.names import operator_key, printable, some
+from dovetail.names import free_name, operator_key, printable, some
 
 __all__ = ["AbstractOperator", "Graph", "KernelSource", "Magnitude", "Node", "Port", "RunGraph", "UnboundOperator"]
 
@@ -381,6 +381,22 @@ class Graph:
             for name in dict.fromkeys(node.reads):
                 found.setdefault(name, []).append(node)
         return MappingProxyType({name: tuple(nodes) for name, nodes in found.items()})
+
+    @functools.cached_property
+    def node_names(self) -> frozenset[str]:
+        """The names of its nodes, to ask whether one is taken."""
+        return frozenset([node.name for node in self.nodes])
+
+    def free_name(self, base: str) -> str:
+        """`base`, or the first of `base_1`, ... that no value and no node of the graph has: for what a pass adds.
+
+        A pass that asks for names with different bases need not collect them: the answers differ.
+        """
+        return free_name(base, self._is_taken)
+
+    def _is_taken(self, name: str) -> bool:
+        is_value = name in self.types or name in self.constants or name in self.producers or name in self.inputs
+        return is_value or name in self.node_names
 
     @functools.cached_property
     def is_in_order(self) -> bool:

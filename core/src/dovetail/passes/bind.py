@@ -36,7 +36,7 @@ def bind(graph: Graph, find: Find, depth: int = 0) -> Graph:
     for node in graph.nodes:
         if isinstance(node.op, UnboundOperator):
             try:
-                bound, added = _bind_node(node, node.op, find, depth)
+                bound, added = _bind_node(node, node.op, graph, find, depth)
             except Exception:
                 with node_context(node):
                     raise
@@ -48,7 +48,7 @@ def bind(graph: Graph, find: Find, depth: int = 0) -> Graph:
     return graph.replace(nodes=tuple(nodes), constants=constants, types=types)
 
 
-def _bind_node(node: Node, op: UnboundOperator, find: Find, depth: int) -> tuple[Node, dict[str, NDArray[Any]]]:
+def _bind_node(node: Node, op: UnboundOperator, graph: Graph, find: Find, depth: int) -> tuple[Node, dict[str, NDArray[Any]]]:
     cls = find(op.domain, op.op_type, op.version)
     translation = cls.translation(op.domain, op.op_type)
     raw = op.raw if translation is None else translation.translated_attributes(op.raw)
@@ -59,7 +59,7 @@ def _bind_node(node: Node, op: UnboundOperator, find: Find, depth: int) -> tuple
     inputs = list(node.inputs if translation is None else translation.translated_inputs(node.inputs))
     added = {}
     for attribute, value in moved.items():
-        name = f"{node.name}.{attribute}"
+        name = graph.free_name(f"{node.name}.{attribute}")
         added[name] = as_constant(_as_array(value))
         _place(inputs, [port.name for port in cls.inputs].index(cls.legacy_attributes[attribute]), name)
     while inputs and not inputs[-1] and port_of(cls.inputs, len(inputs) - 1) is None:

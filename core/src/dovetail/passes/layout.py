@@ -248,18 +248,19 @@ class _Rewriter:
         self.nodes: list[Node] = []
         self.types = dict(graph.types)
         self.constants = dict(graph.constants)
+        self._free_name = graph.free_name
         self.names = {(n, PLAIN): n for n in (*graph.inputs, *graph.constants)}
 
     def get(self, name: str, layout: Layout) -> str:
         """The value `name` in `layout`, reordered if it is not there yet."""
         if (name, layout) not in self.names:
-            moved = f"{name}@{layout}"
+            moved = self._free_name(f"{name}@{layout}")
             self.names[name, layout] = moved
             self.types[moved] = self.types[name].with_layout(layout)
             if name in self.constants:
                 self.constants[moved] = self.constants[name]
             else:
-                self.nodes.append(Node(f"reorder:{moved}", Reorder(), (name,), (moved,)))
+                self.nodes.append(Node(self._free_name(f"reorder:{moved}"), Reorder(), (name,), (moved,)))
         return self.names[name, layout]
 
     def add(self, node: Node, config: LayerConfig) -> None:

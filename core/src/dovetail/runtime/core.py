@@ -413,7 +413,7 @@ def _specialised(graph: Graph, shapes: Shapes | None) -> Graph:
 def _with_output_names(graph: Graph, original: Graph) -> Graph:
     """`graph` with the outputs called as in `original`: nodes that only hand their input on were left out."""
     pairs = [(now, name) for now, name in zip(graph.outputs, original.outputs, strict=True) if now != name]
-    nodes = [Node(original.producers[name].name, Copy(), (now,), (name,)) for now, name in pairs]
+    nodes = [Node(graph.free_name(original.producers[name].name), Copy(), (now,), (name,)) for now, name in pairs]
     types = {name: graph.types[now] for now, name in pairs if now in graph.types}
     return graph.replace(nodes=(*graph.nodes, *nodes), outputs=original.outputs, types={**graph.types, **types})
 

@@ -104,8 +104,8 @@ class _Lowering:
         if (name in self._low) is low or not self._is_data(name):
             return name
         to = DType.BFLOAT16 if low else DType.FLOAT32
-        converted = f"{name}@{to}"
+        converted = self._graph.free_name(f"{name}@{to}")
         if converted not in self.types:
             self.types[converted] = self._graph.types[name].with_dtype(to)
-            self.nodes.append(Node(f"convert:{converted}", Convert(to=to), (name,), (converted,)))
+            self.nodes.append(Node(self._graph.free_name(f"convert:{converted}"), Convert(to=to), (name,), (converted,)))
         return converted

@@ -236,14 +236,14 @@ class _Lowering:
         if (name in self._half) is half or not self._is_data(name):
             return name
         to = self._to if half else DType.FLOAT32
-        converted = f"{name}@{to}"
+        converted = self._graph.free_name(f"{name}@{to}")
         if converted not in self.types:
             self.types[converted] = self._graph.types[name].with_dtype(to)
-            self.nodes.append(Node(f"convert:{converted}", Convert(to=to), (name,), (converted,)))
+            self.nodes.append(Node(self._graph.free_name(f"convert:{converted}"), Convert(to=to), (name,), (converted,)))
         return converted
 
     def _constant(self, name: str) -> str:
-        converted = f"{name}@{self._to}"
+        converted = self._graph.free_name(f"{name}@{self._to}")
         if converted not in self.constants:
             array = self._graph.constants[name].astype(self._to.numpy)
             array.setflags(write=False)

@@ -24,6 +24,7 @@ from dovetail_ops_onnx.is_nan import IsNaN
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.passes.widen_halves import widen_halves
+from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.shape import Shape
@@ -252,6 +253,20 @@ def test_nodes_that_write_states_stay() -> None:
         ("MatMul", "float32", "float32"),
         ("Cast", "float32", "float16"),
     ]
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", "OPENCL"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_scale_of_halves_asks_for_a_quotient_of_halves(device: str, dtype: str) -> None:
+    half = DType.of(dtype).numpy
+    g = dovetail.GraphBuilder()
+    x = g.node(Relu(), g.input("x", "float32", [4096]))
+    model = g.model([g.node(QuantizeLinear(), x, g.constant(0.0371, dtype), g.constant(3, "uint8"))])
+    x = np.random.default_rng(8).uniform(0, 9, 4096).astype(np.float32)
+    quotient = (x.astype(half).astype(np.float32) / np.float32(half.type(0.0371))).astype(half)
+    expected = np.clip(np.rint(quotient.astype(np.float32)) + 3, 0, 255)
+    assert (expected != np.clip(np.rint(x / np.float32(half.type(0.0371))) + 3, 0, 255)).any()
+    np.testing.assert_array_equal(dovetail.Core().compile_model(model, device)({"x": x})[0], expected)
 
 
 def test_names_that_conversions_would_have_and_sub_graphs_leave_a_graph_as_it_is() -> None:

@@ -104,10 +104,10 @@ class _Writer:
         weights = wei.value
         key = "phases", phases.g.strides
         made = self._packed.get(weights, key, lambda: phase_weights(weights, phases.g.strides))
-        inputs = [node.inputs[0], f"{node.name}.weights"]
+        inputs = [node.inputs[0], self._graph.free_name(f"{node.name}.weights")]
         arrays = {inputs[1]: made}
         if bias and bias[0].value is not None:
-            inputs.append(f"{node.name}.bias")
+            inputs.append(self._graph.free_name(f"{node.name}.bias"))
             arrays[inputs[2]] = np.tile(bias[0].value, phases.count)
         pads = tuple(t - 1 for t in phases.taps)
         result = TensorType(x.dtype, (phases.batch, phases.count * phases.maps, *phases.positions))
@@ -121,17 +121,17 @@ class _Writer:
         if not steps:
             self.nodes.append(conv)
             return True
-        self.nodes.append(dataclasses.replace(conv, name=f"{node.name}.phases", outputs=(f"{node.name}.phases",)))
-        self.types[f"{node.name}.phases"] = result
-        self._move(node, steps, x)
+        name = self._graph.free_name(f"{node.name}.phases")
+        self.nodes.append(dataclasses.replace(conv, name=name, outputs=(name,)))
+        self.types[name] = result
+        self._move(node, steps, x, name)
         return True
 
-    def _move(self, node: Node, steps: Sequence[Any], x: TensorType) -> None:
-        current = f"{node.name}.phases"
+    def _move(self, node: Node, steps: Sequence[Any], x: TensorType, current: str) -> None:
         for number, (op, dims, constants) in enumerate(steps):
             is_last = number == len(steps) - 1
-            name, made = (node.name, node.outputs[0]) if is_last else (f"{node.name}.{number}",) * 2
-            given = [f"{name}.given_{i}" for i in range(len(constants))]
+            name, made = (node.name, node.outputs[0]) if is_last else (self._graph.free_name(f"{node.name}.{number}"),) * 2
+            given = [self._graph.free_name(f"{name}.given_{i}") for i in range(len(constants))]
             for own, numbers in zip(given, constants, strict=True):
                 self._constants[own] = np.asarray([*numbers], np.int64)
                 self.types[own] = TensorType.of(self._constants[own], known=True)

@@ -251,4 +251,4 @@ class _Merger:
     def _joined(self, results: Sequence[str]) -> Node:
         nodes, reads = self._read_by(results)
         op = JoinedMoves(nodes, tuple(self._movers[node.name] for node in nodes), reads, tuple(results))
-        return Node(f"moves:{results[0]}", op, reads, tuple(results), (), origins(*nodes))
+        return Node(self._graph.free_name(f"moves:{results[0]}"), op, reads, tuple(results), (), origins(*nodes))

@@ -93,11 +93,11 @@ def merge_parts(graph: Graph, accepts: Callable[[TypedNode], bool], dtype: DType
         if not _accepted(node, packed, s, graph, accepts, dtype):
             continue
         if graph.types[source].rank != 3:
-            name = f"{node.name}/whole"
-            constants[f"{name}/shape"] = np.asarray((s.batch, s.queries, _width(s)), np.int64)
-            types[f"{name}/shape"] = TensorType.of(constants[f"{name}/shape"], known=True)
+            name, shape = (graph.free_name(f"{node.name}/{end}") for end in ("whole", "whole/shape"))
+            constants[shape] = np.asarray((s.batch, s.queries, _width(s)), np.int64)
+            types[shape] = TensorType.of(constants[shape], known=True)
             types[name] = graph.types[source].with_shape((s.batch, s.queries, _width(s)))
-            before, source = (Node(name, Reshape(allowzero=True), (source, f"{name}/shape"), (name,)),), name
+            before, source = (Node(name, Reshape(allowzero=True), (source, shape), (name,)),), name
         found[node.name] = (*before, dataclasses.replace(node, op=packed, inputs=(source, *node.inputs[3:4])))
     if not found:
         return graph
@@ -206,7 +206,7 @@ class _Merger:
 
     def _merge(self, node: Node, packed: PackedAttention, s: Sizes, products: list[Node]) -> None:
         first = next(n for n in self._graph.nodes if n in products)
-        name = f"{node.name}/qkv"
+        name = self._graph.free_name(f"{node.name}/qkv")
         weights = self._joined(f"{name}/weights", [self._constants[p.inputs[1]] for p in products], 1)
         rows = [self._row(p) for p in products]
         chain: tuple[PostOp, ...] = ()
@@ -226,7 +226,7 @@ class _Merger:
         self.merged[node.name] = (dataclasses.replace(node, op=packed, inputs=(name, *node.inputs[3:4])),)
 
     def _joined(self, name: str, arrays: list[NDArray[Any]], axis: int) -> str:
-        joined = np.concatenate(arrays, axis)
+        name, joined = self._graph.free_name(name), np.concatenate(arrays, axis)
         joined.setflags(write=False)
         self._constants[name] = joined
         self._types[name] = TensorType.of(joined, known=True)

@@ -27,7 +27,7 @@ def add_before_transposes(graph: Graph, accepts: Callable[[TypedNode], bool]) ->
             product, turned, addend = found
             if product.name in changed:
                 continue
-            name = f"{addend}:before {node.name}"
+            name = graph.free_name(f"{addend}:before {node.name}")
             types[name] = dataclasses.replace(types[product.writes[0]], dtype=types[addend].dtype, value=None)
             added = dataclasses.replace(
                 product, post_ops=(*product.post_ops, Binary("add", name)), origins=origins(product, node)
@@ -37,7 +37,7 @@ def add_before_transposes(graph: Graph, accepts: Callable[[TypedNode], bool]) ->
             assert isinstance(turned.op, Transpose)
             order = turned.op.order(types[addend].rank)
             back = Transpose(perm=tuple(order.index(axis) for axis in range(len(order))))
-            before = Node(f"{turned.name}:back", back, (addend,), (name,), (), (turned.name,))
+            before = Node(graph.free_name(f"{turned.name}:back"), back, (addend,), (name,), (), (turned.name,))
             after = dataclasses.replace(turned, outputs=node.writes)
             changed |= {product.name: (), turned.name: (), node.name: (before, added, after)}
             break

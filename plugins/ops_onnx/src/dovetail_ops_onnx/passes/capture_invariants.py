@@ -18,11 +18,11 @@ def capture_invariants(graph: Graph) -> Graph:
     Carried values are copied in each iteration, and are never constants: a matrix cannot be brought into the layout of a
     product once. The result of such a value is its first one, also of a loop without iterations.
     """
-    nodes = tuple(part for node in graph.nodes for part in (_simplified(node) if isinstance(node.op, Loop) else (node,)))
+    nodes = tuple(part for node in graph.nodes for part in (_simplified(node, graph) if isinstance(node.op, Loop) else (node,)))
     return graph if nodes == graph.nodes else graph.replace(nodes=nodes)
 
 
-def _simplified(node: Node) -> tuple[Node, ...]:
+def _simplified(node: Node, graph: Graph) -> tuple[Node, ...]:
     op = node.op
     assert isinstance(op, Loop)
     count = len(node.inputs[2:])
@@ -32,7 +32,7 @@ def _simplified(node: Node) -> tuple[Node, ...]:
     if body.inputs[1] in {*body.outputs, *(name for inner in body.nodes for name in inner.reads)}:
         body = _with_true_condition(body)
         node = dataclasses.replace(node, op=op.replace(body=body))
-    return _captured(node, body)
+    return _captured(node, body, graph)
 
 
 def _with_true_condition(body: Graph) -> Graph:
@@ -47,7 +47,7 @@ def _with_true_condition(body: Graph) -> Graph:
     )
 
 
-def _captured(node: Node, body: Graph) -> tuple[Node, ...]:
+def _captured(node: Node, body: Graph, graph: Graph) -> tuple[Node, ...]:
     """The loop without its invariants, and nodes that give their results."""
     op, carried = node.op, node.inputs[2:]
     found = {index: outer for index, outer in enumerate(carried) if outer and _is_invariant(body, index, outer)}
@@ -65,7 +65,11 @@ def _captured(node: Node, body: Graph) -> tuple[Node, ...]:
     )
     results = [(outer, node.outputs[index]) for index, outer in found.items() if index < len(node.outputs)]
     origins = node.origins or (node.name,)
-    copies = (Node(f"{node.name}.{name}", Identity(), (outer,), (name,), (), origins) for outer, name in results if name)
+    copies = (
+        Node(graph.free_name(f"{node.name}.{name}"), Identity(), (outer,), (name,), (), origins)
+        for outer, name in results
+        if name
+    )
     return (*((loop,) if any(loop.outputs) else ()), *copies)
 
 

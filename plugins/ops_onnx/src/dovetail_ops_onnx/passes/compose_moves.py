@@ -133,17 +133,20 @@ def _gathered(
     source, result = graph.types[chain.source], graph.types[node.outputs[0]]
     width = result.size // rows.size
     matrix, name = source.with_shape((source.size // width, width)), node.name
-    arrays = {f"{name}.matrix.shape": np.asarray(matrix.dims, np.int64), f"{name}.rows": rows}
+    free = {
+        end: graph.free_name(f"{name}.{end}") for end in ("matrix", "matrix:0", "matrix.shape", "rows", "rows:0", "shape", "view")
+    }
+    arrays = {free["matrix.shape"]: np.asarray(matrix.dims, np.int64), free["rows"]: rows}
     origins = tuple(dict.fromkeys(origin for one in chain.nodes for origin in (one.origins or (one.name,))))
-    view = Node(f"{name}.matrix", Reshape(allowzero=True), (chain.source, f"{name}.matrix.shape"), (f"{name}.matrix:0",))
+    view = Node(free["matrix"], Reshape(allowzero=True), (chain.source, free["matrix.shape"]), (free["matrix:0"],))
     types[view.outputs[0]] = matrix
-    gather = Node(name, Gather(), (view.outputs[0], f"{name}.rows"), node.outputs, (), origins)
+    gather = Node(name, Gather(), (view.outputs[0], free["rows"]), node.outputs, (), origins)
     nodes: tuple[Node, ...] = (view, gather)
     if (*rows.shape, width) != result.dims:
-        between = f"{name}.rows:0"
+        between = free["rows:0"]
         types[between] = result.with_shape((*rows.shape, width))
-        arrays[f"{name}.shape"] = np.asarray(result.dims, np.int64)
-        last = Node(f"{name}.view", Reshape(allowzero=True), (between, f"{name}.shape"), node.outputs)
+        arrays[free["shape"]] = np.asarray(result.dims, np.int64)
+        last = Node(free["view"], Reshape(allowzero=True), (between, free["shape"]), node.outputs)
         nodes = (view, Node(name, gather.op, gather.inputs, (between,), (), origins), last)
     arrays = {key: as_constant(array) for key, array in arrays.items()}
     types |= {key: TensorType.of(array, known=True) for key, array in arrays.items()}

@@ -54,7 +54,7 @@ class _Mover:
             self._makers[output] = before
             self._position[output] = self._position[source]
             return (before,)
-        result = f"{output}.before"
+        result = self._graph.free_name(f"{output}.before")
         self.moved_any, self._types[result] = True, self._type(source)
         before = dataclasses.replace(before, outputs=(result,))
         after = self._view(result, self._type(output), output)
@@ -127,19 +127,19 @@ class _Mover:
         if view is None:
             # No sizes in names: plans for others take the nodes over.
             number = sum(shown == name for shown, _ in self._shown)
-            shown, given = f"{name}.shown{number or ''}", self._type(name)
+            shown, given = self._graph.free_name(f"{name}.shown{number or ''}"), self._type(name)
             self._types[shown] = given.with_shape(dims)
             if len(dims) == 2 and given.dims[-1:] == dims[-1:]:  # without a constant of sizes, which plans for others lack
                 from dovetail_ops_onnx.flatten import Flatten  # here, because few nodes need it
 
-                view = Node(f"{shown}.view", Flatten(axis=-1), (name,), (shown,))
+                view = Node(self._graph.free_name(f"{shown}.view"), Flatten(axis=-1), (name,), (shown,))
             else:
                 view = self._view(name, self._types[shown], shown)
             self._shown[name, dims] = view
         return view.outputs[0]
 
     def _view(self, source: str, result: TensorType, name: str) -> Node:
-        shape = f"{name}.shape"
+        shape = self._graph.free_name(f"{name}.shape")
         self._shapes[shape] = as_constant(np.asarray(result.dims, np.int64))
         self._types[shape] = TensorType.of(self._shapes[shape], known=True)
-        return Node(f"{name}.view", Reshape(allowzero=True), (source, shape), (name,))
+        return Node(self._graph.free_name(f"{name}.view"), Reshape(allowzero=True), (source, shape), (name,))

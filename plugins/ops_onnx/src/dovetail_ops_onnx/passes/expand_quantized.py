@@ -63,6 +63,7 @@ class _Parts:
     weights: Scaling
     result: Scaling
     made: Mapping[str, NDArray[Any]]
+    graph: Graph
 
     @staticmethod
     def of(node: Node, graph: Graph) -> "_Parts | None":
@@ -79,10 +80,10 @@ class _Parts:
         scalings = Scaling(x_scale, x_zero), Scaling(w_scale, w_zero, axis), Scaling(y_scale, y_zero)
         if not (scalings[0].is_single and scalings[2].is_single) or not all(scaling.is_usual for scaling in scalings):
             return None
-        return _Parts(node, op, *scalings, {} if bias is None else {"bias": (bias * unit).astype(np.float32)})
+        return _Parts(node, op, *scalings, {} if bias is None else {"bias": (bias * unit).astype(np.float32)}, graph)
 
     def _name(self, part: str) -> str:
-        return f"{self.node.name}/{self.node.outputs[0]}/{part}"
+        return self.graph.free_name(f"{self.node.name}/{self.node.outputs[0]}/{part}")
 
     def in_whole_numbers(self, graph: Graph) -> "_Parts | None":
         """The same in units of the sums; None where float32 may not hold these exactly."""

@@ -202,9 +202,9 @@ def _fold(
             return as_constant(new_bias.astype(weight.dtype))
 
     if (affine.factor != 1).any():
-        weight_name = f"{producer.name}.weight*{node.name}"
+        weight_name = graph.free_name(f"{producer.name}.weight*{node.name}")
         added[weight_name] = derived.get(("weight", *key), sources, weights)
-    names = (weight_name, f"{producer.name}.bias*{node.name}")
+    names = (weight_name, graph.free_name(f"{producer.name}.bias*{node.name}"))
     added[names[1]] = derived.get(("bias", *key), sources, offsets)
     op = dataclasses.replace(producer.op, beta=1.0) if _is_gemm(producer.op) else producer.op
     merged = Node(producer.name, op, (producer.inputs[0], *names), node.writes, (), (*producer.origins, *node.origins))

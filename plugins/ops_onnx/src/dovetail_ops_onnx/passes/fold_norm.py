@@ -45,10 +45,11 @@ def fold_norm(graph: Graph, memory: MutableMapping[str, Any]) -> Graph:
         weights, row = _folded(chain, node, affine, graph, derived)
         if not holds(graph.constants[chain.product.inputs[1]].T, weights.T, row):
             continue
-        arrays = {f"{chain.product.name}.{kind}*{node.name}": a for kind, a in (("weights", weights), ("row", row))}
+        names = (graph.free_name(f"{chain.product.name}.{kind}*{node.name}") for kind in ("weights", "row"))
+        arrays = dict(zip(names, (weights, row), strict=True))
         constants.update(arrays)
         types |= {name: TensorType.of(array, known=True) for name, array in arrays.items()}
-        new = _nodes(chain, node, *arrays)
+        new = _nodes(chain, node, graph, *arrays)
         types[new[0].outputs[0]] = graph.types[chain.product.outputs[0]]
         old = [one for one in (chain.product, chain.added, *chain.views) if one is not None]
         replaced |= {id(one): () for one in old} | {id(node): new}
@@ -58,12 +59,12 @@ def fold_norm(graph: Graph, memory: MutableMapping[str, Any]) -> Graph:
     return graph.replace(nodes=nodes, constants=constants, types=types)
 
 
-def _nodes(chain: _Chain, norm: Node, weights: str, row: str) -> tuple[Node, ...]:
+def _nodes(chain: _Chain, norm: Node, graph: Graph, weights: str, row: str) -> tuple[Node, ...]:
     """The nodes in place of a chain and the normalization after it; the last one writes its result."""
-    added, between = chain.added or chain.product, f"{chain.product.name}.product"
+    added, between = chain.added or chain.product, graph.free_name(f"{chain.product.name}.product")
     product = dataclasses.replace(chain.product, inputs=(chain.product.inputs[0], weights), outputs=(between,))
     origins = tuple(dict.fromkeys((*(added.origins or (added.name,)), *(norm.origins or (norm.name,)))))
-    last = Node(f"{norm.name}.row", Add(), (between, row), added.outputs, (), origins)
+    last = Node(graph.free_name(f"{norm.name}.row"), Add(), (between, row), added.outputs, (), origins)
     *others, final = (last, *chain.views)
     return (product, *others, dataclasses.replace(final, outputs=norm.outputs))
 

@@ -178,10 +178,10 @@ def _unstacked(graph: Graph, match: Match) -> Replacement | None:
         part, tensor = part_of(graph, match.values[name]), graph.types[match.values[name]]
         if part is None or tensor.dims[:3] != (batch, heads, length):
             return None
-        values[name] = f"{last}.{name}:0"
-        names = [f"{last}.{name}.{kind}" for kind in ("starts", "ends", "axes")]
+        values[name] = graph.free_name(f"{last}.{name}:0")
+        names = [graph.free_name(f"{last}.{name}.{kind}") for kind in ("starts", "ends", "axes")]
         bounds |= {key: np.asarray([n], np.int64) for key, n in zip(names, (part.first, part.end, 2), strict=True)}
-        node = Node(f"{last}.{name}", Slice(), (part.source, *names), (values[name],))
+        node = Node(graph.free_name(f"{last}.{name}"), Slice(), (part.source, *names), (values[name],))
         slices.append((node, tensor.with_shape((batch, length, part.end - part.first))))
     if result.dims != (batch, queries, slices[2][1].dims[2]):
         return None
@@ -206,22 +206,26 @@ def _merged(graph: Graph, match: Match) -> Replacement | None:
         return None
     last, values, before, shapes = match.nodes[0].name, dict(match.values), [], {}
     for name, tensor in zip("qkv", given, strict=True):
-        values[name] = f"{last}.{name}:0"
         whole = tensor.with_shape((math.prod(outer), *tensor.dims[2:]))
-        shapes[f"{last}.{name}.shape"] = np.asarray(whole.dims, np.int64)
-        inputs = (match.values[name], f"{last}.{name}.shape")
-        before.append((Node(f"{last}.{name}", Reshape(allowzero=True), inputs, (values[name],)), whole))
+        view = _view(graph, f"{last}.{name}", match.values[name])
+        values[name], shapes[view.inputs[1]] = view.outputs[0], np.asarray(whole.dims, np.int64)
+        before.append((view, whole))
     found = _replacement(graph, Match(values, match.nodes), (values["k"],), heads)
     if found is None:
         return None
     origins = tuple(dict.fromkeys(name for node in match.nodes for name in node.origins or (node.name,)))
-    attention = Node(f"{last}.attention", found.op, found.inputs, (f"{last}.attention:0",), (), origins)
+    name, value, shape = (graph.free_name(f"{last}.{end}") for end in ("attention", "attention:0", "shape"))
+    attention = Node(name, found.op, found.inputs, (value,), (), origins)
     before += found.before
     before.append((attention, result.with_shape((math.prod(outer), *result.dims[2:]))))
-    shapes[f"{last}.shape"] = np.asarray(result.dims, np.int64)
-    return Replacement(
-        Reshape(allowzero=True), (attention.outputs[0], f"{last}.shape"), {**found.constants, **shapes}, tuple(before)
-    )
+    shapes[shape] = np.asarray(result.dims, np.int64)
+    return Replacement(Reshape(allowzero=True), (value, shape), {**found.constants, **shapes}, tuple(before))
+
+
+def _view(graph: Graph, name: str, source: str) -> Node:
+    """A Reshape of this name, whose shape is another new value."""
+    shape, value = graph.free_name(f"{name}.shape"), graph.free_name(f"{name}:0")
+    return Node(graph.free_name(name), Reshape(allowzero=True), (source, shape), (value,))
 
 
 def _viewed(graph: Graph, match: Match) -> Replacement | None:
@@ -238,9 +242,9 @@ def _viewed(graph: Graph, match: Match) -> Replacement | None:
     last, views, shapes = match.nodes[0].name, [], {}
     for name, tensor in zip("qkv", given, strict=True):
         dims = (*tensor.dims[:2], heads * tensor.dims[3])
-        shapes[f"{last}.{name}.shape"] = np.asarray(dims, np.int64)
-        inputs = (match.values[name], f"{last}.{name}.shape")
-        views.append((Node(f"{last}.{name}", Reshape(allowzero=True), inputs, (f"{last}.{name}:0",)), tensor.with_shape(dims)))
+        view = _view(graph, f"{last}.{name}", match.values[name])
+        shapes[view.inputs[1]] = np.asarray(dims, np.int64)
+        views.append((view, tensor.with_shape(dims)))
     values = {**match.values, **{name: view.outputs[0] for name, (view, _) in zip("qkv", views, strict=True)}}
     found = _replacement(graph, Match(values, match.nodes), (values["k"],), heads)
     return found and dataclasses.replace(found, constants={**found.constants, **shapes}, before=(*found.before, *views))
@@ -279,9 +283,8 @@ def _flat(graph: Graph, match: Match) -> Replacement | None:
     k = graph.types[name].with_shape((*scores.dims[:2], scores.dims[3], size))
     if not all(graph.types[match.values[n]].rank == 4 and graph.types[match.values[n]].dims[:2] == k.dims[:2] for n in "qv"):
         return None
-    last = match.nodes[0].name
     dims = np.asarray(k.dims, np.int64)
-    view = Node(f"{last}.keys", Reshape(allowzero=True), (name, f"{last}.keys.shape"), (f"{last}.keys:0",))
+    view = _view(graph, f"{match.nodes[0].name}.keys", name)
     found = _replacement(graph, match, (view.outputs[0],), None)
     return found and dataclasses.replace(
         found, constants={**found.constants, view.inputs[1]: dims}, before=(*found.before, (view, k))
@@ -371,7 +374,7 @@ def _replacement(graph: Graph, match: Match, keys: tuple[str, ...], heads: int |
         joined = _joined_masks(graph, match)
         if joined is None:
             return None
-        mask = [f"{match.nodes[0].name}.mask"]
+        mask = [graph.free_name(f"{match.nodes[0].name}.mask")]
         constants[mask[0]] = joined
     inputs = (match.values["q"], *keys, match.values["v"], *mask)
     return Replacement(Attention(scale=factor, q_num_heads=heads, kv_num_heads=heads), inputs, constants, before)

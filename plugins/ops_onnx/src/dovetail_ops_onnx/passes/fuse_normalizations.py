@@ -110,7 +110,7 @@ def _build(rms: bool, graph: Graph, match: Match) -> Replacement | None:
         return None
     constants: Mapping[str, NDArray[Any]] = {}
     if not parameters:
-        constants = {f"{match.nodes[0].name}.ones": np.ones(row, x.dtype.numpy)}
+        constants = {graph.free_name(f"{match.nodes[0].name}.ones"): np.ones(row, x.dtype.numpy)}
     from dovetail_ops_onnx.layer_normalization import LayerNormalization  # here and below, because few models have them all
     from dovetail_ops_onnx.rms_normalization import RMSNormalization
 
@@ -137,9 +137,8 @@ def _grouped(graph: Graph, match: Match) -> Replacement | None:
     channels = (x.dims[1], *(1,) * (x.rank - 2))
     if any(array.shape not in (channels, (1, *channels)) for array in arrays[:2]):
         return None
-    constants = {
-        f"{match.nodes[0].name}.{name}": array.reshape(-1) for name, array in zip(("scale", "shift"), arrays, strict=False)
-    }
+    names = (graph.free_name(f"{match.nodes[0].name}.{name}") for name in ("scale", "shift"))
+    constants = {name: array.reshape(-1) for name, array in zip(names, arrays, strict=False)}
     op = GroupNormalization(num_groups=groups.dims[1], epsilon=node.op.epsilon)
     return Replacement(op, (match.values["x"], *constants), constants)
 

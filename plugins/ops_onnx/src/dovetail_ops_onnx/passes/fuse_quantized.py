@@ -224,7 +224,7 @@ class _Fusion:
         node = self._graph.producers.get(name)
         if node is None or not isinstance(node.op, HeldDequantizeLinear):
             return name
-        real = f"{name}@real"
+        real = self._graph.free_name(f"{name}@real")
         if real not in self._constants:
             given = [self._constants[one] if one else None for one in node.inputs]
             self._constants[real] = as_constant(_evaluated(node.op, given))

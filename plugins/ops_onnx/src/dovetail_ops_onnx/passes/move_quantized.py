@@ -148,10 +148,10 @@ class _Moving:
         moved = dataclasses.replace(
             node,
             inputs=(*stored, *node.inputs[len(stored) :]),
-            outputs=tuple(name and f"{name}@stored" for name in node.outputs),
+            outputs=tuple(name and self._name(name) for name in node.outputs),
         )
         dtype = inputs[0].scaling.dtype
-        types = {f"{name}@stored": self._types[name].with_dtype(dtype) for name in node.writes}
+        types = {self._name(name): self._types[name].with_dtype(dtype) for name in node.writes}
         reals = [(name, self._behind(node, name, inputs[0])) for name in node.writes]
         scope = self._graph.replace(constants=self._constants, types={**self._types, **types})
         given = [scope.types[name] if name else None for name in moved.inputs]
@@ -183,7 +183,11 @@ class _Moving:
             assert isinstance(op, DequantizeLinear)
             op = dataclasses.replace(op, axis=axis)
         origins = source.node.origins or (source.node.name,)
-        return Node(f"{name}@real", op, (f"{name}@stored", *source.node.inputs[1:]), (name,), (), origins)
+        return Node(self._graph.free_name(f"{name}@real"), op, (self._name(name), *source.node.inputs[1:]), (name,), (), origins)
+
+    def _name(self, value: str) -> str:
+        """The name of the stored numbers of a value that a node of this graph gives."""
+        return self._graph.free_name(f"{value}@stored")
 
     # --- stored inputs ---------------------------------------------------------------------------------------------
 
@@ -195,7 +199,7 @@ class _Moving:
         target = None if name in self._constants else self._target(name)
         if target is None or sum(self._types[one].size for one in node.writes) < self._types[name].size:
             return []
-        self._stored[name] = self._quantized(name, f"{name}@stored", target)
+        self._stored[name] = self._quantized(name, self._name(name), target)
         return [self._stored[name]]
 
     def _joined(self, node: Node) -> list[_Stored]:
@@ -216,7 +220,8 @@ class _Moving:
         found = []
         for index, (name, one) in enumerate(zip(node.inputs, known, strict=True)):
             is_same = one is not None and one.scaling.equals(wanted)
-            found.append(one if one is not None and is_same else self._quantized(name, f"{node.writes[0]}@{index}", target))
+            stored = self._graph.free_name(f"{node.writes[0]}@{index}")
+            found.append(one if one is not None and is_same else self._quantized(name, stored, target))
         return found
 
     def _is_translated(self, one: _Stored, wanted: Scaling) -> bool:
@@ -239,7 +244,8 @@ class _Moving:
             dataclasses.replace(target, name=stored, inputs=(name, *target.inputs[1:]), outputs=(stored,), origins=origins)
         )
         self._types[stored] = self._types[name].with_dtype(scaling.dtype)
-        real = Node(f"{stored}@real", DequantizeLinear(axis=scaling.axis), (stored, *target.inputs[1:]), (name,), (), origins)
+        name_of_real = self._graph.free_name(f"{stored}@real")
+        real = Node(name_of_real, DequantizeLinear(axis=scaling.axis), (stored, *target.inputs[1:]), (name,), (), origins)
         return _Stored(stored, real, scaling)
 
 

@@ -44,7 +44,7 @@ def pack_weights(graph: Graph) -> Graph:
         stored = _Stored.of(graph, node.inputs[0 if is_one(node.op, "Gather") else 1])
         if stored is None or stored.codes.size < _LEAST:
             continue
-        found = _product(node, stored) if is_one(node.op, "MatMul") else _rows(node, stored)
+        found = _product(node, stored, graph) if is_one(node.op, "MatMul") else _rows(node, stored, graph)
         if found is not None:
             made[node.name], added = found
             constants.update(added)
@@ -229,7 +229,7 @@ def _cast_from(graph: Graph, node: Node | None) -> Array | None:
     return graph.constants.get(node.inputs[0])
 
 
-def _product(node: Node, stored: _Stored) -> _Replaced | None:
+def _product(node: Node, stored: _Stored, graph: Graph) -> _Replaced | None:
     """MatMulBlocks, where scales are shared along K."""
     from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, MatMulBlocks
 
@@ -237,13 +237,13 @@ def _product(node: Node, stored: _Stored) -> _Replaced | None:
     if stored.down is stored.transposed or size < 2 or (size % 2 and (blocks > 1 or stored.bits == 4)):
         return None
     matrix = BlockMatrix.once(stored.sources, ("stored", stored.down), stored.matrix)
-    names = [f"{node.name}.{name}" for name in ("q", "scales", "offsets")[: len(matrix.arrays)]]
+    names = [graph.free_name(f"{node.name}.{name}") for name in ("q", "scales", "offsets")[: len(matrix.arrays)]]
     op = MatMulBlocks(matrix.bits, matrix.block_size)
     product = replace(node, op=op, inputs=(node.inputs[0], *names), origins=node.origins or (node.name,))
     return (product,), {name: as_constant(array) for name, array in zip(names, matrix.arrays, strict=True)}
 
 
-def _rows(node: Node, stored: _Stored) -> _Replaced | None:
+def _rows(node: Node, stored: _Stored, graph: Graph) -> _Replaced | None:
     """Gather of the integers, scales and zero points, and DequantizeLinear of what it takes, where scales are those of rows."""
     from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
     from dovetail_ops_onnx.gather import Gather
@@ -259,12 +259,13 @@ def _rows(node: Node, stored: _Stored) -> _Replaced | None:
         arrays["zero_points"] = stored.zeros[..., 0].astype(kind)
     arrays["q"] = _as_bytes(arrays["q"], kind)
     origins, taken = node.origins or (node.name,), []
-    for name in arrays:
-        inputs = (f"{node.name}.{name}", node.inputs[1])
-        taken.append(Node(f"{node.name}.take_{name}", Gather(axis=0), inputs, (f"{node.name}.taken_{name}",), (), origins))
+    names = {name: graph.free_name(f"{node.name}.{name}") for name in arrays}
+    for name, whole in names.items():
+        take, result = (graph.free_name(f"{node.name}.{verb}_{name}") for verb in ("take", "taken"))
+        taken.append(Node(take, Gather(axis=0), (whole, node.inputs[1]), (result,), (), origins))
     floats = DequantizeLinear(axis=-1, block_size=stored.block_size)
     last = replace(node, op=floats, inputs=tuple(one.outputs[0] for one in taken), origins=origins)
-    return (*taken, last), {f"{node.name}.{name}": as_constant(np.ascontiguousarray(array)) for name, array in arrays.items()}
+    return (*taken, last), {names[name]: as_constant(np.ascontiguousarray(array)) for name, array in arrays.items()}
 
 
 def _as_bytes(codes: Array, kind: type[np.generic]) -> Array:

@@ -29,7 +29,10 @@ def quantize_clipped(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Grap
             nodes.append(node)
             continue
         (value,), x = node.writes, source.inputs[0]
-        limited, origins = f"{value}@limited", (*(source.origins or (source.name,)), *(node.origins or (node.name,)))
+        limited, origins = (
+            graph.free_name(f"{value}@limited"),
+            (*(source.origins or (source.name,)), *(node.origins or (node.name,))),
+        )
         clip = Clip_6(min=limits[0], max=limits[1])
         steps = (
             Node(limited, clip, (x,), (limited,), (), origins),

@@ -62,7 +62,7 @@ def _without(graph: Graph, node: Node, body: Graph) -> Graph:
     if found is None or not isinstance(join.op, ConcatFromSequence) or join.op.new_axis or join.op.axis:
         return graph
     rows, offsets, count, how = found
-    ends, one, far, known = (f"{node.name}.{name}" for name in ("ends", "one", "far", "count"))
+    ends, one, far, known = (graph.free_name(f"{node.name}.{name}") for name in ("ends", "one", "far", "count"))
     constants = {one: np.ones(1, np.int64), far: np.array([np.iinfo(np.int64).max])}
     if not isinstance(count, str):
         constants[known], count = np.array(count, np.int64), known

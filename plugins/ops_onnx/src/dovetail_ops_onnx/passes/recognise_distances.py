@@ -21,11 +21,11 @@ def recognise_distances(graph: Graph) -> Graph:
 
     The matrix is a state that no iteration changes. An iteration takes longer to begin than to compute.
     """
-    nodes = tuple(part for node in graph.nodes for part in (_distances(node) if isinstance(node.op, Scan) else (node,)))
+    nodes = tuple(part for node in graph.nodes for part in (_distances(node, graph) if isinstance(node.op, Scan) else (node,)))
     return graph if nodes == graph.nodes else graph.replace(nodes=nodes)
 
 
-def _distances(node: Node) -> tuple[Node, ...]:
+def _distances(node: Node, graph: Graph) -> tuple[Node, ...]:
     """The nodes in place of a scan: itself where it is not of the form."""
     op, body = node.op, node.op.subgraphs[0]
     assert isinstance(op, Scan)
@@ -43,7 +43,7 @@ def _distances(node: Node) -> tuple[Node, ...]:
     matrix, scanned = node.inputs
     found = []
     if node.outputs[0]:
-        found.append(Node(f"{node.name}.state", Identity(), (matrix,), node.outputs[:1], (), origins))
+        found.append(Node(graph.free_name(f"{node.name}.state"), Identity(), (matrix,), node.outputs[:1], (), origins))
     if len(node.outputs) > 1 and node.outputs[1]:
         found.append(Node(node.name, PairwiseDistances(power), (scanned, matrix), node.outputs[1:], (), origins))
     return tuple(found)

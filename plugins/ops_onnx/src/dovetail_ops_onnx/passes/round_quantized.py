@@ -43,7 +43,7 @@ def round_quantized(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Graph
         if before is not None and before.equals(scaling) and value not in graph.outputs:
             same[value] = x
             continue
-        steps = tuple(_steps(x, pair[0], node, scaling))
+        steps = tuple(_steps(x, pair[0], node, scaling, graph))
         made = {name: graph.types[value] for step in steps for name in step.writes}
         scope = graph.replace(types={**types, **made})
         if all(keeps(step, scope) for step in steps):
@@ -69,7 +69,7 @@ def _pair(node: Node, graph: Graph) -> tuple[Node, Scaling] | None:
     return (source, found) if x.dtype is DType.FLOAT32 and x.rank >= found.scale.ndim and found.dtype in _STORED else None
 
 
-def _steps(x: str, source: Node, node: Node, scaling: Scaling) -> Iterator[Node]:
+def _steps(x: str, source: Node, node: Node, scaling: Scaling, graph: Graph) -> Iterator[Node]:
     """The nodes that compute what both give; the scale is an input, because a product with its reciprocal rounds otherwise."""
     from dovetail_ops_onnx.clip import Clip_6  # here, because few models have numbers of 16 bits
     from dovetail_ops_onnx.div import Div
@@ -78,7 +78,8 @@ def _steps(x: str, source: Node, node: Node, scaling: Scaling) -> Iterator[Node]
 
     limits, zero, (value,) = np.iinfo(scaling.dtype.numpy), int(scaling.zero_point.item()), node.writes
     origins = (*(source.origins or (source.name,)), *(node.origins or (node.name,)))
-    quotient, whole, limited, scale = f"{value}@quotient", f"{value}@whole", f"{value}@limited", source.inputs[1]
+    quotient, whole, limited = (graph.free_name(f"{value}@{step}") for step in ("quotient", "whole", "limited"))
+    scale = source.inputs[1]
     yield Node(quotient, Div(), (x, scale), (quotient,), (), origins)
     yield Node(whole, Round(), (quotient,), (whole,), (), origins)
     clip = Clip_6(min=float(limits.min - zero), max=float(limits.max - zero))

@@ -125,7 +125,7 @@ class _Writer:
     def _add(self, origin: Node, start: str, inputs: Sequence[str], step: _Step, dtype: Any) -> str:
         """A node for a step; the name of its result."""
         op, dims = step
-        name = f"{start}.{op.stem}"
+        name = self._graph.free_name(f"{start}.{op.stem}")
         self._types[name] = TensorType(dtype, dims)
         self.nodes.append(Node(name, op, (*inputs, *self._shape(name, op, dims)), (name,), (), origin.origins or (origin.name,)))
         return name
@@ -134,7 +134,7 @@ class _Writer:
         """The second input of a Reshape; none for other operators."""
         if not isinstance(op, Reshape):
             return ()
-        shape = f"{name}.shape"
+        shape = self._graph.free_name(f"{name}.shape")
         self._constants[shape] = as_constant(np.asarray(dims, np.int64))
         self._types[shape] = TensorType.of(self._constants[shape], known=True)
         return (shape,)

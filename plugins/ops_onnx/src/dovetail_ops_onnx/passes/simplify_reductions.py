@@ -46,7 +46,7 @@ def _joined_means(graph: Graph) -> Graph:
         alone = node.inputs[0] not in graph.output_names and len(graph.consumers[node.inputs[0]]) == 1
         if before is not None and alone:
             axes = tuple(sorted({*axes, *before[1]}))
-            name = f"{node.name}.axes"
+            name = graph.free_name(f"{node.name}.axes")
             constants[name] = as_constant(np.asarray(axes, np.int64))
             types[name] = TensorType.of(constants[name], known=True)
             origins = tuple(dict.fromkeys((*(before[0].origins or (before[0].name,)), *(node.origins or (node.name,)))))
@@ -82,6 +82,6 @@ def _simplified(node: Node, graph: Graph, shapes: dict[str, NDArray[Any]]) -> No
     reduced = op.reduced_axes(data.rank, None if axes is None else axes.value)
     if any(data.dims[axis] != 1 for axis in reduced):
         return node
-    name = f"{node.name}.shape"
+    name = graph.free_name(f"{node.name}.shape")
     shapes[name] = as_constant(np.asarray(graph.types[node.outputs[0]].dims, np.int64))
     return dataclasses.replace(node, op=Reshape(allowzero=True), inputs=(node.inputs[0], name))

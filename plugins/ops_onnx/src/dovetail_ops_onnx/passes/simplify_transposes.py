@@ -56,7 +56,7 @@ def _simplified(node: Node, graph: Graph, shapes: dict[str, NDArray[Any]]) -> No
     """A transpose in another form; `shapes` gets the constant that a reshape reads."""
     source, order = _origin(node, graph)
     if not _moves(order, graph.types[source].dims):
-        name = f"{node.name}.shape"
+        name = graph.free_name(f"{node.name}.shape")
         shapes[name] = as_constant(np.asarray(graph.types[node.outputs[0]].dims, np.int64))
         return dataclasses.replace(node, op=Reshape(allowzero=True), inputs=(source, name))
     if source == node.inputs[0]:

@@ -39,7 +39,7 @@ def split_integer_weights(graph: Graph, context: PassContext) -> Graph:
         wider = wide.replace(constants={**wide.constants, **made.constants}, types={**wide.types, **made.types})
         if all(context.keeps(product, wider) for product in made.products):
             wide = wider
-            nodes += made.products if len(parts) == 1 else (*made.products, made.sum(node))
+            nodes += made.products if len(parts) == 1 else (*made.products, made.sum(node, graph))
         else:
             nodes.append(node)
     return wide if wide is graph else wide.replace(nodes=tuple(nodes))
@@ -82,17 +82,22 @@ class _Made:
         constants: dict[str, Array] = {}
         types: dict[str, TensorType] = {}
         for index, part in enumerate(parts):
-            name = f"{node.inputs[1]}@{node.name}.{index}"
-            result = node.outputs[0] if len(parts) == 1 else f"{node.outputs[0]}@{index}"
+            name = graph.free_name(f"{node.inputs[1]}@{node.name}.{index}")
+            result = node.outputs[0] if len(parts) == 1 else graph.free_name(f"{node.outputs[0]}@{index}")
             constants[name] = part
             types[name] = TensorType(DType.INT8, part.shape, constants[name])
             types[result] = graph.types[node.outputs[0]]
             inputs = (node.inputs[0], name, *node.inputs[2:3]) if node.inputs[2] else (node.inputs[0], name)
-            products.append(dataclasses.replace(node, name=f"{node.name}.{index}", inputs=inputs, outputs=(result,)))
+            part_name = graph.free_name(f"{node.name}.{index}")
+            products.append(dataclasses.replace(node, name=part_name, inputs=inputs, outputs=(result,)))
         return _Made(tuple(products), constants, types)
 
-    def sum(self, node: Node) -> Node:
+    def sum(self, node: Node, graph: Graph) -> Node:
         """The node that adds up the results of both."""
         return dataclasses.replace(
-            node, name=f"{node.name}.sum", op=Add(), inputs=tuple(one.outputs[0] for one in self.products), outputs=node.outputs
+            node,
+            name=graph.free_name(f"{node.name}.sum"),
+            op=Add(),
+            inputs=tuple(one.outputs[0] for one in self.products),
+            outputs=node.outputs,
         )

@@ -90,7 +90,7 @@ def _is_large(graph: Graph) -> bool:
 class _Split:
     """A product in digits: the node that splits its rows, the operator that multiplies them, and the offsets, if there are any.
 
-    `types` are those of the rows, of the numbers and of the scales.
+    `types` are those of the rows, of the numbers and of the scales, `name` is that of the offsets.
     """
 
     node: Node
@@ -98,6 +98,7 @@ class _Split:
     op: MatMulDigits
     offsets: Array | None
     types: tuple[TensorType, ...]
+    name: str
 
     @staticmethod
     def of(node: Node, graph: Graph) -> "_Split | None":
@@ -116,10 +117,12 @@ class _Split:
             return None
         centre, offsets = centred
         rows = RowDigits(op.block_size, 1 if op.activation_bits == 8 else EXACT, group)
-        outputs = tuple(f"{node.name}.{name}" for name in ("digits", "factors", "sums")[: 2 if offsets is None else 3])
-        splitting = Node(f"{node.name}.row", rows, node.inputs[:1], outputs, (), node.origins or (node.name,))
+        names = ("digits", "factors", "sums")[: 2 if offsets is None else 3]
+        outputs = tuple(graph.free_name(f"{node.name}.{name}") for name in names)
+        splitting = Node(graph.free_name(f"{node.name}.row"), rows, node.inputs[:1], outputs, (), node.origins or (node.name,))
         types = tuple(graph.types[name] for name in node.inputs[:3])
-        return _Split(node, splitting, MatMulDigits(op.bits, op.block_size, group, centre), offsets, types)
+        product = MatMulDigits(op.bits, op.block_size, group, centre)
+        return _Split(node, splitting, product, offsets, types, graph.free_name(f"{node.name}.offsets"))
 
     @property
     def key(self) -> tuple[Hashable, ...]:
@@ -134,12 +137,8 @@ class _Split:
 
     def product(self, rows: Node) -> Node:
         """The node that multiplies what `rows` gives."""
-        added = () if self.offsets is None else (rows.outputs[2], self._name)
+        added = () if self.offsets is None else (rows.outputs[2], self.name)
         return replace(self.node, op=self.op, inputs=(*rows.outputs[:2], *self.node.inputs[1:3], *added))
-
-    @property
-    def _name(self) -> str:
-        return f"{self.node.name}.offsets"
 
     def values(self, rows: Node, graph: Graph) -> tuple[dict[str, TensorType], dict[str, Array]]:
         """The types of the digits and of the offsets, and the offsets."""
@@ -149,7 +148,7 @@ class _Split:
         if self.offsets is None:
             return types, {}
         constant = as_constant(self.offsets)
-        return {**types, self._name: TensorType.of(constant, known=True)}, {self._name: constant}
+        return {**types, self.name: TensorType.of(constant, known=True)}, {self.name: constant}
 
 
 def _centred(bits: int, q: Array, scales: Array, offsets: Array | None = None) -> tuple[int, Array | None] | None:

@@ -48,7 +48,7 @@ def _tabulated(graph: Graph, keeps: Keeps, *, chains: bool) -> Graph:
         cone = _cone(one, found, order)
         if not ((chains or _forks(cone)) and _is_alone(one, cone, found, graph)):
             continue
-        node, table = one.node, f"{one.node.name}.table"
+        node, table = one.node, graph.free_name(f"{one.node.name}.table")
         origins = tuple(dict.fromkeys(name for inner in cone for name in (inner.origins or (inner.name,))))
         from dovetail_ops_onnx.byte_table import ByteTable  # here, because few models have such activations
 

@@ -11,6 +11,7 @@ from dovetail.passes import PassContext
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.passes import HALVES, WIDENED
 from dovetail_ops_onnx.passes._derived import DerivedConstants
+from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 
 __all__ = ["widen_halves"]
 
@@ -31,7 +32,8 @@ def widen_halves(graph: Graph, context: PassContext) -> Graph:
     References take 10 to 100 times as long. So do products of float16 on CPUs, which convert each number. What reads a result of
     such a node computes in float32 too, up to the next product for which the device has a kernel. No value between these nodes
     is rounded, nor before a Cast to float32, which becomes an identity: results differ from those of halves by the roundings,
-    and where halves would overflow. Inputs, outputs, and what else reads them keep their types: values are converted there.
+    and where halves would overflow. A QuantizeLinear whose scale alone is a half stays, because that asks for the precision of
+    halves. Inputs, outputs, and what else reads them keep their types: values are converted there.
     Nodes that write states stay as they are, because converted states would be copies, and so do graphs with sub-graphs, which
     read values by name. Needs types and schedule order.
     """
@@ -64,7 +66,7 @@ class _Widening:
             return
         if isinstance(node.op, Cast) and node.op.to is WIDE:
             wide = node.inputs[0] in self._values  # and becomes an identity, which a later pass drops
-        elif node.op.op_type in _BY_BITS:
+        elif node.op.op_type in _BY_BITS or self._rounds_to_scale(node):
             wide = False
         elif node.op.is_view:
             wide = node.inputs[0] in self._values
@@ -74,6 +76,11 @@ class _Widening:
         if wide:
             self.wide.add(node.name)
             self._values.update({name: types[name].dtype for name in node.writes if types[name].dtype in HALVES})
+
+    def _rounds_to_scale(self, node: Node) -> bool:
+        """Whether a quotient of float32 is rounded to halves because the scale has this type."""
+        types = self._graph.types
+        return isinstance(node.op, QuantizeLinear) and not node.op.precision and types[node.inputs[0]].dtype not in HALVES
 
     def _is_better(self, node: Node, fed: bool) -> bool:
         """Whether float32 is faster: for nodes that are `fed` it, but for products that the device computes in halves, and fast.
@@ -165,7 +172,7 @@ class _Widening:
         return found
 
     def _cast(self, source: str, target: str, to: DType) -> None:
-        self._nodes.append(Node(f"cast:{target}", Cast(to=to), (source,), (target,)))
+        self._nodes.append(Node(self._graph.free_name(f"cast:{target}"), Cast(to=to), (source,), (target,)))
 
 
 def _named(name: str, dtype: DType) -> str:
