@@ -15,7 +15,7 @@ import re
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dovetail import __version__
@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 LIMIT = 512 << 20
 """Bytes that a section may have, unless `DOVETAIL_CACHE_LIMIT` says otherwise."""
 
+_OURS = b"dovetail-"
+"""The first bytes of every entry."""
 _MAGIC = b"dovetail-cache-1\n"
 _HEAD = len(_MAGIC) + hashlib.sha256().digest_size
 _KEY = re.compile(r"[0-9a-f]{64}\Z")
@@ -94,20 +96,32 @@ class FileCache:
             os.utime(path)
         return content[_HEAD:]
 
+    def path(self, key: str) -> Path | None:
+        """Where the content of a key is, if it is kept: for entries that are mapped, which check themselves."""
+        return None if self._folder is None else self._folder / key
+
     def put(self, key: str, content: bytes) -> None:
         """Keep the content, in place of what was there; others see it whole or not at all."""
-        if self._folder is None or len(content) + _HEAD > self._limit:
+        if len(content) + _HEAD <= self._limit:
+            self.put_pieces(key, (_head(content), content))
+
+    def put_pieces(self, key: str, pieces: Iterable[bytes | memoryview]) -> None:
+        """As `put`, for an entry that begins with a name of its own in place of a digest. Raises what `pieces` raises."""
+        if not self.keeps:
             return
+        assert self._folder is not None
         temporary = ""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=self._folder, prefix=_WRITING)
             with os.fdopen(handle, "wb") as file:
-                file.write(_head(content) + content)
+                file.writelines(pieces)
             os.replace(temporary, self._folder / key)
             temporary = ""
             self._shrink(keep=key)
         except OSError:
+            pass
+        finally:
             if temporary:
                 _remove(Path(temporary))
 
@@ -174,7 +188,7 @@ def _bytes_in(folder: Path) -> int:
 
 def _is_ours(path: str) -> bool:
     with open(path, "rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
+        return file.read(len(_OURS)) == _OURS
 
 
 def _read(path: Path) -> bytes:
