@@ -74,9 +74,7 @@ def measured(runtime: str, model: str, path: Path, after: list[str], cache: str,
     return found
 
 
-def rows_of(
-    model: str, path: Path, runtimes: list[str], after: list[str], repeats: int, compiled: str, cache: str
-) -> list[Row]:
+def rows_of(model: str, path: Path, runtimes: list[str], after: list[str], repeats: int, compiled: str, cache: str) -> list[Row]:
     """A row for each runtime."""
     samples: dict[str, list[Row]] = {runtime: [] for runtime in runtimes}
     for number in range(repeats + 1):

@@ -8,12 +8,10 @@ owns, or that everybody may write to, is not used, with one warning.
 
 import contextlib
 import functools
-import hashlib
 import logging
 import os
 import re
 import stat
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -33,7 +31,7 @@ LIMIT = 512 << 20
 _OURS = b"dovetail-"
 """The first bytes of every entry."""
 _MAGIC = b"dovetail-cache-1\n"
-_HEAD = len(_MAGIC) + hashlib.sha256().digest_size
+_HEAD = len(_MAGIC) + 32
 _KEY = re.compile(r"[0-9a-f]{64}\Z")
 _WRITING = ".writing-"
 _STALE = 3600.0
@@ -60,6 +58,8 @@ def cache_folder() -> Path | None:
 
 def cache_key(*parts: str) -> str:
     """The name of the entry that depends on these texts and on dovetail's version; their order and borders count."""
+    import hashlib  # OpenSSL: 3 ms at start-up
+
     return hashlib.sha256("".join(f"{len(part)}:{part}" for part in (__version__, *parts)).encode()).hexdigest()
 
 
@@ -110,6 +110,8 @@ class FileCache:
         if not self.keeps:
             return
         assert self._folder is not None
+        import tempfile  # 4 ms, for processes that write
+
         temporary = ""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -160,6 +162,8 @@ def _limit() -> int:
 
 
 def _head(content: bytes) -> bytes:
+    import hashlib  # as above
+
     return _MAGIC + hashlib.sha256(content).digest()
 
 

@@ -5,11 +5,11 @@ made, and only those of dovetail and of installed plugins.
 """
 
 import dataclasses
-import hashlib
 import importlib
 import json
 import math
 import sys
+import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
@@ -28,7 +28,7 @@ from dovetail.names import printable
 __all__ = ["PLAN_MAGIC", "Damaged", "header_of", "packed", "unpacked"]
 
 PLAN_MAGIC = b"dovetail-plans-1\n"
-_HEAD = len(PLAN_MAGIC) + hashlib.sha256().digest_size + 8
+_HEAD = len(PLAN_MAGIC) + 4 + 8
 _ALIGNMENT = 64
 _PLAIN = (bool, int, float, str)
 
@@ -56,7 +56,7 @@ def packed(made_for: Mapping[str, Any], content: Any, packages: Collection[str])
     classes = [[cls.__module__, cls.__qualname__] for cls in packer.classes]
     whole = {"made_for": made_for, "classes": classes, "objects": packer.objects, "arrays": places, "root": root, "bytes": end}
     text = json.dumps(whole, separators=(",", ":")).encode()
-    yield PLAN_MAGIC + hashlib.sha256(text).digest() + len(text).to_bytes(8, "little") + text
+    yield PLAN_MAGIC + _checksum(text) + len(text).to_bytes(8, "little") + text
     written = -(_HEAD + len(text)) % _ALIGNMENT
     yield bytes(written)
     end = 0
@@ -73,7 +73,7 @@ def header_of(content: NDArray[np.uint8]) -> tuple[Mapping[str, Any], int]:
         raise Damaged("it was not written by export_model")
     length = int.from_bytes(head[-8:], "little")
     text = content[_HEAD : _HEAD + length].tobytes() if length <= content.size else b""
-    if hashlib.sha256(text).digest() != head[len(PLAN_MAGIC) : -8]:
+    if _checksum(text) != head[len(PLAN_MAGIC) : -8]:
         raise Damaged("it is damaged or truncated")
     try:
         found = json.loads(text)
@@ -83,6 +83,10 @@ def header_of(content: NDArray[np.uint8]) -> tuple[Mapping[str, Any], int]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Damaged(f"its header is malformed: {error!r:.200}") from None
     return found, start
+
+
+def _checksum(text: bytes) -> bytes:
+    return zlib.crc32(text).to_bytes(4, "little")
 
 
 def unpacked(header: Mapping[str, Any], region: Region, start: int, packages: Collection[str]) -> Any:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from dovetail.planning.planner import Keep
     from dovetail.planning.support import NodeSupport
     from dovetail.runtime.recipe import Recipe
-    from dovetail.runtime.stored_plans import PlanStore, StoredPlan
+    from dovetail.runtime.stored_plans import PlanStore, StoredModel, StoredPlan
 
 __all__ = ["Core"]
 
@@ -242,7 +242,10 @@ class Core:
         """
         given = as_mapping(properties)
         if not isinstance(model, Model):
-            model = self._unread(model, device, given) or self.read_model(model)
+            stored = self._stored(model, device, given)
+            if stored is not None:
+                return self._compiled_from(stored, device, given)
+            model = self.read_model(model)
         if "STATE" in given:
             model = model.with_states(given.pop("STATE"))
         return self._noted(self._compile(model, device, given))
@@ -266,8 +269,12 @@ class Core:
         with COLLECTOR_PAUSE:
             needs = lambda made_for: self._needs(device or made_for, given)  # noqa: E731  # shorter than a function in it
             stored = read_plans(Path(fspath(path)), needs, self.plugins, is_trusted=False)
-            model = stored.model(self.read_model)
-            return self._noted(CompiledModel(model, self.prepare(model, device or stored.device, given, stored.plans)))
+        return self._compiled_from(stored, device or stored.device, given)
+
+    def _compiled_from(self, stored: "StoredModel", device: str, given: Properties) -> CompiledModel:
+        model = stored.model(self.read_model)
+        with COLLECTOR_PAUSE:
+            return self._noted(CompiledModel(model, self.prepare(model, device, given, stored.plans)))
 
     def _needs(self, device: str, given: Properties) -> Mapping[str, str]:
         from dovetail.runtime.stored_plans import made_for  # as above
@@ -275,15 +282,15 @@ class Core:
         targets = self._session.targets(device, given)[0]
         return made_for(self.plugins, device, *self._opened(targets))
 
-    def _unread(self, source: Any, device: str, given: Properties) -> Model | None:
-        """The model of a file whose plans are in `CACHE_DIR`, without reading it; None where they are not."""
+    def _stored(self, source: Any, device: str, given: Properties) -> "StoredModel | None":
+        """What `CACHE_DIR` has of a model file; None where it has nothing."""
         folder = self._session.properties_of(device, given).get("CACHE_DIR")
         if not folder or not isinstance(folder, str) or not isinstance(source, str | PathLike) or "STATE" in given:
             return None
         from dovetail.runtime.stored_plans import PlanFolder  # as above
 
-        found = PlanFolder(folder, self.plugins).get(self._needs(device, given), fspath(source), None)
-        return None if found is None else found.model(self.read_model)
+        with COLLECTOR_PAUSE:
+            return PlanFolder(folder, self.plugins).get(self._needs(device, given), fspath(source), None)
 
     def _compile(self, model: Model, device: str, given: Properties) -> CompiledModel:
         with COLLECTOR_PAUSE:

@@ -4,7 +4,9 @@ import importlib.util
 import logging
 import os
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 
 from dovetail._files import written_whole
 from dovetail._version import __version__
-from dovetail.cache import FileCache, cache_key
+from dovetail.cache import FileCache
 from dovetail.dataclass import dataclass
 from dovetail.devices.refusals import Refusal
 from dovetail.errors import DeviceError, DovetailError, FormatError, UsageError
@@ -40,6 +42,9 @@ __all__ = ["PlanFolder", "PlanStore", "StoredModel", "StoredPlan", "export", "ma
 log = logging.getLogger(__name__)
 
 _HINT = "export it again with export_model, or `dovetail compile`"
+
+_unchanged: dict[str, Any] = {}
+"""The modules of the file that was read last: mostly they are those of the next one."""
 
 FileState = tuple[str, int, int]
 """Path, bytes, and time of the last change in nanoseconds."""
@@ -186,9 +191,14 @@ def _loaded(packages: set[str]) -> dict[str, list[tuple[str, int, int]]]:
 
 
 def _folder(package: str) -> str:
-    module = sys.modules.get(package) or importlib.util.find_spec(package)
-    paths = getattr(module, "__path__", None) or getattr(module, "submodule_search_locations", None) or [""]
-    return str(next(iter(paths)))
+    """Where a package is, or would be imported from."""
+    if package in sys.modules:
+        return str(next(iter(sys.modules[package].__path__)))
+    for entry in sys.path:  # as Python finds most packages, in a fraction of the time
+        if os.path.exists(os.path.join(entry, package, "__init__.py")):
+            return os.path.join(entry, package)
+    found = importlib.util.find_spec(package)
+    return str(next(iter(found.submodule_search_locations or [""]))) if found else ""
 
 
 def _changed(modules: Mapping[str, Sequence[Sequence[Any]]]) -> str:
@@ -196,8 +206,11 @@ def _changed(modules: Mapping[str, Sequence[Sequence[Any]]]) -> str:
     for package, files in modules.items():
         folder = _folder(package)
         for path, size, seconds in files:
-            now = _state(os.path.join(folder, path))
-            if now is None or (now[0], now[1] // 10**9) != (size, seconds):
+            try:
+                now = os.stat(f"{folder}/{path}")
+            except OSError:
+                return f"{package}/{path}"
+            if now.st_size != size or int(now.st_mtime) != seconds:
                 return f"{package}/{path}"
     return ""
 
@@ -233,8 +246,9 @@ def read_plans(
             more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
             reason = f"it was made for {name} {printable(str(then.get(name)))}, here is {printable(str(now.get(name)))}{more}"
             raise FormatError(f"{shown}: {reason}", hint=_HINT)
-        if changed := _changed(modules):
+        if modules != _unchanged and (changed := _changed(modules)):
             raise FormatError(f"{shown}: the module {printable(changed)} is not the one that made it", hint=_HINT)
+        _unchanged.update(modules)
         found = unpacked(header, region, start, _packages(plugins))
         if not isinstance(found, StoredModel):
             raise Damaged("it has no model")
@@ -325,7 +339,7 @@ class PlanStore:
         found = self._given.get(shapes)
         if found is None and self._folder is not None:
             stored = self._folder.get(self._needs, self._model.files[0][0], shapes)
-            found = None if stored is None else next((one for one in stored.plans if one.shapes == shapes), None)
+            found = None if stored is None else stored.plans[0]
         return None if found is None else self._restored(found)
 
     def keep(self, shapes: Shapes) -> Callable[[Planned, Notes], object] | None:
@@ -336,20 +350,25 @@ class PlanStore:
 
         def put(planned: Planned, notes: Notes) -> None:
             plan = StoredPlan.of(shapes, planned, notes)
-            if folder.put(self._needs, StoredModel.of(self._model, self._device, (plan,)), shapes):
-                folder.put(self._needs, StoredModel.of(self._model, self._device), None)
+            alone = all(t.is_static for t in self._model.inputs.values())
+            whole = StoredModel.of(self._model, self._device, (plan,))
+            if folder.put(self._needs, whole, None if alone else shapes) and not alone:
+                folder.put(self._needs, replace(whole, plans=()), None)
 
         return put
 
 
 class PlanFolder:
-    """The folder of `CACHE_DIR`: a model's interface and each of its plans are entries. What is wrong with an entry is a miss."""
+    """The folder of `CACHE_DIR`, with an entry for each plan, and for the interface of models with open shapes.
+
+    What is wrong with an entry is a miss.
+    """
 
     def __init__(self, folder: str, plugins: "PluginManager") -> None:
         self._files, self._plugins = FileCache("plans", Path(folder)), plugins
 
     def get(self, needs: Mapping[str, str], path: str, shapes: Shapes | None) -> StoredModel | None:
-        """The model of a file, with its plan for these shapes; without plans for None."""
+        """The model of a file, with its plan for these shapes; with None, with the plan for its own shapes, if none are open."""
         entry = self._files.path(_key(needs, path, shapes))
         if entry is None or not entry.exists() or self._plugins.in_process:
             return None
@@ -358,7 +377,8 @@ class PlanFolder:
         except FormatError as error:
             log.info("%s", error)
             return None
-        return found if found.is_current() else None
+        is_it = found.is_current() and found.files[0][0] == os.path.abspath(path)
+        return found if is_it and (shapes is None or found.plans[0].shapes == shapes) else None
 
     def put(self, needs: Mapping[str, str], stored: StoredModel, shapes: Shapes | None) -> bool:
         """Keep a model with one plan, or without plans. What cannot be kept is logged, and the answer False."""
@@ -372,4 +392,6 @@ class PlanFolder:
 
 
 def _key(needs: Mapping[str, str], path: str, shapes: Shapes | None) -> str:
-    return cache_key(repr(sorted(needs.items())), os.path.abspath(path), repr(shapes))
+    """The name of an entry; what the entry is for is compared with what it says itself."""
+    text = repr((sorted(needs.items()), os.path.abspath(path), shapes)).encode()
+    return f"{zlib.crc32(text):032x}{zlib.adler32(text):032x}"
