@@ -8,7 +8,6 @@ owns, or that everybody may write to, is not used, with one warning.
 
 import contextlib
 import functools
-import logging
 import os
 import re
 import stat
@@ -22,8 +21,6 @@ from dovetail.dataclass import dataclass
 from dovetail.errors import UsageError
 
 __all__ = ["LIMIT", "Entry", "FileCache", "cache_folder", "cache_key", "clear_cache", "list_cache"]
-
-log = logging.getLogger(__name__)
 
 LIMIT = 512 << 20
 """Bytes that a section may have, unless `DOVETAIL_CACHE_LIMIT` says otherwise."""
@@ -216,6 +213,9 @@ def _is_private(folder: Path) -> bool:
     if found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWOTH:
         return True
     reason = "everybody may write to it" if found.st_mode & stat.S_IWOTH else f"user {found.st_uid} owns it"
+    import logging  # 4 ms, for few users
+
+    log = logging.getLogger(__name__)
     log.warning("the cache folder %s is not used: %s; set DOVETAIL_CACHE_DIR, or fix it with chown and chmod 700", folder, reason)
     return False
 

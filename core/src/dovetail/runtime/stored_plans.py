@@ -1,7 +1,5 @@
 """Plans in files, for processes that start fast: what a file was made for, and the models and plans in it."""
 
-import importlib.util
-import logging
 import os
 import sys
 import zlib
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail import _log
 from dovetail._files import written_whole
 from dovetail._version import __version__
 from dovetail.cache import FileCache
@@ -39,9 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PlanFolder", "PlanStore", "StoredModel", "StoredPlan", "export", "made_for", "read_plans", "write_plans"]
 
-log = logging.getLogger(__name__)
-
-_HINT = "export it again with export_model, or `dovetail compile`"
+_HINT = "export it again: compiled.export_model(path)"
 
 _unchanged: dict[str, Any] = {}
 """The modules of the file that was read last: mostly they are those of the next one."""
@@ -197,7 +194,9 @@ def _folder(package: str) -> str:
     for entry in sys.path:  # as Python finds most packages, in a fraction of the time
         if os.path.exists(os.path.join(entry, package, "__init__.py")):
             return os.path.join(entry, package)
-    found = importlib.util.find_spec(package)
+    from importlib.util import find_spec  # here, because few packages are found otherwise
+
+    found = find_spec(package)
     return str(next(iter(found.submodule_search_locations or [""]))) if found else ""
 
 
@@ -375,7 +374,7 @@ class PlanFolder:
         try:
             found = read_plans(entry, lambda _: needs, self._plugins, is_trusted=True)
         except FormatError as error:
-            log.info("%s", error)
+            _log.info("%s", error)
             return None
         is_it = found.is_current() and found.files[0][0] == os.path.abspath(path)
         return found if is_it and (shapes is None or found.plans[0].shapes == shapes) else None
@@ -386,7 +385,7 @@ class PlanFolder:
             pieces = write_plans(stored, needs, self._plugins)
             self._files.put_pieces(_key(needs, stored.files[0][0], shapes), pieces)
         except UsageError as error:
-            log.info("%s is not kept in CACHE_DIR: %s", printable(stored.source), error)
+            _log.info("%s is not kept in CACHE_DIR: %s", printable(stored.source), error)
             return False
         return True
 
