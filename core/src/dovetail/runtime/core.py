@@ -19,7 +19,7 @@ from dovetail.devices.interruptible import are_calls_left
 from dovetail.devices.refusals import Refusal
 from dovetail.devices.virtual import Placement, Targets
 from dovetail.devices.work_budget import limited
-from dovetail.errors import PluginError, UnknownFormat, UsageError
+from dovetail.errors import FormatError, PluginError, UnknownFormat, UsageError
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.model import Model
 from dovetail.graph.reloadable import check_reloadable
@@ -269,7 +269,10 @@ class Core:
         with COLLECTOR_PAUSE:
             needs = lambda made_for: self._needs(device or made_for, given)  # noqa: E731  # shorter than a function in it
             stored = read_plans(Path(fspath(path)), needs, self.plugins, is_trusted=False)
-        return self._compiled_from(stored, device or stored.device, given)
+        try:
+            return self._compiled_from(stored, device or stored.device, given)
+        except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:  # what checks of types do not see
+            raise FormatError(f"the content of {printable(fspath(path))} is malformed: {error!r:.200}") from error
 
     def _compiled_from(self, stored: "StoredModel", device: str, given: Properties) -> CompiledModel:
         model = stored.model(self.read_model)
@@ -371,10 +374,9 @@ class Core:
     def _export(self, device: str, given: Properties, compiled: CompiledModel, path: Path) -> None:
         from dovetail.runtime.stored_plans import export  # as above
 
-        assert compiled.planning is not None  # a composite has no plans of its own
-        export(
-            compiled.model, device, tuple(compiled.plans), compiled.planning.make, self._needs(device, given), self.plugins, path
-        )
+        shapes, needs = tuple(compiled.plans), self._needs(device, given)
+        assert compiled.planning is not None  # set by the line above
+        export(compiled.model, device, shapes, compiled.planning.make, needs, self.plugins, path)
 
     def _describe(self, device: str, given: Properties, compiled: CompiledModel) -> "Recipe":
         from dovetail.runtime.recipe import Recipe  # here, because few models are pickled

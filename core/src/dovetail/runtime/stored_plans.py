@@ -21,6 +21,7 @@ from dovetail.errors import DeviceError, DovetailError, FormatError, UsageError
 from dovetail.evaluate.inference import infer_node
 from dovetail.graph.graph import Graph
 from dovetail.graph.growth import Growth
+from dovetail.graph.layout import PLAIN, Layout
 from dovetail.graph.mapped_file import MappedFile
 from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
@@ -252,7 +253,7 @@ def read_plans(
         if not isinstance(found, StoredModel):
             raise Damaged("it has no model")
         for plan in () if is_trusted else found.plans:
-            _check(plan)
+            _check(found, plan)
     except (FormatError, UsageError, DeviceError):
         raise
     except OSError as error:
@@ -274,23 +275,31 @@ def _opened(path: Path) -> tuple[NDArray[np.uint8], Callable[[int, int], NDArray
     return content, lambda start, length: content[start : start + length]
 
 
-def _check(plan: StoredPlan) -> None:
-    """Raise `DovetailError` or `Damaged` for a graph that does not fit together."""
-    from dovetail.planning.plan_format import Damaged  # as above
-
+def _check(stored: StoredModel, plan: StoredPlan) -> None:
+    """Raise `DovetailError` or `Damaged` for a plan that does not fit together: kernels trust types, of inputs too."""
+    whole, known = plan.planned.whole, dict[str, TensorType]()
+    for name, shape in zip(stored.graph.inputs, plan.shapes, strict=True):
+        known[name] = TensorType(stored.graph.types[name].dtype, shape)
     for part in plan.planned.parts:
         graph = part.graph
         validate(graph)
-        for name, array in graph.constants.items():
-            _require(TensorType.of(array), graph.types[name], name, Damaged)
+        found = {name: known[name] for name in graph.inputs}
+        found |= {name: TensorType.of(array) for name, array in graph.constants.items()}
+        for name, tensor in found.items():
+            _require(tensor, graph.types[name], name)
         for node in graph.nodes:
-            for name, found in zip(node.writes, infer_node(node, [graph.type_of(one) for one in node.inputs]), strict=True):
-                _require(found, graph.types[name], name, Damaged)
+            for name, tensor in zip(node.writes, infer_node(node, [graph.type_of(one) for one in node.inputs]), strict=True):
+                _require(tensor, graph.types[name], name, graph.types[name].layout)
+        known |= {name: graph.types[inner] for name, inner in zip(part.outputs, graph.outputs, strict=True)}
+    for name in whole.outputs:
+        _require(TensorType.of(whole.constants[name]) if name in whole.constants else known[name], whole.types[name], name)
 
 
-def _require(found: TensorType, written: TensorType, name: str, error: type[Exception]) -> None:
-    if (found.dtype, found.shape) != (written.dtype, written.shape):
-        raise error(f"the type of value '{printable(name)}' is {found}, not {written}")
+def _require(found: TensorType, written: TensorType, name: str, layout: Layout = PLAIN) -> None:
+    from dovetail.planning.plan_format import Damaged  # as above
+
+    if (found.dtype, found.shape, layout) != (written.dtype, written.shape, written.layout):
+        raise Damaged(f"the type of value '{printable(name)}' is {found}, not {written}")
 
 
 def export(
@@ -337,9 +346,12 @@ class PlanStore:
         """The plan for these shapes."""
         found = self._given.get(shapes)
         if found is None and self._folder is not None:
-            stored = self._folder.get(self._needs, self._model.files[0][0], shapes)
+            stored = self._folder.get(self._needs, self._model.files[0][0], self._named(shapes))
             found = None if stored is None else stored.plans[0]
         return None if found is None else self._restored(found)
+
+    def _named(self, shapes: Shapes) -> Shapes | None:
+        return None if all(t.is_static for t in self._model.inputs.values()) else shapes
 
     def keep(self, shapes: Shapes) -> Callable[[Planned, Notes], object] | None:
         """What keeps a plan that is made now."""
@@ -349,9 +361,8 @@ class PlanStore:
 
         def put(planned: Planned, notes: Notes) -> None:
             plan = StoredPlan.of(shapes, planned, notes)
-            alone = all(t.is_static for t in self._model.inputs.values())
-            whole = StoredModel.of(self._model, self._device, (plan,))
-            if folder.put(self._needs, whole, None if alone else shapes) and not alone:
+            whole, named = StoredModel.of(self._model, self._device, (plan,)), self._named(shapes)
+            if folder.put(self._needs, whole, named) and named is not None:
                 folder.put(self._needs, replace(whole, plans=()), None)
 
         return put
