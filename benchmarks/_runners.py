@@ -98,7 +98,7 @@ class Dovetail:
 
         core = dovetail.Core()
         self._device = device
-        self._compiled = core.compile_model(core.read_model(path), device, dict(options or {}))
+        self._compiled = core.compile_model(path, device, dict(options or {}))
         self.infer = self._compiled.create_infer_request().infer
 
     def run(self, inputs: Arrays) -> Arrays:

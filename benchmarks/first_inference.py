@@ -2,11 +2,13 @@
 
     python benchmarks/first_inference.py -d ONEDNN -d NUMPY --download wheels
     python benchmarks/first_inference.py -d ONEDNN --after minilm --after mobilenet_v2
+    python benchmarks/first_inference.py -d ONEDNN --cached
 
 Each figure is from a fresh process, the runtimes in turn: the least of the repeats, in milliseconds. `first` is what comes after
 the import: the session and its first run. `whole` has the import too, after that of NumPy. `CPU` is the time of all threads for
 `first`; it can be compared when other programs use the machine. With `--after` each process has run these models before, as a
-service has that loads one more. `x` are multiples of onnxruntime's. The models are those of
+service has that loads one more. With `--cached` each process but the first finds the plans of an earlier one in `CACHE_DIR`, and
+onnxruntime reads the model as without. `x` are multiples of onnxruntime's. The models are those of
 `sessions.py` and `real_models.py`, the latter from wheels that pip fetches into a folder.
 """
 
@@ -39,12 +41,13 @@ def inputs_of(model: str) -> Arrays:
     return OWN[model].inputs(rng, 1) if model in OWN else REAL_MODELS[model].make(rng)
 
 
-def child(runtime: str, model: str, path: Path, after: list[str]) -> Row:
+def child(runtime: str, model: str, path: Path, after: list[str], cache: str) -> Row:
     """In a fresh process: import, sessions and runs of the models before, session, one run."""
     inputs = inputs_of(model)
+    options = {"CACHE_DIR": cache} if cache else {}
 
     def session(path: Path) -> Runner:
-        return OnnxRuntime(path, {}, THREADS) if runtime == PEER else Dovetail(path, runtime)
+        return OnnxRuntime(path, {}, THREADS) if runtime == PEER else Dovetail(path, runtime, options)
 
     start = time.perf_counter()
     module: Any = import_module(PEER if runtime == PEER else "dovetail")
@@ -60,9 +63,9 @@ def child(runtime: str, model: str, path: Path, after: list[str]) -> Row:
     return {**{name: 1e3 * value for name, value in figures.items()}, "CPU": spent}
 
 
-def measured(runtime: str, model: str, path: Path, after: list[str], environment: dict[str, str]) -> Row:
+def measured(runtime: str, model: str, path: Path, after: list[str], cache: str, environment: dict[str, str]) -> Row:
     """The figures of a fresh process; RuntimeError with its standard error if it fails."""
-    command = [sys.executable, str(Path(__file__)), "--child", runtime, "--only", model, "--file", str(path)]
+    command = [sys.executable, str(Path(__file__)), "--child", runtime, "--only", model, "--file", str(path), "--folder", cache]
     command += [word for other in after for word in ("--after", other)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -71,12 +74,12 @@ def measured(runtime: str, model: str, path: Path, after: list[str], environment
     return found
 
 
-def rows_of(model: str, path: Path, runtimes: list[str], after: list[str], repeats: int, compiled: str) -> list[Row]:
+def rows_of(model: str, path: Path, runtimes: list[str], after: list[str], repeats: int, compiled: str, cache: str) -> list[Row]:
     """A row for each runtime."""
     samples: dict[str, list[Row]] = {runtime: [] for runtime in runtimes}
     for number in range(repeats + 1):
         for runtime in runtimes:
-            found = measured(runtime, model, path, after, compiled_once(compiled))
+            found = measured(runtime, model, path, after, cache, compiled_once(compiled))
             if number:  # the first round compiles modules and kernels, and brings files into the system's cache
                 samples[runtime].append(found)
     least = {runtime: {name: min(one[name] for one in taken) for name in FIGURES} for runtime, taken in samples.items()}
@@ -94,13 +97,15 @@ def main() -> int:
     options.add_argument("--only", action="append", choices=names)
     options.add_argument("--after", action="append", choices=list(OWN), default=[], help="repeatable; run in each process before")
     options.add_argument("--download", type=Path, metavar="FOLDER", help="fetch the wheels of real models into this folder")
+    options.add_argument("--cached", action="store_true", help="measure the second process with CACHE_DIR")
     options.add_argument("--repeats", type=int, default=5)
     options.add_argument("--child", help="a runtime or device, in the process that this script starts for it")
     options.add_argument("--file", type=Path, help="the model of that process")
+    options.add_argument("--folder", default="", help="its CACHE_DIR")
     arguments = options.parse_args()
     limit_threads(THREADS)
     if arguments.child:
-        print(json.dumps(child(arguments.child, arguments.only[0], arguments.file, arguments.after)))
+        print(json.dumps(child(arguments.child, arguments.only[0], arguments.file, arguments.after, arguments.folder)))
         return 0
     if arguments.download:
         fetch(arguments.download)
@@ -113,7 +118,8 @@ def main() -> int:
                 if content is None:
                     continue
                 path.write_bytes(content)
-            rows += rows_of(name, path, [PEER, *devices], arguments.after, arguments.repeats, folder)
+            cache = str(Path(folder, "plans")) if arguments.cached else ""
+            rows += rows_of(name, path, [PEER, *devices], arguments.after, arguments.repeats, folder, cache)
     means = {
         f"{device}, {name} / onnxruntime's (goal 1.5), geometric mean of {what}": geometric_mean(ratios)
         for device in devices

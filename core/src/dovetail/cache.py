@@ -8,14 +8,11 @@ owns, or that everybody may write to, is not used, with one warning.
 
 import contextlib
 import functools
-import hashlib
-import logging
 import os
 import re
 import stat
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dovetail import __version__
@@ -25,13 +22,13 @@ from dovetail.errors import UsageError
 
 __all__ = ["LIMIT", "Entry", "FileCache", "cache_folder", "cache_key", "clear_cache", "list_cache"]
 
-log = logging.getLogger(__name__)
-
 LIMIT = 512 << 20
 """Bytes that a section may have, unless `DOVETAIL_CACHE_LIMIT` says otherwise."""
 
+_OURS = b"dovetail-"
+"""The first bytes of every entry."""
 _MAGIC = b"dovetail-cache-1\n"
-_HEAD = len(_MAGIC) + hashlib.sha256().digest_size
+_HEAD = len(_MAGIC) + 32
 _KEY = re.compile(r"[0-9a-f]{64}\Z")
 _WRITING = ".writing-"
 _STALE = 3600.0
@@ -58,6 +55,8 @@ def cache_folder() -> Path | None:
 
 def cache_key(*parts: str) -> str:
     """The name of the entry that depends on these texts and on dovetail's version; their order and borders count."""
+    import hashlib  # OpenSSL: 3 ms at start-up
+
     return hashlib.sha256("".join(f"{len(part)}:{part}" for part in (__version__, *parts)).encode()).hexdigest()
 
 
@@ -94,20 +93,34 @@ class FileCache:
             os.utime(path)
         return content[_HEAD:]
 
+    def path(self, key: str) -> Path | None:
+        """Where the content of a key is, if it is kept: for entries that are mapped, which check themselves."""
+        return None if self._folder is None else self._folder / key
+
     def put(self, key: str, content: bytes) -> None:
         """Keep the content, in place of what was there; others see it whole or not at all."""
-        if self._folder is None or len(content) + _HEAD > self._limit:
+        if len(content) + _HEAD <= self._limit:
+            self.put_pieces(key, (_head(content), content))
+
+    def put_pieces(self, key: str, pieces: Iterable[bytes | memoryview]) -> None:
+        """As `put`, for an entry that begins with a name of its own in place of a digest. Raises what `pieces` raises."""
+        if not self.keeps:
             return
+        assert self._folder is not None
+        import tempfile  # 4 ms, for processes that write
+
         temporary = ""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=self._folder, prefix=_WRITING)
             with os.fdopen(handle, "wb") as file:
-                file.write(_head(content) + content)
+                file.writelines(pieces)
             os.replace(temporary, self._folder / key)
             temporary = ""
             self._shrink(keep=key)
         except OSError:
+            pass
+        finally:
             if temporary:
                 _remove(Path(temporary))
 
@@ -146,6 +159,8 @@ def _limit() -> int:
 
 
 def _head(content: bytes) -> bytes:
+    import hashlib  # as above
+
     return _MAGIC + hashlib.sha256(content).digest()
 
 
@@ -174,7 +189,7 @@ def _bytes_in(folder: Path) -> int:
 
 def _is_ours(path: str) -> bool:
     with open(path, "rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
+        return file.read(len(_OURS)) == _OURS
 
 
 def _read(path: Path) -> bytes:
@@ -198,6 +213,9 @@ def _is_private(folder: Path) -> bool:
     if found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWOTH:
         return True
     reason = "everybody may write to it" if found.st_mode & stat.S_IWOTH else f"user {found.st_uid} owns it"
+    import logging  # 4 ms, for few users
+
+    log = logging.getLogger(__name__)
     log.warning("the cache folder %s is not used: %s; set DOVETAIL_CACHE_DIR, or fix it with chown and chmod 700", folder, reason)
     return False
 

@@ -23,6 +23,7 @@ _KINDS = {
     "TIME_LIMIT": float,
     "PASSES": str,
     "TRACE": str,
+    "CACHE_DIR": str,
     "PERFORMANCE_HINT": str,
     "NUM_STREAMS": int,
 }
@@ -53,7 +54,8 @@ class CompileOptions:
     default the machine's memory. `TIME_LIMIT`: seconds that a run, or the planning for a set of input shapes, may take, by
     default without limit. `PASSES`: graph passes to
     leave out, `-fuse_attention,-fold_pad`, by default those of the environment variable `DOVETAIL_PASSES`. `TRACE`: a file for a
-    record of all plans and runs of the model, written when it is closed, freed, or the process ends. `NUM_STREAMS`: for how many
+    record of all plans and runs of the model, written when it is closed, freed, or the process ends. `CACHE_DIR`: a folder where
+    later processes find the plans of models from files; they compile them without passes. `NUM_STREAMS`: for how many
     requests at once the device is set up. `PERFORMANCE_HINT`: without that number, `LATENCY` for one request at a time,
     `THROUGHPUT` for as many as the device finds best. `device` holds the other properties.
     """
@@ -65,6 +67,7 @@ class CompileOptions:
     TIME_LIMIT: float | None = None
     PASSES: str = field(default_factory=lambda: os.environ.get("DOVETAIL_PASSES", ""))
     TRACE: str | None = None
+    CACHE_DIR: str = ""
     PERFORMANCE_HINT: str = HINTS[0]
     NUM_STREAMS: int | None = None
     device: Mapping[str, Any] = field(default_factory=dict)

@@ -63,6 +63,9 @@ _SMALL = 64
 _NOTED = 1 << 12
 """Bytes from which on a plan notes the constants that are its own."""
 
+Keep = Callable[[Planned, Notes], object]
+"""Called with what was compiled, and the entries of its report."""
+
 _WHOLE = tuple(stage for stage in STAGES if stage not in PER_DEVICE)
 """The stages that see the whole model."""
 
@@ -134,19 +137,31 @@ class Planner:
         notes.rules.update((node.name, PREFERRED) for node in optimised.nodes if isinstance(node.op, PinnedOperator))
         return optimised
 
-    def plan(self, graph: Graph, early: Mapping[str, PassReport] | None = None) -> Plan:
+    def plan(self, graph: Graph, early: Mapping[str, PassReport] | None = None, keep: Keep | None = None) -> Plan:
         """Compile a prepared graph whose inputs have static types. A plan that a device made provisionally has a better one.
 
-        The nodes that can be planned only with data become the plan's tail. `early` has the reports of `prepare`. Raises
+        The nodes that can be planned only with data become the plan's tail. `early` has the reports of `prepare`. `keep` is
+        called with what is compiled, for `restored`. Raises
         `OperatorError` or a subclass for a bad graph, `UnsupportedNode` for a node that no target accepts, `CompileError` for a
         failure on a device, `FormatError` for a data file that was changed.
         """
-        made = self._planned(graph, early)
+        made = self._planned(graph, early, keep=keep)
         if made.tail is not None or not any(step.executable.provisional for step in made.steps):
             return made
         from dovetail.planning.better import Better  # here, because few devices make provisional plans
 
         return replace(made, better=Better(partial(self._plan_afresh, graph, early)))
+
+    def restored(self, planned: Planned, notes: Notes) -> Plan | None:
+        """The plan of what `keep` was given, without passes; None where a device refuses it now, or compiles it provisionally."""
+        try:
+            made = self._compiled(planned, planned.whole, notes, time.perf_counter())
+        except CompileError:
+            return None
+        if any(step.executable.provisional for step in made.steps):
+            made.close()
+            return None
+        return self._continued(made, planned.whole, notes.deferred)
 
     def _plan_afresh(self, graph: Graph, early: Mapping[str, PassReport] | None) -> Plan:
         targets = tuple(replace(target, device=target.device.afresh()) for target in self.targets)
@@ -159,6 +174,7 @@ class Planner:
         *,
         afresh: bool = False,
         varying: frozenset[str] = frozenset(),
+        keep: Keep | None = None,
     ) -> Plan:
         started = time.perf_counter()
         notes = Notes(passes=dict(early or {}), afresh=afresh, varying=varying)
@@ -168,7 +184,9 @@ class Planner:
                 plan = self._compiled(notes.planned, graph, notes, started)
             except CompileError:  # a device refuses what it took in other sizes
                 notes.when_refused()
-                return self._planned(graph, early)
+                return self._planned(graph, early, keep=keep)
+            if keep is not None:
+                keep(notes.planned, notes)
             return self._continued(plan, notes.planned.whole, continuation)
         if continuation is not None:
             _require_host(continuation, self.targets)
@@ -184,6 +202,8 @@ class Planner:
         parts = [self._on_device(part, by_name[part.device].device, notes) for part in partition(whole, homes)]
         planned = Planned(whole, parts, placed, analyzed)
         plan = self._compiled(planned, graph, notes, started)
+        if keep is not None:
+            keep(planned, notes)
         by_sizes = {one.name for one in self.passes if one.needs_shapes and not one.any_sizes}
         if self.placement is None and not any(
             one.origin or one.changed for name, one in notes.passes.items() if name in by_sizes
@@ -347,14 +367,14 @@ class Planner:
 class Prepared:
     """A model's graph after the passes that need no shapes; they run on first use, once."""
 
-    def __init__(self, planner: Planner, graph: Graph) -> None:
+    def __init__(self, planner: Callable[[], Planner], graph: Callable[[], Graph]) -> None:
         self._planner = planner
         self._graph = graph
 
     @cached_property
     def _done(self) -> tuple[Graph, Mapping[str, PassReport]]:
         notes = Notes()
-        return self._planner.prepare(self._graph, notes), notes.passes
+        return self._planner().prepare(self._graph(), notes), notes.passes
 
     @property
     def graph(self) -> Graph:

@@ -11,7 +11,7 @@ from dovetail.config import Config, ConfigSource
 from dovetail.errors import DeviceNotFound, DovetailError, PluginFailed, UnknownFormat, did_you_mean
 from dovetail.plugins.discovery import index
 from dovetail.plugins.in_process import Registration, attach
-from dovetail.plugins.records import PluginRecord
+from dovetail.plugins.records import IN_PROCESS, PluginRecord
 from dovetail.plugins.selection import Preferences, Switch, select
 from dovetail.plugins.states import PluginStates
 
@@ -71,6 +71,17 @@ class PluginManager:
     def records(self) -> tuple[PluginRecord, ...]:
         """Every plugin in its present state, sorted by id. Imports no plugin."""
         return self._states.all()
+
+    @property
+    def preferences(self) -> Preferences:
+        """The plugins that the user prefers, and the operators that are pinned."""
+        return self._states.preferences
+
+    @property
+    def in_process(self) -> tuple[str, ...]:
+        """The plugins that are not installed, and the operators that were added to this session."""
+        registered = tuple(record.id for record in self.records() if record.location == IN_PROCESS)
+        return (*registered, *(() if "_operators" not in vars(self) else self._operators.added))
 
     def record(self, name: str) -> PluginRecord:
         """One plugin by id, distribution or entry name.

@@ -34,6 +34,11 @@ class Operators:
         self._providers[operator] = f"session ({origin})"
         self._found.clear()
 
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The operators of this session."""
+        return tuple(operator.key for operator in self._session.values())
+
     def find(self, domain: str, op_type: str, version: int) -> type[Operator]:
         """The class that holds in operator set `version`, as far as it is decided without a device.
 

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail import _log
@@ -47,9 +48,12 @@ _worker = threading.local()
 
 @dataclass(frozen=True)
 class Planning:
-    """`make` gives the plan of a model for input shapes, `instead` one that serves others too, or None; see `PlanCache`."""
+    """`make` gives the plan of a model for input shapes, `instead` one that serves others too, or None; see `PlanCache`.
 
-    make: Callable[[Shapes], Plan]
+    With a second argument `make` plans anew, and calls it with what it compiles: see `Planner.plan`.
+    """
+
+    make: Callable[..., Plan]
     instead: Callable[[Shapes, Mapping[Shapes, Plan]], Plan | None]
 
 
@@ -60,7 +64,8 @@ class Preparation:
     `device` is the name to report, `devices` the real ones. `of` prepares another model in the same way; `describe` makes the
     recipe. `planning` gives what makes plans of the model, or of another one with its weights; `plan_cache` of them are kept,
     with None those that have room. A run may take `time_limit` seconds; `streams` of them at once keep the device busy. A
-    `composite` runs the model in place of plans. `trace` records all plans and runs, and `save` writes it.
+    `composite` runs the model in place of plans. `trace` records all plans and runs, and `save` writes it. `export`
+    writes the plans that a compiled model has now into a file; None for a composite.
     """
 
     device: str
@@ -74,6 +79,7 @@ class Preparation:
     streams: int = 1
     trace: Trace | None = None
     save: Callable[[], None] | None = None
+    export: "Callable[[CompiledModel, Path], None] | None" = None
 
 
 class CompiledModel:
@@ -92,6 +98,7 @@ class CompiledModel:
         self._saving = self._save_at_end()
         self._preparing = Lock()
         self._cache: PlanCache[Shapes, Plan] | None = None
+        self.planning: Planning | None = None
         self._variants: LruCache[Hashable, CompiledModel] = LruCache(_VARIANTS)
         self._lock = Lock()
         self._overriding = Lock()
@@ -171,7 +178,7 @@ class CompiledModel:
             assert prepared.planning is not None  # a composite has parts in its place
             with self._preparing:
                 if self._cache is None:
-                    planning = prepared.planning(self.model)
+                    planning = self.planning = prepared.planning(self.model)
                     make = partial(_planned, planning.make, self.model.source, prepared.device)
                     kept = prepared.plan_cache
                     weigh = bytes_of if kept is None else None
@@ -300,6 +307,19 @@ class CompiledModel:
         for plan in self._plans.copy().values():
             if plan.better is not None:
                 plan.better.finish()
+
+    def export_model(self, path: "str | os.PathLike[str]") -> None:
+        """Write the plans that are kept now into a file, from which `Core.import_model` compiles without passes.
+
+        The file has the weights, too. It holds for the versions of Python, NumPy, dovetail and plugins, the device and the
+        properties of this session. Raises `UsageError` for a model that was made or changed in memory, for one without plans
+        yet, and naming the node or plugin for what cannot be written.
+        """
+        export = self._prepared().export
+        if export is None:
+            hint = "compile the model for one of them, or set CACHE_DIR"
+            raise UsageError(f"{self.device} runs {self.model.source} on several devices: it has no plans to export", hint=hint)
+        export(self, Path(os.fspath(path)))
 
     def create_infer_request(self) -> InferRequest:
         """A new request with buffers of its own. Raises `UsageError` after `close`."""

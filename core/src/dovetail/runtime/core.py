@@ -6,10 +6,10 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from dovetail import _log
 from dovetail._files import check_target, write_file
@@ -19,37 +19,40 @@ from dovetail.devices.interruptible import are_calls_left
 from dovetail.devices.refusals import Refusal
 from dovetail.devices.virtual import Placement, Targets
 from dovetail.devices.work_budget import limited
-from dovetail.errors import PluginError, UnknownFormat, UsageError
+from dovetail.errors import FormatError, PluginError, UnknownFormat, UsageError
 from dovetail.graph.graph import Graph, Node
-from dovetail.graph.model import Model, types_with_inputs
+from dovetail.graph.model import Model
 from dovetail.graph.reloadable import check_reloadable
 from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.graph.source import FILES_READ, FileRead
-from dovetail.graph.types import CONTAINERS, TensorType
 from dovetail.html_table import html_table
 from dovetail.internal.copy import Copy
 from dovetail.names import DEFAULT_DEVICE, printable, visible
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.pipeline import pipeline
-from dovetail.planning.any_shapes import GROWING, AnyShapes
 from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.dispatch import Dispatch
 from dovetail.planning.options import CompileOptions
-from dovetail.planning.plan import Plan, Signature, Target
+from dovetail.planning.plan import Plan, Target
 from dovetail.planning.planner import Planner, Prepared
 from dovetail.plugins import PluginManager
 from dovetail.plugins.records import HOST, plain_domain
 from dovetail.runtime.compiled_model import CompiledModel, Planning, Preparation, Shapes, finish_elsewhere
+from dovetail.runtime.model_plans import growing, specialised, without_growing_states
 from dovetail.runtime.session import DeviceSession, Properties, as_mapping
 from dovetail.runtime.sources import content_of
 from dovetail.tracing import Trace, phase
 
 if TYPE_CHECKING:
+    from dovetail.planning.planner import Keep
     from dovetail.planning.support import NodeSupport
     from dovetail.runtime.recipe import Recipe
+    from dovetail.runtime.stored_plans import PlanStore, StoredModel, StoredPlan
 
 __all__ = ["Core"]
+
+P = TypeVar("P", Plan, Plan | None)
 
 _STORED = 2**31
 """Bytes of constants that are computed for a file: about what one file of the formats in use can hold."""
@@ -186,7 +189,7 @@ class Core:
     def _analyzed(self, model: Model, devices: Sequence[Device] = (), budget: int = FOLD_BUDGET) -> Graph:
         targets = [Target("", device, {}, "") for device in devices]
         planner = self._planner(targets, CompileOptions(), budget=budget)
-        graph, after = planner.analyze(planner.prepare(_specialised(model.graph, None)))
+        graph, after = planner.analyze(planner.prepare(specialised(model.graph, None)))
         if after is None:
             return graph
         nodes = (*graph.nodes, *after.ready, *after.rest.nodes)
@@ -218,7 +221,7 @@ class Core:
         from dovetail.planning.support import ask  # here, because a session that runs a model does not ask
 
         opened, options = self._opened(targets, fallback=False)
-        return ask(_specialised(model.graph, None), self._planner(opened, options, place=_placement(model, targets)))
+        return ask(specialised(model.graph, None), self._planner(opened, options, place=_placement(model, targets)))
 
     def _planner(
         self, targets: Sequence[Target], options: CompileOptions, budget: int = FOLD_BUDGET, place: Placement | None = None
@@ -237,21 +240,70 @@ class Core:
         device, and the report says why; with `FALLBACK` False that is an error. `properties`: see `CompileOptions`; others go to
         the (first) device. Kinds take a device that has them. `STATE` is the argument of `Model.with_states`.
         """
+        given = as_mapping(properties)
         if not isinstance(model, Model):
+            stored = self._stored(model, device, given)
+            if stored is not None:
+                return self._compiled_from(stored, device, given)
             model = self.read_model(model)
-        if "STATE" in (given := as_mapping(properties)):
+        if "STATE" in given:
             model = model.with_states(given.pop("STATE"))
-        compiled = self._compile(model, device, given)
+        return self._noted(self._compile(model, device, given))
+
+    def _noted(self, compiled: CompiledModel) -> CompiledModel:
         with self._lock:
             self._compiled.add(compiled)
         return compiled
+
+    def import_model(self, path: "str | PathLike[str]", device: str = "", properties: Properties | None = None) -> CompiledModel:
+        """A model compiled from the plans that `CompiledModel.export_model` has written, without its file and without passes.
+
+        By default for the device that it was compiled for. Plans for other shapes, and the nodes of `CompiledModel.model`, are
+        made from the model's own file, which has to be where it was. Nothing in the file is executed. Raises `FormatError` for a
+        damaged file, and for one that was made with other versions, plugins, properties or another device: it says what
+        differs; `UsageError` naming plugins that are not installed packages.
+        """
+        from dovetail.runtime.stored_plans import read_plans  # here, because few sessions store plans
+
+        given = as_mapping(properties)
+        with COLLECTOR_PAUSE:
+            needs = lambda made_for: self._needs(device or made_for, given)  # noqa: E731  # shorter than a function in it
+            stored = read_plans(Path(fspath(path)), needs, self.plugins, is_trusted=False)
+        try:
+            return self._compiled_from(stored, device or stored.device, given)
+        except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:  # what checks of types do not see
+            raise FormatError(f"the content of {printable(fspath(path))} is malformed: {error!r:.200}") from error
+
+    def _compiled_from(self, stored: "StoredModel", device: str, given: Properties) -> CompiledModel:
+        model = stored.model(self.read_model)
+        with COLLECTOR_PAUSE:
+            return self._noted(CompiledModel(model, self.prepare(model, device, given, stored.plans)))
+
+    def _needs(self, device: str, given: Properties) -> Mapping[str, str]:
+        from dovetail.runtime.stored_plans import made_for  # as above
+
+        targets = self._session.targets(device, given)[0]
+        return made_for(self.plugins, device, *self._opened(targets))
+
+    def _stored(self, source: Any, device: str, given: Properties) -> "StoredModel | None":
+        """What `CACHE_DIR` has of a model file; None where it has nothing."""
+        folder = self._session.properties_of(device, given).get("CACHE_DIR")
+        if not folder or not isinstance(folder, str) or not isinstance(source, str | PathLike) or "STATE" in given:
+            return None
+        from dovetail.runtime.stored_plans import PlanFolder  # as above
+
+        with COLLECTOR_PAUSE:
+            return PlanFolder(folder, self.plugins).get(self._needs(device, given), fspath(source), None)
 
     def _compile(self, model: Model, device: str, given: Properties) -> CompiledModel:
         with COLLECTOR_PAUSE:
             return CompiledModel(model, self.prepare(model, device, given))
 
-    def prepare(self, model: Model, device: str, given: Properties) -> Preparation:
-        """As `compile_model`, as far as opening the device and checking the properties; a virtual device compiles its parts."""
+    def prepare(self, model: Model, device: str, given: Properties, stored: "Sequence[StoredPlan]" = ()) -> Preparation:
+        """As `compile_model`, as far as opening the device and checking the properties; a virtual device compiles its parts.
+
+        What is `stored` is compiled without passes.
+        """
         ways = partial(self.prepare, device=device, given=given), partial(self._describe, device, given)
         virtual = self._session.virtual(device)
         if virtual is not None:
@@ -267,7 +319,22 @@ class Core:
             raise PluginError(f"{device!r} means several targets, and its plugin compiles no model for them")
         opened, options = self._opened(targets)
         name = device if virtual is not None and len(targets.devices) > 1 else opened[0].name
-        planner = self._planner(opened, options, place=_placement(model, targets))
+        planner = cache(lambda: self._planner(opened, options, place=_placement(model, targets)))
+        store = None
+        if stored or options.CACHE_DIR:
+            from dovetail.runtime.stored_plans import PlanStore  # as above
+
+            needs = self._needs(device, given)
+            compiler = Planner(Dispatch(self.plugins), tuple(opened), options, self.plugins.provider, ())
+            # Without a placement the model is not looked at.
+            later = planner if targets.place else cache(lambda: self._planner(opened, options))
+
+            def restored(one: "StoredPlan") -> Plan | None:
+                return recorded(lambda: (compiler if one.deferred is None else later()).restored(one.planned, one.notes))
+
+            store = PlanStore(model, device, needs, self.plugins, options.CACHE_DIR, stored, restored)
+        else:
+            planner()  # raises for wrong properties
         limit, passed_over = options.TIME_LIMIT, targets.passed_over
         trace = Trace() if options.TRACE else None
         logged: set[str] = set()
@@ -277,24 +344,39 @@ class Core:
             better = None if inner is None else type(inner)(lambda: noted(inner.make()))
             return replace(made, make_report=lambda: replace(made.report, passed_over=passed_over), better=better)
 
-        def plan(graph: Prepared, shapes: Shapes) -> Plan:
-            return recorded(lambda: planner.plan(_specialised(graph.graph, shapes), graph.reports))
+        def plan(graph: Prepared, store: "PlanStore | None", shapes: Shapes, keep: "Keep | None" = None) -> Plan:
+            if keep is None and store is not None:
+                if (found := store.get(shapes)) is not None:
+                    return found
+                keep = store.keep(shapes)
+            return recorded(lambda: planner().plan(specialised(graph.graph, shapes), graph.reports, keep))
 
-        def recorded(make: Callable[[], Plan]) -> Plan:
+        def recorded(make: Callable[[], P]) -> P:
             with limited(limit), trace.recording() if trace else nullcontext():
                 made = make()
+            if made is None:
+                return made
             _log_fallbacks(model, made, targets.devices, logged)
             return noted(made) if passed_over else made
 
         save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
         streams = targets.requests or opened[0].device.streams
 
-        def planning(model: Model) -> Planning:
-            prepared = Prepared(planner, _without_growing_states(model.graph))
-            return Planning(partial(plan, prepared), _growing(planner, prepared, recorded))
+        def planning(of: Model) -> Planning:
+            prepared = Prepared(planner, partial(without_growing_states, of.graph))
+            make = partial(plan, prepared, store if of is model else None)
+            return Planning(make, growing(planner, prepared, recorded))
 
         kept = options.PLAN_CACHE
-        return Preparation(name, targets.devices, *ways, planning, kept, limit, streams=streams, trace=trace, save=save)
+        prepared = Preparation(name, targets.devices, *ways, planning, kept, limit, streams=streams, trace=trace, save=save)
+        return replace(prepared, export=partial(self._export, device, given))
+
+    def _export(self, device: str, given: Properties, compiled: CompiledModel, path: Path) -> None:
+        from dovetail.runtime.stored_plans import export  # as above
+
+        shapes, needs = tuple(compiled.plans), self._needs(device, given)
+        assert compiled.planning is not None  # set by the line above
+        export(compiled.model, device, shapes, compiled.planning.make, needs, self.plugins, path)
 
     def _describe(self, device: str, given: Properties, compiled: CompiledModel) -> "Recipe":
         from dovetail.runtime.recipe import Recipe  # here, because few models are pickled
@@ -368,46 +450,6 @@ def _placement(model: Model, targets: Targets) -> Placement | None:
         placed = f"{printable(', '.join(elsewhere[:3]))}{' ...' if len(elsewhere) > 3 else ''}"
         _log.warning("%s: %s places no nodes; affinities left out: %s", printable(model.source), targets.devices[0], placed)
     return None
-
-
-def _without_growing_states(graph: Graph) -> Graph:
-    """The graph whose states of open shapes are plain inputs and outputs, which requests carry on: no device keeps those."""
-    return graph.replace(states={name: index for name, index in graph.states.items() if graph.types[name].is_static})
-
-
-def _growing(
-    planner: Planner, prepared: Prepared, recorded: Callable[[Callable[[], Plan]], Plan]
-) -> Callable[[Shapes, Mapping[Shapes, Plan]], Plan | None]:
-    """Gives the plan of a model for further shapes, where those of its inputs grow: None for others."""
-    found: list[AnyShapes | None] = []
-    dtypes = [prepared.graph.types[name].dtype for name in prepared.graph.inputs]
-
-    def key(given: Shapes) -> Signature:
-        return tuple([(dtype, shape or ()) for dtype, shape in zip(dtypes, given, strict=True)])
-
-    def instead(shapes: Shapes, plans: Mapping[Shapes, Plan]) -> Plan | None:
-        if not found:
-            found.append(planner.for_any_shapes(prepared.graph, None, recorded))
-        any_shapes = found[0]
-        if any_shapes is None or None in shapes:
-            return None
-        new, latest = key(shapes), [*plans.items()][-GROWING:]
-        return any_shapes.serving(new) or any_shapes(new, {key(one): plan for one, plan in latest})
-
-    return instead
-
-
-def _specialised(graph: Graph, shapes: Shapes | None) -> Graph:
-    """The graph with static input types; open dimensions become 1 when no shapes are given."""
-    given = {}
-    for index, name in enumerate(graph.inputs):
-        declared = graph.types[name]
-        shape = None if shapes is None else shapes[index]
-        if shape is not None:
-            given[name] = TensorType(declared.dtype, shape)
-        elif not declared.is_static and not isinstance(declared, CONTAINERS):
-            given[name] = declared.with_shape(tuple(d if isinstance(d, int) else 1 for d in declared.shape or ()))
-    return graph.replace(types=types_with_inputs(graph, given))
 
 
 def _with_output_names(graph: Graph, original: Graph) -> Graph:
