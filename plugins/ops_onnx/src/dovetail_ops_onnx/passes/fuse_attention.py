@@ -367,10 +367,10 @@ def _replacement(graph: Graph, match: Match, keys: tuple[str, ...], heads: int |
     constants: dict[str, NDArray[Any]] = {}
     before: tuple[tuple[Node, TensorType], ...] = ()
     if mask and not {"times sum", "over sum"}.isdisjoint(match.values):
-        name, value = (graph.free_name(f"{match.nodes[0].name}.{end}") for end in ("mask", "mask:0"))
-        number = match.values.get("times sum") or match.values["over sum"]
-        scaled = Node(name, Mul() if "times sum" in match.values else Div(), (mask[0], number), (value,))
-        before, mask = ((scaled, _unknown(graph.types[mask[0]])),), [value]
+        name, product = (graph.free_name(f"{match.nodes[0].name}.{end}") for end in ("mask", "mask:0"))
+        scale = match.values.get("times sum") or match.values["over sum"]
+        scaled = Node(name, Mul() if "times sum" in match.values else Div(), (mask[0], scale), (product,))
+        before, mask = ((scaled, _unknown(graph.types[mask[0]])),), [product]
     if "windows mask" in match.values:
         joined = _joined_masks(graph, match)
         if joined is None:
