@@ -12,14 +12,13 @@ from weakref import WeakValueDictionary
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass, field
-from dovetail.devices.contract import Device, Executable
-from dovetail.devices.interruptible import Pace, Speed
-from dovetail.devices.memory import MemoryPlan
+from dovetail.devices.contract import Device
+from dovetail.devices.interruptible import Speed
 from dovetail.devices.refusals import Reason, Refusal
 from dovetail.devices.virtual import Placement
-from dovetail.errors import CompileError, OutOfMemory, UnsupportedNode
+from dovetail.errors import CompileError, UnsupportedNode
 from dovetail.graph.graph import AbstractOperator, Graph, Node
-from dovetail.graph.reloadable import aligned, let_go, reloadable
+from dovetail.graph.reloadable import let_go, reloadable
 from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.graph.schedule import schedule
 from dovetail.graph.types import TensorType
@@ -38,30 +37,25 @@ from dovetail.passes.graph_pass import (
     Planned,
     run_passes,
 )
-from dovetail.planning.any_shapes import BRIEF, AnyShapes, flops, opened, read_in_parts, seconds_of, takes_less_beside
+from dovetail.planning.any_shapes import AnyShapes, opened, read_in_parts, takes_less_beside
+from dovetail.planning.compilation import compile_parts, made_constants, placements, wire
 from dovetail.planning.deferred import declared_signature, kernel_on_host, typed_inputs, why_on_host
 from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions
 from dovetail.planning.partition import Part, partition
-from dovetail.planning.place import Placed, place, require_homes
-from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source, Step, Tail, Target
+from dovetail.planning.place import place, require_homes
+from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source, Tail, Target
 from dovetail.planning.plan_cache import SURE, PlanCache
-from dovetail.planning.report import NodePlacement, PlanReport, ValuePlacement
+from dovetail.planning.report import NodePlacement, PlanReport
 from dovetail.plugins.rules import PREFERRED
 from dovetail.tracing import phase
 
 __all__ = ["Planner", "Prepared"]
-
-_LONG = 0.05
-"""Estimated seconds of a node from which on a run need not wait for its end."""
 
 _FEW_BODIES = 4
 """Plans of a loop's body from which on further shapes share one: where they grow, each is met once in a run."""
 
 _SMALL = 64
 """Elements up to which constants are compared by content."""
-
-_NOTED = 1 << 12
-"""Bytes from which on a plan notes the constants that are its own."""
 
 Keep = Callable[[Planned, Notes], object]
 """Called with what was compiled, and the entries of its report."""
@@ -215,11 +209,11 @@ class Planner:
     def _compiled(self, planned: Planned, graph: Graph, notes: Notes, started: float) -> Plan:
         by_name, parts = {target.name: target for target in self.targets}, planned.parts
         passed = time.perf_counter()
-        executables = _compile(parts, by_name, self.options.MEMORY_LIMIT)
+        executables = compile_parts(parts, by_name, self.options.MEMORY_LIMIT)
         seconds = {"passes": passed - started, "compile": time.perf_counter() - passed}
 
         def report() -> PlanReport:
-            nodes = tuple(_placements(parts, executables, by_name, planned.placed, notes, self.provider_of))
+            nodes = tuple(placements(parts, executables, by_name, planned.placed, notes, self.provider_of))
             memory: dict[str, int] = {}
             for part, executable in zip(parts, executables, strict=True):
                 memory[part.device] = memory.get(part.device, 0) + executable.memory.peak
@@ -227,11 +221,11 @@ class Planner:
             passes, remarks = tuple(notes.passes.values()), tuple(note for executable in executables for note in executable.notes)
             return PlanReport(nodes, len(parts), memory, seconds, reorders, passes=passes, notes=remarks)
 
-        plan = _wire(planned.whole, parts, executables, report, self.speeds)
+        plan = wire(planned.whole, parts, executables, report, self.speeds)
         # What the user prefers is not replaced by references.
         brief = plan.brief and PREFERRED not in notes.rules.values()
         nodes = sum(len(part.graph.nodes) for part in parts)
-        return replace(plan, brief=brief, nodes=nodes, made=_made(parts, graph.constants))
+        return replace(plan, brief=brief, nodes=nodes, made=made_constants(parts, graph.constants))
 
     def _on_device(self, part: Part, device: Device, notes: Notes) -> Part:
         stages = PER_DEVICE if self.options.FUSION else [stage for stage in PER_DEVICE if stage != "fuse"]
@@ -407,112 +401,3 @@ def _require_host(continuation: Continuation, targets: Sequence[Target]) -> None
 
 def _on_host(node: Node, provider: str) -> NodePlacement:
     return NodePlacement(node.name, node.op.key, REFERENCE_DEVICE, kernel_on_host(node), provider, node.origins)
-
-
-def _compile(parts: Sequence[Part], by_name: Mapping[str, Target], limit: int) -> list[Executable]:
-    done: list[Executable] = []
-    try:
-        for part in parts:
-            target = by_name[part.device]
-            with phase(f"compile {len(part.graph.nodes)} nodes for {part.device}", "compile"):
-                done.append(target.device.compile(_with_constants_for(target.device, part.graph), target.options))
-            _check_peak(part, done[-1].memory.peak, limit)
-    except BaseException:
-        for executable in done:
-            executable.close()
-        raise
-    return done
-
-
-def _with_constants_for(device: Device, graph: Graph) -> Graph:
-    moved = {n: new for n, a in graph.constants.items() if not device.takes_any_address and (new := aligned(a)) is not a}
-    types = {**graph.types, **{name: replace(graph.types[name], value=new) for name, new in moved.items()}}
-    return graph.replace(constants={**graph.constants, **moved}, types=types) if moved else graph
-
-
-def _check_peak(part: Part, peak: int, limit: int) -> None:
-    """Raise `OutOfMemory` when the values of one request, work buffers included, need more than `limit` bytes together."""
-    if peak > limit:
-        node = max(part.graph.nodes, key=lambda n: sum(part.graph.types[name].nbytes for name in n.writes))
-        raise OutOfMemory(
-            f"a request needs {peak:,} bytes on {part.device}, the most for the result of node {node}; the limit is {limit:,}",
-            hint="raise it with the property MEMORY_LIMIT (bytes) if the machine has that much",
-        )
-
-
-def _placements(
-    parts: Sequence[Part],
-    executables: Sequence[Executable],
-    by_name: Mapping[str, Target],
-    placed: Placed,
-    notes: Notes,
-    provider_of: Callable[[type[AbstractOperator]], str],
-) -> Sequence[NodePlacement]:
-    found = []
-    for part, executable in zip(parts, executables, strict=True):
-        nodes, memory = {node.name: node for node in part.graph.nodes}, executable.memory
-        for said in executable.reports:
-            node = nodes.get(said.name)
-            if node is None:
-                raise CompileError(f"device {part.device} reports a node {said.name!r} that it was not given")
-            provider = provider_of(type(node.op)) if said.from_operator else by_name[part.device].provider
-            refusals = (*placed.get(said.name, ("", ()))[1], *said.refusals)
-            found.append(
-                NodePlacement(
-                    said.name,
-                    said.op,
-                    part.device,
-                    said.kernel,
-                    provider,
-                    node.origins,
-                    said.post_ops,
-                    refusals,
-                    notes.stops.get(said.name),
-                    # A node of a composition counts as the node that was chosen.
-                    next((notes.rules[name] for name in (said.name, *node.origins[:1]) if name in notes.rules), 0),
-                    tuple([_value(name, part.graph, memory) for name in node.reads]),
-                    tuple([_value(name, part.graph, memory) for name in node.writes]),
-                    flops=flops(node, part.graph),
-                )
-            )
-    return found
-
-
-def _made(parts: Sequence[Part], constants: Mapping[str, NDArray[Any]]) -> Mapping[int, int]:
-    """The bytes of the large constants of parts that are not those of the model, by identity."""
-    arrays = (array for part in parts for name, array in part.graph.constants.items() if constants.get(name) is not array)
-    return {id(array): array.nbytes for array in arrays if array.nbytes > _NOTED}
-
-
-def _pace(graph: Graph, seconds: Sequence[float], speed: Speed) -> Pace | None:
-    """For runs of a part whose nodes may take so long; None where none may take `_LONG` seconds."""
-    most = max(seconds, default=0.0)
-    if most <= _LONG:
-        return None
-    return Pace(f"node {graph.nodes[seconds.index(most)]}", most / sum(seconds), sum(seconds), speed)
-
-
-def _value(name: str, graph: Graph, plan: MemoryPlan) -> ValuePlacement:
-    return ValuePlacement(name, graph.types[name], plan.offsets.get(plan.storage.get(name, name)))
-
-
-def _wire(
-    whole: Graph,
-    parts: Sequence[Part],
-    executables: Sequence[Executable],
-    report: Callable[[], PlanReport],
-    speeds: Mapping[str, Speed],
-) -> Plan:
-    slot = {name: index for index, name in enumerate(whole.inputs)}
-    steps, total = [], 0.0
-    for part, executable in zip(parts, executables, strict=True):
-        for name in part.outputs:
-            slot.setdefault(name, len(slot))
-        reads = tuple(slot[name] for name in part.graph.inputs)
-        writes = tuple(slot[name] for name in part.outputs)
-        seconds = seconds_of(part.graph)
-        steps.append(Step(part.device, executable, reads, writes, _pace(part.graph, seconds, speeds[part.device])))
-        total += sum(seconds)
-    outputs = tuple(slot[name] if name in slot else whole.constants[name] for name in whole.outputs)
-    types = tuple(whole.types[name].with_shape(whole.types[name].shape) for name in whole.outputs)
-    return Plan(tuple(steps), len(whole.inputs), len(slot), outputs, types, report, brief=total < BRIEF)
