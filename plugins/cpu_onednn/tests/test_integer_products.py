@@ -50,6 +50,23 @@ def test_dynamic_quantization(shape, weights, scales, own):
     assert IN_FLOAT32 or len(compiled.report().nodes) == 2
 
 
+def test_a_large_quantized_output_that_a_product_reads_too():
+    """Primitives write large outputs into new arrays, unless kernels in Python use their memory."""
+    rng, g = np.random.default_rng(20), GraphBuilder()
+    shape, w = (4100, 33), rng.integers(-127, 127, (33, 5), np.int8)
+    q, _, zero = g.node(op("DynamicQuantizeLinear"), g.input("x", "float32", shape), outputs=["q", "s", "z"])
+    request = (
+        Core()
+        .compile_model(g.model([g.node(op("MatMulInteger"), q, g.constant(w), zero), q, zero]), "ONEDNN")
+        .create_infer_request()
+    )
+    inputs = [rng.uniform(-3, high, shape).astype(np.float32) for high in (5, 9)]
+    for x, (sums, stored, shift) in [(x, [*request.infer({"x": x}).values()]) for x in inputs]:
+        want = op("DynamicQuantizeLinear").reference(x)
+        np.testing.assert_array_equal(stored, want[0])
+        np.testing.assert_array_equal(sums, (want[0].astype(np.int64) - int(shift)) @ w.astype(np.int64))
+
+
 def test_infinities_behind_an_integer_product():
     """A fused relu makes NaN of minus infinity: the product runs again by its reference."""
     rng, g = np.random.default_rng(18), GraphBuilder()

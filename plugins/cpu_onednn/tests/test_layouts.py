@@ -134,6 +134,17 @@ def test_networks_with_reorders_that_move_nothing(bench, batch):
     np.testing.assert_allclose(found, reference(bench, graph, data), rtol=1e-4, atol=1e-5)
 
 
+def test_reports_name_the_implementations_that_run(bench):
+    """Also of a reorder, which is chosen in plain types: from plain to plain data oneDNN has another implementation."""
+    rng, g = np.random.default_rng(3), GraphBuilder()
+    first, last = (rng.standard_normal(shape).astype(np.float32) for shape in ((16, 1, 3, 3), (5, 16 * 7 * 5)))
+    maps = g.node(Conv(), g.input("x", "float32", (1, 1, 9, 7)), g.constant(first))
+    executable = bench.executable(g.graph([g.node(Gemm(transB=1), g.node(Flatten(), maps), g.constant(last), outputs=["y"])]))
+    run = {p.node.name: p.label for p in executable.placements if p.node.name in executable.planned}
+    assert any(isinstance(p.node.op, Reorder) for p in executable.placements if p.node.name in run)
+    assert run == {name: executable.planned[name].plan.name for name in run}
+
+
 TO_FIRST = {3: (0, 2, 1), 4: (0, 3, 1, 2), 5: (0, 4, 1, 2, 3)}
 TO_LAST = {3: (0, 2, 1), 4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
 

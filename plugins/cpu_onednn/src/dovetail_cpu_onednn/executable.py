@@ -175,7 +175,7 @@ class OnednnExecutable(Executable):
                 if descs:
                     asked |= descs
                     helper.add((placement, tuple([Stage(desc, ()) for desc in descs])))
-            self._placed[name] = labelled = _relabelled(placement, planned)
+            self._placed[name] = labelled = _relabelled(placement, planned, plans.get(name))
             self.decided[name] = _decided(labelled, planned, self._takes[name])
         return found, as_first
 
@@ -371,15 +371,19 @@ def _decided(placement: Placement, planned: Planned | None, in_place: Sequence[s
     return Decided(placement.kernel, placement.label, placement.refusals, name, is_reference, in_place)
 
 
-def _relabelled(placement: Placement, planned: Planned | None) -> Placement:
-    """The placement with the name of the implementation that oneDNN has for these sizes.
+def _relabelled(placement: Placement, planned: Planned | None, found: NodePlan | None) -> Placement:
+    """The placement with the name of the implementation that oneDNN has for these sizes and layouts.
 
-    Raises `CompileError` where it has only a slow one, unlike before.
+    `found` is the plan by which the kernel accepted the node in plain types. Raises `CompileError` where oneDNN has only a slow
+    implementation, unlike in other sizes.
     """
     earlier, plan = placement.earlier, None if planned is None else planned.plan
-    if plan is None or earlier is None or plan.name == earlier.implementation:
+    known = earlier.implementation if earlier is not None else None if found is None else found.name
+    if plan is None or known is None or plan.name == known:
         return placement
-    if (plan.is_reference and not earlier.is_reference) or ("gemm" in plan.name and "gemm" not in earlier.implementation):
+    if earlier is not None and (
+        (plan.is_reference and not earlier.is_reference) or ("gemm" in plan.name and "gemm" not in known)
+    ):
         raise CompileError(f"ONEDNN has only {plan.name} for node {placement.node.node} in these sizes")
     assert isinstance(placement.kernel, PrimitiveKernel)
     return replace(placement, label=placement.kernel.label(plan.name, placement.node))
