@@ -134,7 +134,7 @@
 #define NARROW (*(__global const float4*)(narrow + h0 * LASTS + i * 4))
 #define IMAGES (STEP * WINDOW)
 #define WIDES (STEP * (SLICE / 4))
-#define DEEPS (KH * KW * (SLICE / 4))
+#define DEEPS ((KH * KW + 1) * (SLICE / 4))
 #define NARROWS (SLICE * (LASTS / 4))
 // The i-th vector of SLICE columns of a matrix with HS columns.
 #define COLUMNS(matrix, row, i) (*(__global const float4*)((matrix) + ((row) + (i) / (SLICE / 4)) * HS + h0 + (i) % (SLICE / 4) * 4))
@@ -146,7 +146,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
   __local float image[LARGER(WINDOW * ROW(STEP), LASTS > 0 ? SPOTS * ROW(SLICE) : 0)] __attribute__((aligned(16)));
   __local float4 weights[LARGER(STEP, LASTS) * (SLICE / 4)];
   __local float wid[WINDOW * ROW(SLICE)] __attribute__((aligned(16)));
-  __local float4 taps[KH * KW * (SLICE / 4)];
+  __local float4 taps[DEEPS];  // and the biases, which follow them
   const int item = get_local_id(0), h0 = get_group_id(1) * SLICE;
   const int tiles_x = (OW + TILE_X - 1) / TILE_X, tiles = (OH + TILE_Y - 1) / TILE_Y * tiles_x;
   const int tile = get_group_id(0) % tiles, n = get_group_id(0) / tiles;
@@ -161,10 +161,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
   BEGIN_FILL(deeps, DEEP, float4, DEEPS, LOADS(DEEPS, AHEAD / 2))
   for (int c0 = 0; c0 < C; c0 += STEP) {
     if (c0 > 0) barrier(CLK_LOCAL_MEM_FENCE);
-    BEGIN_FILL(images, IMAGE, float, IMAGES, LOADS(IMAGES, 2 * AHEAD))
-    BEGIN_FILL(wides, WIDE, float4, WIDES, LOADS(WIDES, AHEAD))
-    END_FILL(images, image[PIXEL(i) * ROW(STEP) + CHANNEL(i)], IMAGE, float, IMAGES, LOADS(IMAGES, 2 * AHEAD))
-    END_FILL(wides, weights[i], WIDE, float4, WIDES, LOADS(WIDES, AHEAD))
+    BEGIN_FILL(images, IMAGE, float, IMAGES, LOADS(IMAGES, 3 * AHEAD))
+    BEGIN_FILL(wides, WIDE, float4, WIDES, LOADS(WIDES, 3 * AHEAD / 2))
+    END_FILL(images, image[PIXEL(i) * ROW(STEP) + CHANNEL(i)], IMAGE, float, IMAGES, LOADS(IMAGES, 3 * AHEAD))
+    END_FILL(wides, weights[i], WIDE, float4, WIDES, LOADS(WIDES, 3 * AHEAD / 2))
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL for (int b = 0; b < BLOCKS; ++b) {
       const int i = min(item + b * ITEMS, PARTS - 1), h = i / (WINDOW / 4), p = i % (WINDOW / 4);
@@ -188,13 +188,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
   }
 #ifdef LAST
   __global const float *narrow = deep_bia + HS, *narrow_bia = narrow + HS * LASTS;
-  BEGIN_FILL(narrows, NARROW, float4, NARROWS, LOADS(NARROWS, AHEAD))
+  BEGIN_FILL(narrows, NARROW, float4, NARROWS, LOADS(NARROWS, 3 * AHEAD / 2))
 #endif
   END_FILL(deeps, taps[i], DEEP, float4, DEEPS, LOADS(DEEPS, AHEAD / 2))
   barrier(CLK_LOCAL_MEM_FENCE);
 
 #ifdef LAST
-  END_FILL(narrows, weights[i], NARROW, float4, NARROWS, LOADS(NARROWS, AHEAD))
+  END_FILL(narrows, weights[i], NARROW, float4, NARROWS, LOADS(NARROWS, 3 * AHEAD / 2))
 #endif
   for (int i = item; i < SLICE / 4 * SPOTS; i += ITEMS) {
 #if defined(INNERMOST) || defined(LAST)
@@ -206,7 +206,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
 #ifndef LAST
     if (oy >= OH || ox >= OW) continue;
 #endif
-    float4 made = *(__global const float4*)(deep_bia + h0 + h * 4);
+    float4 made = taps[KH * KW * (SLICE / 4) + h];
     UNROLL for (int ky = 0; ky < KH; ++ky)
       UNROLL for (int kx = 0; kx < KW; ++kx) {
         const int y = oy * STRIDE_Y - PAD_Y + ky * DILATION_Y, x = ox * STRIDE_X - PAD_X + kx * DILATION_X;

@@ -41,8 +41,13 @@ class Cumulative(CLKernel):
         """The launch, with input 0 computed where it is loaded if there is a formula."""
         assert isinstance(node.op, CumProd | CumSum)
         dst, axis = node.outputs[0], node.given(1)
-        defines: dict[str, object] = {**storage(dst.dtype), "ACC": accumulator(dst.dtype)}
-        defines |= {"START": self._start, "JOIN(a, b)": self._join, "AHEAD": _AHEAD if self.caps.kind == "GPU" else 1}
+        defines: dict[str, object] = {
+            **storage(dst.dtype),
+            "ACC": accumulator(dst.dtype),
+            "START": self._start,
+            "JOIN(a, b)": self._join,
+        }
+        defines["AHEAD"] = _AHEAD if self.caps.kind == "GPU" else 1
         read: tuple[Argument, ...] = (Read(node.node.inputs[0]),)
         if computed is not None:
             defines |= computed.defines

@@ -215,11 +215,11 @@ class Windows(Problem):
         """Floats of local memory with so many channels of the images at a time, a multiple of 4."""
         result = self.spots(tile) * _row(tile.slice) if self.last else 0
         image, weights = max(self.pixels(tile) * _row(step), result), max(step, round_up(self.last, 4)) * tile.slice
-        return image + weights + self.pixels(tile) * _row(tile.slice) + self.taps * tile.slice
+        return image + weights + self.pixels(tile) * _row(tile.slice) + (self.taps + 1) * tile.slice
 
     def step(self, tile: Tile, local_memory: int) -> int:
         """Channels of the images at a time, a multiple of 4: as many as fit, in equal parts; 0 where not one fits."""
-        fixed = self.pixels(tile) * (_row(0) + _row(tile.slice)) + self.taps * tile.slice
+        fixed = self.pixels(tile) * (_row(0) + _row(tile.slice)) + (self.taps + 1) * tile.slice
         most = (local_memory // 4 - fixed) // (self.pixels(tile) + tile.slice) // 4 * 4
         return round_up(ceil_div(self.k, ceil_div(self.k, most)), 4) if most > 0 else 0
 

@@ -106,7 +106,7 @@ def _formula(node: TypedNode, order: Sequence[int], sizes: RuntimeSizes) -> Form
 
 
 def _reader(node: TypedNode) -> TypedNode:
-    """What reads the expression, with the type of that."""
+    """The node that reads the expression, with the type of that."""
     op, count = _operator(node), len(_operator(node).reads)
     assert op.reader is not None
     one = dataclasses.replace(node.node, op=op.reader.op, inputs=("", *node.node.inputs[count:]))
