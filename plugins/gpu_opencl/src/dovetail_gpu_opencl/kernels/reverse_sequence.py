@@ -17,7 +17,7 @@ _STEPS = 4
 
 
 class ReverseSequenceKernel(CLKernel):
-    """reverse_sequence.cl: an element a work item, on CPUs a step; a length out of range is taken as 0 and raises the fault flag."""
+    """reverse_sequence.cl: an element a work item, on CPUs a step; lengths out of range are 0 and raise the fault flag."""
 
     name = "reverse_sequence"
     dtypes = MOVABLE
