@@ -16,6 +16,8 @@
 // With MEMBERS, the work groups of recurrent_shared.cl that ran in between if it could: `project` writes zeros to the first CLEARED
 // elements of `exchange`, and `recurrent` has nothing to do if the first of them counts all members.
 //
+// With ALL_FLOATS, that T, R and ACC are float, a single item of a group adds up in vectors.
+//
 // With WIDE > 1, which divides `hidden`, items read so many elements of R at once: FLOATS(p) gives them as a vector of floats.
 //
 // Tunables: GROUP, of at least 32 items or 1; SPACE and STATES, the memory of the states and their number there.
@@ -60,8 +62,36 @@
     return sum;                                                                                      \
   }
 #define PLAIN(p, i) ((p)[i])
+#ifdef ALL_FLOATS
+// Not vload: some drivers leave it as a function call, which spills every register.
+typedef struct __attribute__((packed)) {
+  float8 v;
+} PACKED_FLOAT;
+#define AT(p, i) (((__global const PACKED_FLOAT*)((p) + (i)))->v)
+// Four sums side by side, because one has to wait for itself.
+static float dot_of_floats(__global const float* a, __global const float* b, const int n) {
+  float8 sum = 0, second = 0, third = 0, fourth = 0;
+  int i = 0;
+  for (; i + 32 <= n; i += 32) {
+    sum += AT(a, i) * AT(b, i);
+    second += AT(a, i + 8) * AT(b, i + 8);
+    third += AT(a, i + 16) * AT(b, i + 16);
+    fourth += AT(a, i + 24) * AT(b, i + 24);
+  }
+  sum = (sum + second) + (third + fourth);
+  for (; i + 8 <= n; i += 8) sum += AT(a, i) * AT(b, i);
+  const float4 half_sum = sum.lo + sum.hi;
+  const float2 quarter = half_sum.lo + half_sum.hi;
+  float whole = quarter.x + quarter.y;
+  for (; i < n; ++i) whole += a[i] * b[i];
+  return whole;
+}
+#define dot_of_x dot_of_floats
+#define dot_of_h dot_of_floats
+#else
 DOT(dot_of_x, T, LOAD_T, T, LOAD_T)
 DOT(dot_of_h, R, LOAD_R, ACC, PLAIN)
+#endif
 
 __kernel void project(__global const T* restrict x, __global const T* restrict wei, __global const T* bias,
                       __global ACC* restrict gates, const int time, const int batch, const int width, const int hidden,

@@ -23,6 +23,9 @@
 #endif
 #include "post.cl"
 
+// Neighbours for which a work item looks up places and weights once, so that a compiler may use vectors.
+#define LANES 8
+
 // The element b of the output column x: `first` are the places of the first element of each row of the source, `share` their weights.
 #define ELEMENT(x, b)                                                                                                   \
   ACC acc = 0;                                                                                                          \
@@ -48,11 +51,31 @@ __kernel void resize_rows(__global const T* restrict src, __global const int* re
       STORE_T(dst, o0 + x, POST(outside || places[x * TX] < 0 ? fill[0] : acc, o0 + x));
     }
   } else {
-    for (int x = 0; x < OX; ++x)
-      for (int b = 0; b < INNER; ++b) {
+    for (int x = 0; x < OX; ++x) {
+      const bool filled = outside || places[x * TX] < 0;
+      int b = 0;
+      for (; b + LANES <= INNER; b += LANES) {
+        ACC acc[LANES], part[LANES];
+        for (int l = 0; l < LANES; ++l) acc[l] = 0;
+        for (int i = 0; i < TZ; ++i)
+          for (int j = 0; j < TY; ++j) {
+            const ACC share = wei[z0 + i] * wei[y0 + j];
+            for (int l = 0; l < LANES; ++l) part[l] = 0;
+            for (int k = 0; k < TX; ++k) {
+              const ACC s = shares[x * TX + k];
+              const int at = (row(index, i, j) + max(places[x * TX + k], 0)) * INNER + b;
+              for (int l = 0; l < LANES; ++l) part[l] += s * (ACC)LOAD_T(src, at + l);
+            }
+            for (int l = 0; l < LANES; ++l) acc[l] += share * part[l];
+          }
+        const int o = o0 + x * INNER + b;
+        for (int l = 0; l < LANES; ++l) STORE_T(dst, o + l, POST(filled ? fill[0] : acc[l], o + l));
+      }
+      for (; b < INNER; ++b) {
         ELEMENT(x, b)
         const int o = o0 + x * INNER + b;
-        STORE_T(dst, o, POST(outside || places[x * TX] < 0 ? fill[0] : acc, o));
+        STORE_T(dst, o, POST(filled ? fill[0] : acc, o));
       }
+    }
   }
 }

@@ -2,7 +2,7 @@
 //
 // Element d of head h at position s of batch b is at b * X_B + h * X_H + s * X_S + d of src and dst. With HAS_IDS its angles are at row
 // ids[b * SEQUENCE + s] of ANGLES, from the end if negative, else at row b * SEQUENCE + s. A row that is not there sets faults[fault].
-// NDRange: (HEADS * SIZE, rounded up; SEQUENCE; batch).
+// A work item computes an element, with BY_HEADS, for CPUs, a head. NDRange: (HEADS * SIZE, or HEADS, rounded up; SEQUENCE; batch).
 #ifndef T
 #define T float
 #define LOAD_T(p, i) ((p)[i])
@@ -18,6 +18,16 @@
 #define X_S SIZE
 #endif
 #include "rotation.cl"
+#ifndef BY_HEADS
+#define BY_HEADS 0
+#endif
+#ifdef INTERLEAVED
+#define REAL(i) (2 * (i))
+#define IMAGINARY(i) (2 * (i) + 1)
+#else
+#define REAL(i) (i)
+#define IMAGINARY(i) ((i) + PAIRS)
+#endif
 #ifdef HAS_IDS
 #define IDS_ARGS , __global const long *restrict ids
 #define FAULT_ARGS , __global int *faults, const int fault
@@ -29,7 +39,7 @@
 __kernel void rotary_embedding(__global const T* restrict src, __global const T* restrict cosines,
                                __global const T* restrict sines IDS_ARGS, __global T* restrict dst FAULT_ARGS) {
   const int e = get_global_id(0), s = get_global_id(1), b = get_global_id(2);
-  if (e >= HEADS * SIZE) return;
+  if (e >= (BY_HEADS ? HEADS : HEADS * SIZE)) return;
 #ifdef HAS_IDS
   const long id = ids[b * SEQUENCE + s];
   if (id < -ANGLES || id >= ANGLES) {
@@ -40,6 +50,17 @@ __kernel void rotary_embedding(__global const T* restrict src, __global const T*
 #else
   const int row = b * SEQUENCE + s;
 #endif
+#if BY_HEADS
+  const int at = b * X_B + e * X_H + s * X_S;
+  for (int i = 0; i < PAIRS; ++i) {
+    const ACC real = LOAD_T(src, at + REAL(i)), other = LOAD_T(src, at + IMAGINARY(i));
+    const ACC c = LOAD_T(cosines, row * PAIRS + i), sine = LOAD_T(sines, row * PAIRS + i);
+    STORE_T(dst, at + REAL(i), real * c - other * sine);
+    STORE_T(dst, at + IMAGINARY(i), other * c + real * sine);
+  }
+  for (int d = 2 * PAIRS; d < SIZE; ++d) STORE_T(dst, at + d, (ACC)LOAD_T(src, at + d));
+#else
   const int at = b * X_B + e / SIZE * X_H + s * X_S, d = e % SIZE;
   STORE_T(dst, at + d, TURNED(src + at, d, cosines, sines, row * PAIRS));
+#endif
 }

@@ -9,8 +9,10 @@
 // PLACES scatter_places does all of these where all updates may meet: a group has PLACES places and COLUMNS elements of each. For a
 // block of updates it marks, for each place, which ones go there, then the item of an element joins them in their order.
 //
-// NDRange: (elements, updates, words of updates, or lines * inner; rounded up to the local size), with GROUP (lines * inner * GROUP),
-// with PLACES (ceil(places / PLACES) * GROUP, ceil(inner / COLUMNS)).
+// With EACH > 1, for CPUs, an item of scatter_start and scatter_widen copies so many elements, and one of scatter_put an update.
+//
+// NDRange: (elements / EACH, updates, words of updates or updates, or lines * inner; rounded up to the local size), with GROUP
+// (lines * inner * GROUP), with PLACES (ceil(places / PLACES) * GROUP, ceil(inner / COLUMNS)).
 //
 // Layout: places are slices of `inner` elements. With ELEMENTS, update u goes to its own place, but for the coordinate along one axis,
 // which is index[u] below `bound`, of stride `step`: shape has the `rank` sizes of the updates, then the data's strides, that of the
@@ -27,6 +29,13 @@
 #define JOIN(a, b) ((a) + (b))
 #define CLAIMS
 #endif
+
+#ifndef EACH
+#define EACH 1
+#endif
+#define RANGE                                     \
+  if (get_global_id(0) > (size - 1) / EACH) return; \
+  const int first = get_global_id(0) * EACH, end = first + min(EACH, size - first);
 
 #define PLACE_ARGS \
   __global const INDEX *restrict index, __global const int *restrict shape, const int rank, const int bound, const int step, \
@@ -55,10 +64,9 @@ static int place(int u, PLACE_ARGS) {
 #ifdef CLAIMS
 __kernel void scatter_start(__global const T* restrict data, __global T* restrict dst, __global int* restrict claims,
                             const int size, const int inner) {
-  const int o = get_global_id(0);
-  if (o >= size) return;
-  dst[o] = data[o];
-  if (o % inner == 0) claims[o / inner] = -1;
+  RANGE
+  for (int o = first; o < end; ++o) dst[o] = data[o];
+  for (int c = first / inner + (first % inner != 0); c <= (end - 1) / inner; ++c) claims[c] = -1;
 }
 
 __kernel void scatter_claim(PLACE_ARGS, __global int* claims, const int count) {
@@ -70,10 +78,16 @@ __kernel void scatter_claim(PLACE_ARGS, __global int* claims, const int count) {
 
 __kernel void scatter_put(PLACE_ARGS, __global const int* restrict claims, __global const T* restrict updates,
                           __global T* restrict dst, const int count, const int inner) {
+#if EACH > 1
+  const int u = get_global_id(0), at = u < count ? PLACE(u) : -1;
+  if (at < 0 || claims[at] != u) return;
+  for (int i = 0; i < inner; ++i) dst[at * inner + i] = updates[u * inner + i];
+#else
   const int o = get_global_id(0);
   if (o >= count * inner) return;
   const int u = o / inner, at = PLACE(u);
   if (at >= 0 && claims[at] == u) dst[at * inner + o % inner] = updates[o];
+#endif
 }
 
 #ifdef GROUP
@@ -97,8 +111,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void scatter_at_once
 #endif
 #else
 __kernel void scatter_widen(__global const T* restrict data, __global VALUE* restrict dst, const int size) {
-  const int o = get_global_id(0);
-  if (o < size) dst[o] = LOAD_T(data, o);
+  RANGE
+  for (int o = first; o < end; ++o) dst[o] = LOAD_T(data, o);
 }
 
 #ifdef PLACES

@@ -89,6 +89,7 @@ class Recurrence(CLKernel):
             "WIDE": wide,
             "FLOATS(p)": _FLOATS[recurrent] if wide > 1 else False,
             "GROUP": group,
+            "ALL_FLOATS": group == 1 and x.dtype is recurrent is DType.FLOAT32,
             "SPACE": "__local" if within else "__global",
             "STATES": held if within else False,
             "MEMBERS": groups * count or False,

@@ -36,6 +36,9 @@ _SMALL = 1 << 14
 _LISTED, _LONGEST = 1 << 22, 256
 """Updates with constant places that are listed by place when a plan is made, and the most of a place, which a work item joins."""
 
+_EACH = 1024
+"""Elements that a work item of a CPU copies."""
+
 _JOIN = {
     "none": "(b)",
     "add": "((a) + (b))",
@@ -122,7 +125,8 @@ class Scatter(CLKernel):
     def _claimed(self, node: TypedNode, plan: Plan) -> tuple[Launch, ...]:
         dst = node.outputs[0]
         word = WORDS[dst.dtype.itemsize]
-        defines = {**_defines(node, plan), "T": word, "VALUE": word, "CLAIMS": True}
+        each, puts = (_EACH, plan.count) if self.caps.kind == "CPU" else (1, plan.count * plan.inner)
+        defines = {**_defines(node, plan), "T": word, "VALUE": word, "CLAIMS": True, "EACH": each}
         claims = Scratch(f"scratch:{node.name}:0", 4 * (dst.size // plan.inner))
         data, index, updates = (Read(name) for name in node.node.inputs)
         out = Write(node.node.outputs[0])
@@ -137,11 +141,9 @@ class Scatter(CLKernel):
             source = assemble("scatter.cl", {**defines, "GROUP": group})
             return (Launch("scatter.cl", source, "scatter_at_once", arguments, (group,), (group,)),)
         return (
-            self._launch(defines, "scatter_start", (data, out, claims, *ints(dst.size, plan.inner)), dst.size),
+            self._launch(defines, "scatter_start", (data, out, claims, *ints(dst.size, plan.inner)), ceil_div(dst.size, each)),
             self._launch(defines, "scatter_claim", (*places, claims, *ints(plan.count)), plan.count),
-            self._launch(
-                defines, "scatter_put", (*places, claims, updates, out, *ints(plan.count, plan.inner)), plan.count * plan.inner
-            ),
+            self._launch(defines, "scatter_put", (*places, claims, updates, out, *ints(plan.count, plan.inner)), puts),
         )
 
     def _reduced(self, node: TypedNode, plan: Plan) -> tuple[Launch, ...]:
@@ -153,9 +155,10 @@ class Scatter(CLKernel):
         data, index, updates = (Read(name) for name in node.node.inputs)
         out: Any = Write(node.node.outputs[0])
         sums = Scratch(f"scratch:{node.name}:0", 4 * dst.size) if narrow else out
-        size = ints(dst.size)
+        size, each = ints(dst.size), _EACH if self.caps.kind == "CPU" else 1
+        defines["EACH"] = each
         work = (*self._places(index, plan), updates, sums, *ints(plan.lines, plan.size, plan.apart, plan.inner))
-        found = [self._launch(defines, "scatter_widen", (data, sums, *size), dst.size)]
+        found = [self._launch(defines, "scatter_widen", (data, sums, *size), ceil_div(dst.size, each))]
         items = plan.lines * plan.inner
         if self.caps.kind == "GPU" and plan.size >= _LONG and items <= _FEW_LINES:
             block = self._block(plan, 4 if narrow else dst.dtype.itemsize)

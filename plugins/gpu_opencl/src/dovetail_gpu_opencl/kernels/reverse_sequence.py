@@ -12,8 +12,12 @@ from dovetail_ops_onnx.reverse_sequence import ReverseSequence
 __all__ = ["KERNELS"]
 
 
+_STEPS = 4
+"""Steps of a work group on CPUs."""
+
+
 class ReverseSequenceKernel(CLKernel):
-    """reverse_sequence.cl: an element a work item; a length out of range is taken as 0 and raises the fault flag."""
+    """reverse_sequence.cl: an element a work item, on CPUs a step; lengths out of range are 0 and raise the fault flag."""
 
     name = "reverse_sequence"
     dtypes = MOVABLE
@@ -23,14 +27,16 @@ class ReverseSequenceKernel(CLKernel):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         assert isinstance(node.op, ReverseSequence)
         dst, time_axis = node.outputs[0], node.op.time_axis
+        inner, by_steps = math.prod(dst.dims[2:]), self.caps.kind == "CPU" and dst.size > 0
+        size = dst.size // inner if by_steps else dst.size
         arguments: tuple[Argument, ...] = (
             *(Read(name) for name in node.node.inputs),
             Write(node.node.outputs[0]),
-            *ints(dst.size, *dst.dims[:2], math.prod(dst.dims[2:]), time_axis),
+            *ints(size, *dst.dims[:2], inner, time_axis),
             Fault(f"a sequence length is out of range; accepted: 0 to {dst.dims[time_axis]}"),
         )
-        source = assemble("reverse_sequence.cl", {"T": WORDS[dst.dtype.itemsize]})
-        work, local = spread(dst.size, self.caps)
+        source = assemble("reverse_sequence.cl", {"T": WORDS[dst.dtype.itemsize], "BY_STEPS": by_steps})
+        work, local = spread(size, self.caps, _STEPS if by_steps else 128)
         return (Launch("reverse_sequence.cl", source, self.name, arguments, work, local),)
 
 

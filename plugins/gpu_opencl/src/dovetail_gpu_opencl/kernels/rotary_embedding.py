@@ -13,7 +13,7 @@ _ITEMS = 64
 
 
 class RotaryEmbeddingKernel(CLKernel):
-    """rotary_embedding.cl: an element a work item."""
+    """rotary_embedding.cl: an element a work item, on CPUs a head."""
 
     name = "rotary_embedding"
     dtypes = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.INT64})
@@ -28,14 +28,18 @@ class RotaryEmbeddingKernel(CLKernel):
         defines: dict[str, object] = {**storage(dst.dtype), "ACC": accumulator(dst.dtype), "HEADS": heads, "SIZE": size}
         defines |= steps("X", heads, sequence, size, x.rank == 3)
         defines |= {"SEQUENCE": sequence, "PAIRS": node.op.turned(x) // 2, "INTERLEAVED": node.op.interleaved}
+        by_heads = self.caps.kind == "CPU"
+        defines["BY_HEADS"] = by_heads
         faults: tuple[Argument, ...] = ()
         if len(names) > 3:
             defines |= {"HAS_IDS": True, "ANGLES": cosines.dims[0]}
             faults = (Fault(f"a position is out of range; accepted: 0 to {cosines.dims[0] - 1}, the rows of the caches"),)
         arguments = (*map(Read, names), Write(node.node.outputs[0]), *faults)
         source = assemble("rotary_embedding.cl", defines)
-        work = (round_up(heads * size, _ITEMS), sequence, batch)
-        return (Launch("rotary_embedding.cl", source, self.name, arguments, work, (_ITEMS, 1, 1)),)
+        work, local = (round_up(heads * size, _ITEMS), sequence, batch), _ITEMS
+        if by_heads:
+            work, local = (heads, sequence, batch), 1
+        return (Launch("rotary_embedding.cl", source, self.name, arguments, work, (local, 1, 1)),)
 
 
 KERNELS = (RotaryEmbeddingKernel(),)
