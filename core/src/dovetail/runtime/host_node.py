@@ -44,7 +44,7 @@ class _KnownTypes:
     Threads may share it: whatever is kept follows from its key.
     """
 
-    __slots__ = ("__weakref__", "bounded", "by_content", "constants", "results")
+    __slots__ = ("__weakref__", "bounded", "by_content", "by_others", "constants", "results")
 
     def __init__(self, constants: Sequence[Any]) -> None:
         # By types of inputs: those of the results, as `HostNode._expected`, and whether there are many elements.
@@ -53,6 +53,8 @@ class _KnownTypes:
         self.bounded: dict[tuple[Any, ...], tuple[Kind, ...]] = {}
         # Data types and ranks of inputs with which types of results depend on content: to raise that takes longer than the node.
         self.by_content: set[tuple[Any, ...]] = set()
+        # Types of inputs with which they depend on the content of others than small ones of whole numbers.
+        self.by_others: set[tuple[Kind | None, ...]] = set()
         self.constants = constants  # whose addresses are part of the key
 
     @staticmethod
@@ -109,6 +111,7 @@ class HostNode:
         if known is None:
             if len(kept) >= _KEPT:
                 kept.clear()
+                self._known.by_others.clear()
             known = kept[kinds] = self._expected(kinds, values), _are_many(values)
         (expected, are_many), step, pace = known, self._step, self._pace
         if pace.is_long(are_many):
@@ -154,8 +157,9 @@ class HostNode:
         kept = self._known.bounded
         found = kept.get(key)
         if found is None:
-            found = self._kinds(self._inferred(values, small))
+            found = None if kinds in self._known.by_others else self._kinds(self._inferred(values, small))
             if found is None:  # it depends on the content of others, or is refused
+                self._known.by_others.add(kinds)
                 types = self._inferred(values, values)
                 if any(not t.is_static for t in types):
                     self._known.results[kinds] = _OPEN, _are_many(values)
