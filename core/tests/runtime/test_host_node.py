@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dovetail.errors import DataDependentShape, OperatorError
+from dovetail.errors import DataDependentShape, OperatorError, OutOfMemory
 from dovetail.graph.graph import Node
 from dovetail.graph.types import TensorType
 from dovetail.op import Operator
@@ -114,3 +114,31 @@ def test_operators_whose_attributes_have_no_hash() -> None:
     x = np.arange(3, dtype=np.float32)
     for amount in (np.ones(3), np.zeros(3)):
         np.testing.assert_array_equal(host_node(Added(amount=amount), 0)([x])[0], x + amount.astype(np.float32))
+
+
+def test_sizes_that_only_the_reference_finds_are_not_asked_for_again() -> None:
+    calls: list[int] = []
+
+    class Positive(Operator):
+        domain = "test.host"
+
+        def infer(self, x: TensorType) -> TensorType:
+            calls.append(1)
+            return x.with_shape((None,))
+
+        def reference(self, x: NDArray[Any]) -> Any:
+            if x[0] < 0:
+                return ()
+            return np.repeat(x, int(x[0])) if x[0] > 1 else x[x > 0]
+
+    node = host_node(Positive(), 0)
+    assert node([np.zeros(5, np.float32)])[0].size == 0
+    first = len(calls)
+    for start in (0, 1):
+        x = np.arange(start, start + 5, dtype=np.float32)
+        np.testing.assert_array_equal(node([x])[0], x[x > 0])
+    assert len(calls) == first
+    with pytest.raises(OperatorError, match=r"node 'node'.*gave 0 outputs, the node has 1"):
+        node([np.full(5, -1, np.float32)])
+    with pytest.raises(OutOfMemory, match=r"node 'node'"):
+        node([np.full(5, LIMIT, np.float32)])

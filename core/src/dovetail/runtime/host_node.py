@@ -34,6 +34,9 @@ Kind = tuple[np.dtype[Any], tuple[int, ...]]
 _BY_CONTENT: tuple[Kind, ...] = ()
 """In place of the types of results that depend on the content of inputs."""
 
+_OPEN: tuple[Kind, ...] = ((np.dtype(np.void), ()),)
+"""In place of those whose sizes only the reference finds, such as the number of elements that are not zero."""
+
 
 class _KnownTypes:
     """Types of results by those of inputs, shared by nodes of equal operators, such as those of a model's layers.
@@ -41,7 +44,7 @@ class _KnownTypes:
     Threads may share it: whatever is kept follows from its key.
     """
 
-    __slots__ = ("__weakref__", "bounded", "by_content", "constants", "results")
+    __slots__ = ("__weakref__", "bounded", "by_content", "by_others", "constants", "results")
 
     def __init__(self, constants: Sequence[Any]) -> None:
         # By types of inputs: those of the results, as `HostNode._expected`, and whether there are many elements.
@@ -50,6 +53,8 @@ class _KnownTypes:
         self.bounded: dict[tuple[Any, ...], tuple[Kind, ...]] = {}
         # Data types and ranks of inputs with which types of results depend on content: to raise that takes longer than the node.
         self.by_content: set[tuple[Any, ...]] = set()
+        # Types of inputs with which they depend on the content of others than small ones of whole numbers.
+        self.by_others: set[tuple[Kind | None, ...]] = set()
         self.constants = constants  # whose addresses are part of the key
 
     @staticmethod
@@ -106,6 +111,7 @@ class HostNode:
         if known is None:
             if len(kept) >= _KEPT:
                 kept.clear()
+                self._known.by_others.clear()
             known = kept[kinds] = self._expected(kinds, values), _are_many(values)
         (expected, are_many), step, pace = known, self._step, self._pace
         if pace.is_long(are_many):
@@ -116,11 +122,11 @@ class HostNode:
         pace.took(perf_counter() - started)
         return results
 
-    def _computed(self, expected: tuple[Kind, ...], kinds: Sequence[Kind | None], values: Sequence[Any]) -> list[Any]:
-        node = self._step.node
+    def _computed(self, expected: tuple[Kind, ...], kinds: tuple[Kind | None, ...], values: Sequence[Any]) -> list[Any]:
+        node, is_open = self._step.node, expected is _OPEN
         try:
-            types = expected or self._by_content(kinds, values)
-            given = None if types is None else self._reference(*values, *self._missing)
+            types = None if is_open else expected or self._by_content(kinds, values)
+            given = self._reference(*values, *self._missing) if is_open or types is not None else None
         except Exception:
             with node_context(node, (None if v is None else TensorType.of(v) for v in values)):
                 raise
@@ -128,35 +134,49 @@ class HostNode:
             return [given]
         # References and `infer` may give outputs that the node leaves out at the end.
         results = given[: len(node.outputs)] if type(given) is tuple else (given,)
+        if is_open and self._are_plain(results):
+            return list(results)
         if types is not None and self._has_all and len(results) == len(types):
             arrays = [v if type(v) is np.ndarray else np.asarray(v) for v in results]
             if tuple([(v.dtype, v.shape) for v in arrays]) == types:
                 return arrays
         return compute(self._step, values)  # which says what is wrong, and takes whatever is rare
 
-    def _by_content(self, kinds: Sequence[Kind | None], values: Sequence[Any]) -> tuple[Kind, ...] | None:
+    def _are_plain(self, results: Sequence[Any]) -> bool:
+        """Whether all outputs are there, as arrays of numbers that are below the limit together."""
+        if not self._has_all or len(results) != len(self._step.node.outputs):
+            return False
+        return all(type(v) is np.ndarray and v.dtype.kind != "O" for v in results) and (
+            sum(v.nbytes for v in results) <= self._step.limit
+        )
+
+    def _by_content(self, kinds: tuple[Kind | None, ...], values: Sequence[Any]) -> tuple[Kind, ...] | None:
         """As `_expected`, with the content of inputs of types that the operator takes; None where the data is not enough."""
         small = [v if v is not None and v.size <= _SMALL and v.dtype.kind in "iub" else None for v in values]
         key = (kinds, *[None if v is None else v.tobytes() for v in small])
         kept = self._known.bounded
         found = kept.get(key)
         if found is None:
-            found = self._inferred(values, small)
+            found = None if kinds in self._known.by_others else self._kinds(self._inferred(values, small))
             if found is None:  # it depends on the content of others, or is refused
-                return self._inferred(values, values)
+                self._known.by_others.add(kinds)
+                types = self._inferred(values, values)
+                if any(not t.is_static for t in types):
+                    self._known.results[kinds] = _OPEN, _are_many(values)
+                return self._kinds(types)
             if len(kept) >= _KEPT:
                 kept.clear()
             kept[key] = found
         return found
 
-    def _inferred(self, values: Sequence[Any], known: Sequence[Any]) -> tuple[Kind, ...] | None:
-        """The result of `infer` as kinds, with the content of the `known` inputs; None where it needs more."""
+    def _inferred(self, values: Sequence[Any], known: Sequence[Any]) -> Sequence[TensorType]:
+        """The result of `infer`, with the content of the `known` inputs; none where it needs more."""
         types = [None if v is None else TensorType(DType.of(v.dtype), v.shape, k) for v, k in zip(values, known, strict=True)]
         try:
             given = self._step.node.op.infer(*types, *self._missing)
         except DataDependentShape:
-            return None
-        return self._kinds(given[: len(self._step.node.outputs)] if isinstance(given, tuple) else (given,))
+            return ()
+        return given[: len(self._step.node.outputs)] if isinstance(given, tuple) else (given,)
 
     def _expected(self, kinds: Sequence[Kind | None], values: Sequence[Any]) -> tuple[Kind, ...] | None:
         """Data types and shapes of the results, which are below the limit together; None where they depend on more
@@ -183,8 +203,12 @@ class HostNode:
         return self._kinds(outputs) or (_BY_CONTENT if any(not t.is_static for t in outputs) else None)
 
     def _kinds(self, types: Sequence[TensorType]) -> tuple[Kind, ...] | None:
-        """Data types and shapes; None for those that are open, of strings, or over the limit together."""
-        if not all(t.is_static and t.dtype is not DType.STRING for t in types) or sum(map(least_bytes, types)) > self._step.limit:
+        """Data types and shapes; None for no types, and those that are open, of strings, or over the limit together."""
+        if (
+            not types
+            or not all(t.is_static and t.dtype is not DType.STRING for t in types)
+            or sum(map(least_bytes, types)) > self._step.limit
+        ):
             return None
         return tuple([(t.dtype.numpy, t.dims) for t in types])
 

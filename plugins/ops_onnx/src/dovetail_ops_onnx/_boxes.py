@@ -20,6 +20,8 @@ _LONG = 192
 """Boxes of a row from which on it is worked on alone."""
 _SHARED = 4096
 """The most boxes that rows share whose pairs are kept, as 2 MB of bits."""
+_PAIRS = 1 << 15
+"""Pairs that are compared in the time that `selected` takes apart from comparing pairs."""
 _COLUMNS = 3
 """The widths of the widest box in a row of boxes from which on the row may be cut."""
 
@@ -79,9 +81,10 @@ def selected(rows: Array, edges: Array, most: int, overlap: float) -> Array:
 
 
 def are_few(rows: Array, boxes: int, most: int) -> bool:
-    """Whether rows that share so many boxes have so many pairs to compare that `of_shared` takes less time."""
+    """Whether rows share so few boxes that it takes less time to compare all pairs of these once, as `of_shared` does."""
     counts = np.bincount(rows)
-    return 0 < boxes <= _SHARED and bool(2 * boxes * boxes <= (counts * np.minimum(counts, most)).sum())
+    pairs = (counts * np.minimum(counts, most)).sum() if len(counts) > 1 else 0
+    return 0 < boxes <= _SHARED and bool(boxes * boxes <= pairs + _PAIRS)
 
 
 def of_shared(rows: Array, places: Array, boxes: Array, most: int, overlap: float) -> Array:

@@ -46,7 +46,9 @@ class Cumulative(Operator):
 
     def _along(self, x: Array, axis: int) -> Array:
         results = np.empty(x.shape, x.dtype)
-        src, dst = (np.moveaxis(np.flip(a, axis) if self.reverse else a, axis, 0) for a in (x, results))
+        src, dst = (np.flip(a, axis) if self.reverse else a for a in (x, results))
+        if axis:
+            src, dst = (np.moveaxis(a, axis, 0) for a in (src, dst))
         if self.exclusive:
             dst[:1] = self.ufunc.identity
             src, dst = src[:-1], dst[1:]

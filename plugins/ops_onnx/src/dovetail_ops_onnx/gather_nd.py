@@ -53,6 +53,6 @@ class GatherND(Movement):
         places = indices.reshape(batches, math.prod(indices.shape[batch:-1]), depth)
         if not places.size:
             return indexed(rows, (np.zeros(0, np.intp),)).reshape(shape)
-        own = (np.arange(batches)[:, None], *np.moveaxis(places, -1, 0))
+        own = (np.arange(batches)[:, None], *places.transpose(2, 0, 1))
         index = np.ravel_multi_index(own, (batches, *leading), mode="wrap").reshape(-1)
         return indexed(rows, (index,)).reshape(shape)

@@ -1,7 +1,11 @@
 """Resize: resampling by nearest, linear or cubic interpolation. https://onnx.ai/onnx/operators/onnx__Resize.html"""
 
+import functools
 import math
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from dovetail.errors import did_you_mean
 from dovetail.op import DType, Operator, OperatorError, ShapeError, TensorType
@@ -20,6 +24,8 @@ from dovetail_ops_onnx._resample import (
 from dovetail_ops_onnx._scale_resampling import ScaleResampling
 from dovetail_ops_onnx._shapes import check_axes, known, known_ints
 from dovetail_ops_onnx._types import BASIC, FLOATS, Array, Types
+
+Planned = tuple[tuple[Axis, ...], Sampling]
 
 _CHOICES = {
     "mode": ("nearest", "linear", "cubic"),
@@ -108,8 +114,9 @@ class Resize(Operator):
         return resampled_type(X, axes)
 
     def reference(self, X: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None) -> Array:
-        given = [None if a is None else TensorType.of(a, known=True) for a in (roi, scales, sizes)]
-        return resample(X, self.plan(TensorType.of(X), *given), self.sampling)
+        given = [None if a is None else (a.dtype, a.shape, a.tobytes()) for a in (roi, scales, sizes)]
+        axes, sampling = _planned(self, X.shape, *given)
+        return resample(X, axes, sampling)
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         return resampling_flops(self.mode, outputs[0])
@@ -122,6 +129,14 @@ class Resize(Operator):
             return wanted, ratios
         ratio = min(ratios) if self.keep_aspect_ratio_policy == "not_larger" else max(ratios)
         return [math.floor(ratio * d + 0.5) for d in before], [ratio] * len(before)
+
+
+@functools.lru_cache(64)
+def _planned(op: Resize, dims: tuple[int, ...], *given: tuple[np.dtype[Any], tuple[int, ...], bytes] | None) -> Planned:
+    """The axes to resample for inputs of this content, which takes a third of the time of a small result."""
+    arrays = [None if one is None else np.frombuffer(one[2], one[0]).reshape(one[1]) for one in given]
+    types = [None if a is None else TensorType.of(a, known=True) for a in arrays]
+    return op.plan(TensorType(DType.FLOAT32, dims), *types), op.sampling
 
 
 class Resize_10(ScaleResampling):

@@ -35,8 +35,13 @@ class ReverseSequence(Movement):
     def reference(self, x: Array, lengths: Array) -> Array:
         """A copy. Raises `OperatorError` for a length beyond the time axis."""
         steps = x.shape[self.time_axis]
-        if np.any((lengths < 0) | (lengths > steps)):
+        if ((lengths < 0) | (lengths > steps)).any():
             raise OperatorError(f"sequence_lens is {lengths.tolist()}; accepted: 0 to {steps}")
+        if lengths.size and lengths.min() == lengths.max():  # as other formats' Reverse is written
+            y, end = x.copy(), int(lengths[0])
+            part = (slice(None),) * self.time_axis
+            y[(*part, slice(end))] = x[(*part, slice(end))][(*part, slice(None, None, -1))]
+            return y
         step, batch = np.arange(steps)[:, None], np.arange(len(lengths))
         step = np.where(step < lengths, lengths - 1 - step, step)
         places = step * len(lengths) + batch if self.time_axis == 0 else (batch * steps + step).T

