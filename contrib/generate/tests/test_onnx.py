@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, load, numpy_helper, save
 
-from dovetail.errors import InferError, UsageError
+from dovetail.errors import UsageError
 from dovetail_generate import TextGenerator
 
 WORDS, HIDDEN, HEADS, KV, SIZE = 263, 64, 4, 2, 16
@@ -219,14 +219,16 @@ def test_caches_that_grow_by_concat(generator: Any, tmp_path: Path, device: str)
     assert other.plans == 2
 
 
-def test_positions_from_the_length_of_caches(generator: Any, tmp_path: Path) -> None:
-    """They are right for one text, whose prompts are filled up; the model has one length for all texts of a batch."""
+@pytest.mark.parametrize("lookup", [0, 2])
+def test_positions_from_the_length_of_caches(generator: Any, tmp_path: Path, lookup: int) -> None:
+    """They are right for one text, whose prompts are filled up; the model has one length for all texts of a batch, so each runs
+    by a request of its own."""
     path = tmp_path / "decoder.onnx"
     _plain_decoder(path, positions=False)
     generator.tokens.tokenizer.save(str(tmp_path / "tokenizer.json"))
     prompts = [[int(t) for t in np.random.default_rng(i).integers(3, WORDS, size)] for i, size in enumerate((3, 70))]
-    other = TextGenerator(path, "NUMPY", room=160)
-    for prompt in prompts:
-        assert [piece.token for piece in other.generate([prompt], limit=12, ends=False)] == _by_onnxruntime(path, prompt, 12)
-    with pytest.raises(InferError, match="accepted: equal numbers, because the model counts them by its caches"):
-        list(TextGenerator(path, "NUMPY", room=160).generate(prompts, limit=2))
+    wanted = [_by_onnxruntime(path, prompt, 12) for prompt in prompts]
+    other, options = TextGenerator(path, "NUMPY", room=160), {"limit": 12, "ends": False, "lookup": lookup}
+    assert [[piece.token for piece in other.generate([prompt], **options)] for prompt in prompts] == wanted
+    pieces = list(other.generate(prompts, **options))
+    assert [[piece.token for piece in pieces if piece.index == index] for index in range(2)] == wanted

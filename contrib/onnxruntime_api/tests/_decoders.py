@@ -13,7 +13,8 @@ def decoder_model(seed: int = 0, positions: bool = True, table: int = 0, copied_
     """A decoder as exporters write it: embeddings, attention over caches with a mask, logits.
 
     Without `positions` the graph counts them itself, from the size of a cache. It has a causal mask for `table` tokens, of which
-    it takes the last rows, and copies its caches by Cast or Identity (`copied_by`): GPT-J, GPT-Neo and CodeGen do.
+    it takes the last rows, and copies its caches by Cast or Identity (`copied_by`): GPT-J, GPT-Neo and CodeGen do. "half" joins
+    them in float16, as models do that were converted to half precision with inputs and outputs in float32.
     """
     rng = np.random.default_rng(seed)
     nodes, constants = [], {}
@@ -51,13 +52,17 @@ def decoder_model(seed: int = 0, positions: bool = True, table: int = 0, copied_
             node("Transpose", node("Reshape", node("MatMul", x, weight(WIDTH, WIDTH)), split), perm=[0, 2, 1, 3]) for _ in "qkv"
         ]
         names = [f".{layer}.{kind}" for kind in ("key", "value")]
+        pasts, news, half = [f"past_key_values{name}" for name in names], heads[1:], {"to": TensorProto.FLOAT16}
+        if copied_by == "half":
+            pasts, news = ([node("Cast", one, **half) for one in each] for each in (pasts, news))
         keys, values = (
-            node("Concat", f"past_key_values{name}", new, output=f"{'joined' if copied_by else 'present'}{name}", axis=2)
-            for name, new in zip(names, heads[1:], strict=True)
+            node("Concat", past, new, output=f"{'joined' if copied_by else 'present'}{name}", axis=2)
+            for name, past, new in zip(names, pasts, news, strict=True)
         )
         if copied_by:
-            attributes = {"to": TensorProto.FLOAT} if copied_by == "Cast" else {}
-            keys, _ = (node(copied_by, f"joined{name}", output=f"present{name}", **attributes) for name in names)
+            attributes = {} if copied_by == "Identity" else {"to": TensorProto.FLOAT}
+            op = "Identity" if copied_by == "Identity" else "Cast"
+            keys, values = (node(op, f"joined{name}", output=f"present{name}", **attributes) for name in names)
         scores = node("MatMul", heads[0], node("Transpose", keys, perm=[0, 1, 3, 2]))
         scores = node("Mul", scores, constant(np.float32(SIZE**-0.5)))
         scores = node("Add", node("Add", scores, seen) if table else scores, bias)

@@ -253,7 +253,9 @@ def test_positions_that_the_model_counts_itself(batch: int) -> None:
     assert len(session._decoder._texts[-1].held.compiled.plans) == 2
 
 
-@pytest.mark.parametrize(("copied_by", "table", "room"), [("Cast", 0, 256), ("Identity", 0, 256), ("Cast", 128, 128)])
+@pytest.mark.parametrize(
+    ("copied_by", "table", "room"), [("Cast", 0, 256), ("Identity", 0, 256), ("half", 0, 256), ("Cast", 128, 128)]
+)
 def test_caches_that_are_copied_and_masks_from_a_table(copied_by: str, table: int, room: int) -> None:
     """Caches have room for no more tokens than the table."""
     import onnxruntime

@@ -1,6 +1,8 @@
 """Tokens to logits: prompts in parts, then token by token, over caches that the request keeps."""
 
+import copy
 import dataclasses
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dovetail
-from dovetail.errors import UsageError
+from dovetail.errors import DovetailError, UsageError
 from dovetail.op import UnboundOperator
 from dovetail.passes import drop_dead_nodes
 from dovetail_generate.memory import give_back_freed_memory
 
-__all__ = ["Compiled", "Decoding", "require_room", "shared"]
+__all__ = ["Apart", "Compiled", "Decoding", "require_room", "shared"]
+
+_log = logging.getLogger("dovetail.generate")
 
 _PARTS = (32, 128)
 """Tokens of a prompt that are run at once. Few sizes, because each needs a plan of its own."""
@@ -73,6 +77,26 @@ class Decoding(Compiled):
         for size in (*self._sizes(longest), 1):
             open_input = (len(self._cached), size)
             self._compiled.plan(tuple(graph.types[n].dims if graph.types[n].is_static else open_input for n in graph.inputs))
+
+    def runs_together(self) -> bool:
+        """Whether the model runs texts of several lengths at once, tried with two tokens.
+
+        It does not where it counts their tokens by the length of its caches, or has texts and heads in one dimension.
+        """
+        texts = [[0] for _ in self._cached]
+        try:
+            self.logits(texts)
+            self.logits([[0, 0], *texts[1:]])
+        except DovetailError as error:
+            _log.info("%s: texts run one by one, because %s", self._compiled.model.source, error.message)
+            return False
+        return True
+
+    def another(self) -> "Decoding":
+        """The same model for other texts."""
+        other = copy.copy(self)
+        other._request, other._cached = self._compiled.create_infer_request(), [[] for _ in self._cached]
+        return other
 
     def logits(self, texts: Sequence[Sequence[int]]) -> NDArray[Any]:
         """The logits [texts, vocabulary] of what follows these tokens. What they share with those of the last call is cached.
@@ -149,6 +173,39 @@ class Decoding(Compiled):
         if "position_ids" in self._compiled.inputs:
             inputs["position_ids"] = np.maximum(last - size, 0)[:, None] + np.arange(size)
         return inputs
+
+
+class Apart:
+    """Texts that a model cannot run together: each by a request of its own. The methods are those of `Decoding`."""
+
+    def __init__(self, one: Decoding, texts: int) -> None:
+        self._one, self._each = one, [one, *(one.another() for _ in range(1, texts))]
+
+    @property
+    def device(self) -> str:
+        """The name of the device."""
+        return self._one.device
+
+    @property
+    def plans(self) -> int:
+        """How many plans were made that are kept."""
+        return self._one.plans
+
+    def close(self) -> None:
+        """Free the model."""
+        self._one.close()
+
+    def plan(self, longest: int) -> None:
+        """Make the plans now."""
+        self._one.plan(longest)
+
+    def logits(self, texts: Sequence[Sequence[int]]) -> NDArray[Any]:
+        """The logits [texts, vocabulary]."""
+        return np.concatenate([one.logits([text]) for one, text in zip(self._each, texts, strict=True)])
+
+    def checked(self, texts: Sequence[Sequence[int]], guesses: Sequence[Sequence[int]], count: int) -> Sequence[NDArray[Any]]:
+        """The logits of each text: [1, vocabulary] or [1 + count, vocabulary]."""
+        return [one.checked([text], [guess], count)[0] for one, text, guess in zip(self._each, texts, guesses, strict=True)]
 
 
 def require_room(texts: Sequence[Sequence[int]], room: int) -> None:

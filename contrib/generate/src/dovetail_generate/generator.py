@@ -9,7 +9,7 @@ from typing import Any
 
 import dovetail
 from dovetail.errors import UsageError
-from dovetail_generate.decoding import Decoding
+from dovetail_generate.decoding import Apart, Decoding
 from dovetail_generate.growing import GrowingDecoding
 from dovetail_generate.lookup import guess
 from dovetail_generate.sampling import Sampling
@@ -79,7 +79,7 @@ class TextGenerator:
         if self.room < 2:
             raise UsageError(f"room for {room} tokens; accepted: 2 or more")
         self._device, self._properties = device, dict(properties or {})
-        self._decoding: tuple[int, Decoding | GrowingDecoding] | None = None
+        self._decoding: tuple[int, Decoding | Apart | GrowingDecoding] | None = None
         self.seconds: dict[str, float] = {}
 
     @property
@@ -164,13 +164,19 @@ class TextGenerator:
                     if ended or token != guessed:
                         break
 
-    def _loaded(self, texts: Sequence[Sequence[int]]) -> Decoding | GrowingDecoding:
+    def _loaded(self, texts: Sequence[Sequence[int]]) -> Decoding | Apart | GrowingDecoding:
         """The model compiled for so many texts."""
         if self._decoding is None or self._decoding[0] != len(texts):
             self.close()
             device = device_for(self._core, self.model) if self._device == DEFAULT_DEVICE else self._device
             kind = Decoding if self.model.growth is None else GrowingDecoding
+            decoding: Decoding | Apart | GrowingDecoding
             decoding = kind(self._core, self.model, device, len(texts), self.room, self._properties)
+            # Files that declare their states have models that count the tokens of each text.
+            if len(texts) > 1 and isinstance(decoding, Decoding) and not self.model.graph.states and not decoding.runs_together():
+                decoding.close()
+                one = Decoding(self._core, self.model, device, 1, self.room, self._properties)
+                decoding = Apart(one, len(texts))
             self._decoding = len(texts), decoding
             decoding.plan(max(map(len, texts)))
         return self._decoding[1]

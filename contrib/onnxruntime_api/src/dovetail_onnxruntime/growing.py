@@ -1,6 +1,7 @@
 """Finds the caches that a decoder makes longer with each run: by the operators that continue them, whatever their names."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dovetail import Graph, Model
@@ -18,7 +19,7 @@ _TOKENS = ("input_ids", "decoder_input_ids", "inputs_embeds", "decoder_inputs_em
 """The names of the input with the new tokens: [batch, tokens] or [batch, tokens, width]."""
 
 _COPYING = ("Cast", "Identity")
-"""Between a Concat and the output; a Cast to another type makes no state."""
+"""Between an input, the Concat and the output: models in half precision whose inputs and outputs are float32 have a Cast."""
 
 _GROUPED = {1: 3, 2: 4}
 """The outputs of GroupQueryAttention that continue inputs. It writes into caches that are longer than what is in use."""
@@ -65,7 +66,9 @@ class _Continued:
 def growing_caches(model: Model) -> Growing | None:
     """The caches of a model with tokens, all along one axis; None for other models."""
     tokens, mask = next((name for name in _TOKENS if name in model.inputs), ""), _mask(model)
-    found = {name: one for name in model.graph.outputs for one in _continued(model.graph, name) if _is_open(model, name, one)}
+    graph = model.graph
+    continued = ((name, replace(one, past=_source(graph, one.past))) for name in graph.outputs for one in _continued(graph, name))
+    found = {name: one for name, one in continued if _is_open(model, name, one)}
     kinds = {(one.axis % len(model.inputs[one.past].shape or ()), one.counts, one.flags) for one in found.values()}
     caches = {one.past: name for name, one in found.items()}
     if len(kinds) != 1 or len(caches) != len(found) or not tokens or LENGTH in model.inputs:
@@ -128,6 +131,12 @@ def _continued(graph: Graph, output: str) -> Iterator[_Continued]:
         for one in _continued(branch, branch.outputs[place]):
             flags = one.flags | {(node.inputs[0], name == "then_branch")}
             yield _Continued(one.past, one.axis, one.counts, flags)
+
+
+def _source(graph: Graph, name: str) -> str:
+    """The value that casts and copies have made this one of."""
+    node = graph.producers.get(name)
+    return name if node is None or node.op.op_type not in _COPYING else _source(graph, node.inputs[0])
 
 
 def _mask(model: Model) -> str:

@@ -52,9 +52,10 @@ class Decoder:
         masked: bool = True,
         counted: bool = False,
         copy: Operator | None = None,
+        half: bool = False,
     ) -> None:
         self.g, self.rng, self.attention, self.keep = GraphBuilder(), np.random.default_rng(5), attention, keep
-        self.copy = copy
+        self.copy, self.half = copy, half
         g = self.g
         self.ids = g.input("input_ids", "int64", ("batch", "sequence"))
         self.mask = g.input("attention_mask", "int64", ("batch", "total")) if masked else ""
@@ -133,12 +134,17 @@ class Decoder:
         if self.keep is not None:
             y = self.keep(self, y, caches[0], index)
         joined = g.node(Reshape(), g.node(Transpose(perm=(0, 2, 1, 3)), y), self.ints(0, 0, WIDE))
-        return g.node(Add(), x, g.node(MatMul(), joined, self.weight(WIDE, WIDE))), *caches
+        y = g.node(Add(), x, g.node(MatMul(), joined, self.weight(WIDE, WIDE)))
+        return y, f"present.{index}.key", f"present.{index}.value"
 
     def joined(self, past: str, new: str, present: str) -> str:
         if self.copy is None:
             return self.g.node(Concat(axis=2), past, new, outputs=[present])
-        return self.g.node(self.copy, self.g.node(Concat(axis=2), past, new), outputs=[present])
+        if not self.half:
+            return self.g.node(self.copy, self.g.node(Concat(axis=2), past, new), outputs=[present])
+        joined = self.g.node(Concat(axis=2), *(self.g.node(Cast(to=DType.FLOAT16), one) for one in (past, new)))
+        self.g.node(self.copy, joined, outputs=[present])
+        return self.g.node(Cast(to=DType.FLOAT32), joined)
 
     # --- attention as different exporters write it ---------------------------------------------------------------------
 
@@ -384,9 +390,13 @@ def test_lengths_on_other_devices(core: Any, device: str) -> None:
     _same_as_growing(core, {"attention": "by_key", "positions": "from_caches"}, 1, device, [3, 1, 1, 5, 1])
 
 
-@pytest.mark.parametrize("copy", [Identity(), Cast(to=DType.FLOAT32)], ids=["Identity", "Cast"])
-def test_caches_that_are_copied_to_outputs(core: Any, copy: Operator) -> None:
-    _same_as_growing(core, {"copy": copy}, 2, "NUMPY", [3, 1, 1, 5, 1])
+@pytest.mark.parametrize(
+    "options",
+    [{"copy": Identity()}, {"copy": Cast(to=DType.FLOAT32)}, {"copy": Cast(to=DType.FLOAT32), "half": True}],
+    ids=["Identity", "Cast", "half"],
+)
+def test_caches_that_are_copied_to_outputs(core: Any, options: Any) -> None:
+    _same_as_growing(core, options, 2, "NUMPY", [3, 1, 1, 5, 1])
 
 
 def _counted(self: Decoder, y: str, keys: str, layer: int) -> str:

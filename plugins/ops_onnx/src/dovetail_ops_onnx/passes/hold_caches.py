@@ -13,7 +13,7 @@ import numpy as np
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
-from dovetail.op import AbstractOperator, Operator
+from dovetail.op import Operator
 from dovetail.passes import chosen_branch, drop_dead_nodes, fold_constants, inlined, rename_reads, schedule
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.cast import Cast
@@ -46,6 +46,8 @@ _LENGTH = "cache_length"
 
 _TOKENS = ("input_ids", "decoder_input_ids", "inputs_embeds", "decoder_inputs_embeds")
 """The names of the input with the new tokens: [batch, tokens] or [batch, tokens, width]."""
+
+_HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
 _NEW, _SHORT = 2, 7
 """New rows, and the length of the caches for which the graph is examined, besides the longest that it takes."""
@@ -92,25 +94,57 @@ def _without_branches(graph: Graph) -> Graph:
 
 
 def _without_copies(graph: Graph) -> Graph:
-    """The graph whose Concats of states write these themselves, where an Identity, or a Cast to their type, copies the result."""
+    """The graph whose Concats read states and write them, with no Identity or Cast between.
+
+    Concats in half precision of states in float32 join these in float32, of which half precision is taken again.
+    """
     for name, index in graph.states.items():
-        written, copies = graph.outputs[index], list[Node]()
+        written, kind, copies = graph.outputs[index], graph.types[name].dtype, list[Node]()
         node = graph.producers.get(written)
-        while node is not None and (isinstance(node.op, Identity) or _keeps_type(node.op, graph.types[name])):
+        while node is not None and (isinstance(node.op, Identity) or _casts(node, kind)):
             copies.append(node)
             node = graph.producers.get(node.inputs[0])
-        is_concat = node is not None and isinstance(node.op, Concat) and node.inputs[0] == name
-        if not is_concat or not {*graph.outputs}.isdisjoint(copy.inputs[0] for copy in copies):
+        if node is None or not isinstance(node.op, Concat) or len(node.inputs) != 2:
             continue
-        new = {copy.inputs[0]: written for copy in copies}
-        kept = [one for one in graph.nodes if one not in copies]
-        named = [dataclasses.replace(one, outputs=tuple(new.get(out, out) for out in one.outputs)) for one in kept]
-        graph = graph.replace(nodes=tuple(rename_reads(one, new) for one in named))
-    return graph
+        if copies and {*graph.outputs}.isdisjoint(copy.inputs[0] for copy in copies):
+            graph = _joined_in_state(graph, name, written, node, copies)
+    return drop_dead_nodes(graph)
 
 
-def _keeps_type(op: AbstractOperator, written: TensorType) -> bool:
-    return isinstance(op, Cast) and op.to is written.dtype
+def _joined_in_state(graph: Graph, name: str, written: str, node: Node, copies: Sequence[Node]) -> Graph:
+    """The graph whose Concat `node` writes a state itself, if it reads that; `copies` lead to it now, the last one first."""
+    kind, before = graph.types[name].dtype, graph.producers.get(node.inputs[0])
+    renamed = {copy.inputs[0]: written for copy in copies}
+    left, shapes = {copy.name for copy in copies}, set[str]()
+    if node.inputs[0] == name:
+        joined = [dataclasses.replace(node, outputs=(written,))]
+    elif before is not None and before.inputs[0] == name and kind is DType.FLOAT32 and any(_casts(before, t) for t in _HALVES):
+        joined = _widened(node, name, written, kind, before)
+        del renamed[node.outputs[0]]
+        shapes = {one.name for one in graph.consumers[before.outputs[0]] if isinstance(one.op, Shape)}
+    else:
+        return graph
+    nodes = list[Node]()
+    for one in graph.nodes:
+        if one.name in shapes:
+            nodes.append(dataclasses.replace(one, inputs=(name,)))
+        elif one.name not in left:
+            nodes.extend(joined if one.name == node.name else [rename_reads(one, renamed)])
+    return graph.replace(nodes=tuple(nodes))
+
+
+def _casts(node: Node, kind: DType) -> bool:
+    return isinstance(node.op, Cast) and node.op.to is kind
+
+
+def _widened(node: Node, past: str, written: str, kind: DType, before: Node) -> list[Node]:
+    """A Concat of rows in a wider type, and what it was in the type to which `before` casts the past."""
+    rows = f"{node.name}/rows"
+    return [
+        Node(rows, Cast(to=kind), (node.inputs[1],), (rows,), (), (node.name,)),
+        dataclasses.replace(node, inputs=(past, rows), outputs=(written,)),
+        Node(f"{node.name}/narrow", before.op, (written,), node.outputs, (), (node.name,)),
+    ]
 
 
 def _cache(graph: Graph, name: str, index: int) -> Cache | None:
