@@ -287,10 +287,10 @@ def _check(stored: StoredModel, plan: StoredPlan) -> None:
     for part in plan.planned.parts:
         graph = part.graph
         validate(graph)
-        found = {name: known[name] for name in graph.inputs}
-        found |= {name: TensorType.of(array) for name, array in graph.constants.items()}
-        for name, tensor in found.items():
-            _require(tensor, graph.types[name], name)
+        for name in graph.inputs:
+            _require(known[name], graph.types[name], name)
+        for name, array in graph.constants.items():  # devices bring them into their layouts
+            _require(TensorType.of(array), graph.types[name], name, graph.types[name].layout)
         for node in graph.nodes:
             for name, tensor in zip(node.writes, infer_node(node, [graph.type_of(one) for one in node.inputs]), strict=True):
                 _require(tensor, graph.types[name], name, graph.types[name].layout)
