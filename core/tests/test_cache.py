@@ -70,7 +70,7 @@ def test_a_full_or_read_only_disk_leaves_no_torn_entry(
 
     cache = FileCache("kernels", tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(f"dovetail.cache.{call}", refuse)
+        patch.setattr(call, refuse)
         cache.put(A, b"1")
     assert [*tmp_path.rglob("*")] == [tmp_path / "kernels"]
     assert cache.get(A) is None

@@ -24,6 +24,7 @@ PAGES = (
     "how-to/choose_devices.md",
     "how-to/dynamic_shapes.md",
     "how-to/states.md",
+    "how-to/start_faster.md",
     "how-to/custom_layers_xml.md",
     "how-to/debug_kernels.md",
     "how-to/host_kernels_and_layouts.md",

@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from dovetail import __version__
 from dovetail._files import user_folder
+from dovetail._version import __version__
 from dovetail.dataclass import dataclass
 from dovetail.errors import UsageError
 

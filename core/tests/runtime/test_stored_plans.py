@@ -182,7 +182,7 @@ def test_several_devices_are_refused(model: Path, tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.plans"
     path.write_bytes(content)
-    with pytest.raises(FormatError, match="no file of plans"):
+    with pytest.raises(FormatError, match="not a file of plans"):
         dovetail.Core(config=False).import_model(path)
 
 
@@ -196,7 +196,7 @@ def test_truncated_files_are_refused(stored: Path) -> None:
     content = stored.read_bytes()
     for size in sorted({*range(0, 200, 7), *range(200, len(content), 1013), len(content) - 1}):
         stored.write_bytes(content[:size])
-        with pytest.raises(FormatError, match="no file of plans"):
+        with pytest.raises(FormatError, match="not a file of plans"):
             dovetail.Core(config=False).import_model(stored)
 
 
@@ -205,7 +205,7 @@ def test_damaged_headers_are_refused(stored: Path) -> None:
     size = int.from_bytes(content[HEAD + 4 : HEAD + 12], "little")
     for place in rng.integers(0, HEAD + 12 + size, 50):
         stored.write_bytes(content[:place] + bytes([content[place] ^ 1 << int(place) % 8]) + content[place + 1 :])
-        with pytest.raises(FormatError, match="no file of plans"):
+        with pytest.raises(FormatError, match="not a file of plans"):
             dovetail.Core(config=False).import_model(stored)
 
 

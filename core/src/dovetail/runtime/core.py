@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from dovetail import _log
-from dovetail._files import check_target, write_file
 from dovetail.config import ConfigSource
 from dovetail.devices.contract import Device, DeviceInfo
 from dovetail.devices.interruptible import are_calls_left
@@ -20,26 +19,25 @@ from dovetail.devices.refusals import Refusal
 from dovetail.devices.virtual import Placement, Targets
 from dovetail.devices.work_budget import limited
 from dovetail.errors import FormatError, PluginError, UnknownFormat, UsageError
-from dovetail.graph.graph import Graph, Node
-from dovetail.graph.model import Model
-from dovetail.graph.reloadable import check_reloadable
+from dovetail.graph.graph import Graph
+from dovetail.graph.model import Model, types_with_inputs
 from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.graph.source import FILES_READ, FileRead
+from dovetail.graph.types import CONTAINERS, TensorType
 from dovetail.html_table import html_table
-from dovetail.internal.copy import Copy
 from dovetail.names import DEFAULT_DEVICE, printable, visible
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.pipeline import pipeline
+from dovetail.planning.any_shapes import GROWING, AnyShapes
 from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.dispatch import Dispatch
 from dovetail.planning.options import CompileOptions
-from dovetail.planning.plan import Plan, Target
+from dovetail.planning.plan import Plan, Signature, Target
 from dovetail.planning.planner import Planner, Prepared
 from dovetail.plugins import PluginManager
 from dovetail.plugins.records import HOST, plain_domain
 from dovetail.runtime.compiled_model import CompiledModel, Planning, Preparation, Shapes, finish_elsewhere
-from dovetail.runtime.model_plans import growing, specialised, without_growing_states
 from dovetail.runtime.session import DeviceSession, Properties, as_mapping
 from dovetail.runtime.sources import content_of
 from dovetail.tracing import Trace, phase
@@ -157,23 +155,9 @@ class Core:
         open dimensions that the format cannot hold, a folder that does not exist or a target that is not a file, `UnknownFormat`
         when no installed frontend writes the format, `FormatError` naming what it cannot hold or a changed file, `OSError`.
         """
-        path = Path(fspath(target))
-        check_target(path)
-        suffix = format or path.suffix.removeprefix(".").lower()
-        if not suffix:
-            hint = "add one, or give format=, on the command line --to"
-            raise UnknownFormat(f"{str(path)!r} has no suffix that tells its format", hint=hint)
-        self.plugins.require_writer(suffix)
-        check_reloadable(model.graph.constants.values())
-        if self.plugins.writes_unbound(suffix):
-            write_file(path, self.plugins.write_model(model, suffix, options))
-            return
-        for name, tensor in model.inputs.items():
-            if not tensor.is_static:
-                hint = "say all of its shape: model.reshape, on the command line --shape"
-                raise UsageError(f"input {name!r} of {model.source} is {tensor}", hint=hint)
-        graph = _with_output_names(self._analyzed(model, budget=_STORED), model.graph)
-        write_file(path, self.plugins.write_model(replace(model, graph=graph), suffix, options))
+        from dovetail.runtime.writing import write  # here, because few sessions write models
+
+        write(self.plugins, model, Path(fspath(target)), format, options, partial(self._analyzed, budget=_STORED))
 
     def analyze(self, model: Model, device: str = "", properties: Properties | None = None) -> Graph:
         """The model's graph bound, typed and folded; open dimensions are taken as 1 (use `model.reshape` for others).
@@ -189,7 +173,7 @@ class Core:
     def _analyzed(self, model: Model, devices: Sequence[Device] = (), budget: int = FOLD_BUDGET) -> Graph:
         targets = [Target("", device, {}, "") for device in devices]
         planner = self._planner(targets, CompileOptions(), budget=budget)
-        graph, after = planner.analyze(planner.prepare(specialised(model.graph, None)))
+        graph, after = planner.analyze(planner.prepare(_specialised(model.graph, None)))
         if after is None:
             return graph
         nodes = (*graph.nodes, *after.ready, *after.rest.nodes)
@@ -221,7 +205,7 @@ class Core:
         from dovetail.planning.support import ask  # here, because a session that runs a model does not ask
 
         opened, options = self._opened(targets, fallback=False)
-        return ask(specialised(model.graph, None), self._planner(opened, options, place=_placement(model, targets)))
+        return ask(_specialised(model.graph, None), self._planner(opened, options, place=_placement(model, targets)))
 
     def _planner(
         self, targets: Sequence[Target], options: CompileOptions, budget: int = FOLD_BUDGET, place: Placement | None = None
@@ -259,9 +243,8 @@ class Core:
         """A model compiled from the plans that `CompiledModel.export_model` has written, without its file and without passes.
 
         By default for the device that it was compiled for. Plans for other shapes, and the nodes of `CompiledModel.model`, are
-        made from the model's own file, which has to be where it was. Nothing in the file is executed. Raises `FormatError` for a
-        damaged file, and for one that was made with other versions, plugins, properties or another device: it says what
-        differs; `UsageError` naming plugins that are not installed packages.
+        made from the model's own file. Nothing is executed. Raises `FormatError` for a damaged file, and for one that was made
+        with other versions, plugins, properties or another device, naming it; `UsageError` for plugins that are not installed.
         """
         from dovetail.runtime.stored_plans import read_plans  # here, because few sessions store plans
 
@@ -275,18 +258,15 @@ class Core:
             raise FormatError(f"the content of {printable(fspath(path))} is malformed: {error!r:.200}") from error
 
     def _compiled_from(self, stored: "StoredModel", device: str, given: Properties) -> CompiledModel:
-        model = stored.model(self.read_model)
-        with COLLECTOR_PAUSE:
-            return self._noted(CompiledModel(model, self.prepare(model, device, given, stored.plans)))
+        return self._noted(self._compile(stored.model(self.read_model), device, given, stored.plans))
 
     def _needs(self, device: str, given: Properties) -> Mapping[str, str]:
         from dovetail.runtime.stored_plans import made_for  # as above
 
-        targets = self._session.targets(device, given)[0]
-        return made_for(self.plugins, device, *self._opened(targets))
+        return made_for(self.plugins, device, *self._opened(self._session.targets(device, given)[0]))
 
     def _stored(self, source: Any, device: str, given: Properties) -> "StoredModel | None":
-        """What `CACHE_DIR` has of a model file; None where it has nothing."""
+        """The model and plans that `CACHE_DIR` has of a file; None where it has none."""
         folder = self._session.properties_of(device, given).get("CACHE_DIR")
         if not folder or not isinstance(folder, str) or not isinstance(source, str | PathLike) or "STATE" in given:
             return None
@@ -295,9 +275,9 @@ class Core:
         with COLLECTOR_PAUSE:
             return PlanFolder(folder, self.plugins).get(self._needs(device, given), fspath(source), None)
 
-    def _compile(self, model: Model, device: str, given: Properties) -> CompiledModel:
+    def _compile(self, model: Model, device: str, given: Properties, stored: "Sequence[StoredPlan]" = ()) -> CompiledModel:
         with COLLECTOR_PAUSE:
-            return CompiledModel(model, self.prepare(model, device, given))
+            return CompiledModel(model, self.prepare(model, device, given, stored))
 
     def prepare(self, model: Model, device: str, given: Properties, stored: "Sequence[StoredPlan]" = ()) -> Preparation:
         """As `compile_model`, as far as opening the device and checking the properties; a virtual device compiles its parts.
@@ -326,8 +306,7 @@ class Core:
 
             needs = self._needs(device, given)
             compiler = Planner(Dispatch(self.plugins), tuple(opened), options, self.plugins.provider, ())
-            # Without a placement the model is not looked at.
-            later = planner if targets.place else cache(lambda: self._planner(opened, options))
+            later = planner if targets.place else cache(lambda: self._planner(opened, options))  # looks at no model
 
             def restored(one: "StoredPlan") -> Plan | None:
                 return recorded(lambda: (compiler if one.deferred is None else later()).restored(one.planned, one.notes))
@@ -349,7 +328,7 @@ class Core:
                 if (found := store.get(shapes)) is not None:
                     return found
                 keep = store.keep(shapes)
-            return recorded(lambda: planner().plan(specialised(graph.graph, shapes), graph.reports, keep))
+            return recorded(lambda: planner().plan(_specialised(graph.graph, shapes), graph.reports, keep))
 
         def recorded(make: Callable[[], P]) -> P:
             with limited(limit), trace.recording() if trace else nullcontext():
@@ -363,9 +342,9 @@ class Core:
         streams = targets.requests or opened[0].device.streams
 
         def planning(of: Model) -> Planning:
-            prepared = Prepared(planner, partial(without_growing_states, of.graph))
+            prepared = Prepared(planner, partial(_without_growing_states, of.graph))
             make = partial(plan, prepared, store if of is model else None)
-            return Planning(make, growing(planner, prepared, recorded))
+            return Planning(make, _growing(planner, prepared, recorded))
 
         kept = options.PLAN_CACHE
         prepared = Preparation(name, targets.devices, *ways, planning, kept, limit, streams=streams, trace=trace, save=save)
@@ -452,12 +431,44 @@ def _placement(model: Model, targets: Targets) -> Placement | None:
     return None
 
 
-def _with_output_names(graph: Graph, original: Graph) -> Graph:
-    """`graph` with the outputs called as in `original`: nodes that only hand their input on were left out."""
-    pairs = [(now, name) for now, name in zip(graph.outputs, original.outputs, strict=True) if now != name]
-    nodes = [Node(graph.free_name(original.producers[name].name), Copy(), (now,), (name,)) for now, name in pairs]
-    types = {name: graph.types[now] for now, name in pairs if now in graph.types}
-    return graph.replace(nodes=(*graph.nodes, *nodes), outputs=original.outputs, types={**graph.types, **types})
+def _without_growing_states(graph: Graph) -> Graph:
+    """The graph whose states of open shapes are plain inputs and outputs, which requests carry on: no device keeps those."""
+    return graph.replace(states={name: index for name, index in graph.states.items() if graph.types[name].is_static})
+
+
+def _growing(
+    planner: Callable[[], Planner], prepared: Prepared, recorded: Callable[[Callable[[], Plan]], Plan]
+) -> Callable[[Shapes, Mapping[Shapes, Plan]], Plan | None]:
+    """Gives the plan of a model for further shapes, where those of its inputs grow: None for others."""
+    found: list[AnyShapes | None] = []
+
+    def key(given: Shapes) -> Signature:
+        dtypes = [prepared.graph.types[name].dtype for name in prepared.graph.inputs]
+        return tuple([(dtype, shape or ()) for dtype, shape in zip(dtypes, given, strict=True)])
+
+    def instead(shapes: Shapes, plans: Mapping[Shapes, Plan]) -> Plan | None:
+        if not found:
+            found.append(planner().for_any_shapes(prepared.graph, None, recorded))
+        any_shapes = found[0]
+        if any_shapes is None or None in shapes:
+            return None
+        new, latest = key(shapes), [*plans.items()][-GROWING:]
+        return any_shapes.serving(new) or any_shapes(new, {key(one): plan for one, plan in latest})
+
+    return instead
+
+
+def _specialised(graph: Graph, shapes: Shapes | None) -> Graph:
+    """The graph with static input types; open dimensions become 1 when no shapes are given."""
+    given = {}
+    for index, name in enumerate(graph.inputs):
+        declared = graph.types[name]
+        shape = None if shapes is None else shapes[index]
+        if shape is not None:
+            given[name] = TensorType(declared.dtype, shape)
+        elif not declared.is_static and not isinstance(declared, CONTAINERS):
+            given[name] = declared.with_shape(tuple(d if isinstance(d, int) else 1 for d in declared.shape or ()))
+    return graph.replace(types=types_with_inputs(graph, given))
 
 
 def _log_fallbacks(model: Model, plan: Plan, chosen: Sequence[str], logged: set[str]) -> None:

@@ -134,7 +134,7 @@ class _UnreadGraph(Graph):
 
 
 def made_for(plugins: "PluginManager", device: str, targets: Iterable[Target], options: CompileOptions) -> dict[str, str]:
-    """What plans depend on besides the model and the code of plugins, by names that a message can use."""
+    """Everything else than the model and the code of plugins that plans depend on, by names that a message can use."""
     records = plugins.records()
     chosen = plugins.preferences
     found = {"Python": f"{sys.implementation.name} {sys.version}", "NumPy": np.__version__, HOST: __version__}
@@ -146,7 +146,11 @@ def made_for(plugins: "PluginManager", device: str, targets: Iterable[Target], o
         info = target.device.info
         found[f"device {target.name}"] = f"{info.full_name} {dict(info.details)} {target.device.streams} {given}"
     own = {name: getattr(options, name) for name in ("FUSION", "FALLBACK", "PASSES")}
-    return {**found, "preferences": repr((chosen.names, chosen.pins)), "device": device, "properties": repr(own)}
+    found |= {"preferences": repr((chosen.names, chosen.pins)), "device": device, "properties": repr(own)}
+    caches = ("DOVETAIL_CACHE_DIR", "DOVETAIL_CACHE_LIMIT")
+    names = sorted(name for name in os.environ if name.startswith("DOVETAIL_") and name not in caches)
+    variables = {name: [_with_content(one) for one in os.environ[name].split(os.pathsep)] for name in names}
+    return {**found, "environment": repr(variables)}
 
 
 def _with_content(value: object) -> object:
@@ -230,7 +234,7 @@ def read_plans(
 
     Unless it `is_trusted`, each type is compared with what its node infers: kernels trust types.
 
-    Raises `FormatError` for a file that is no such file, is damaged, or was made for something else, and says what differs.
+    Raises `FormatError` for another file, one that is damaged, or was made for something else, and says what differs.
     """
     from dovetail.planning.plan_format import Damaged, header_of, unpacked  # as above
 
@@ -259,7 +263,7 @@ def read_plans(
     except OSError as error:
         raise FormatError(f"{shown} cannot be read: {error.strerror or error}") from None
     except (Damaged, DovetailError, KeyError, TypeError, ValueError, AttributeError, ImportError) as error:
-        raise FormatError(f"{shown} is no file of plans: {error}", hint=_HINT) from error
+        raise FormatError(f"{shown} is not a file of plans: {error}", hint=_HINT) from error
     return found
 
 
@@ -283,10 +287,10 @@ def _check(stored: StoredModel, plan: StoredPlan) -> None:
     for part in plan.planned.parts:
         graph = part.graph
         validate(graph)
-        found = {name: known[name] for name in graph.inputs}
-        found |= {name: TensorType.of(array) for name, array in graph.constants.items()}
-        for name, tensor in found.items():
-            _require(tensor, graph.types[name], name)
+        for name in graph.inputs:
+            _require(known[name], graph.types[name], name)
+        for name, array in graph.constants.items():  # devices bring them into their layouts
+            _require(TensorType.of(array), graph.types[name], name, graph.types[name].layout)
         for node in graph.nodes:
             for name, tensor in zip(node.writes, infer_node(node, [graph.type_of(one) for one in node.inputs]), strict=True):
                 _require(tensor, graph.types[name], name, graph.types[name].layout)
@@ -354,7 +358,7 @@ class PlanStore:
         return None if all(t.is_static for t in self._model.inputs.values()) else shapes
 
     def keep(self, shapes: Shapes) -> Callable[[Planned, Notes], object] | None:
-        """What keeps a plan that is made now."""
+        """Keeps a plan that is made now; None without a folder."""
         folder = self._folder
         if folder is None:
             return None

@@ -161,6 +161,11 @@ class Onednn:
         """Whether the CPU adds products of 8-bit numbers in 32 bits. On others oneDNN lets pairs of them saturate in 16."""
         return self._has_isa(AVX512_VNNI) or self._has_isa(AVX2_VNNI)
 
+    @property
+    def instructions(self) -> str:
+        """The instructions that oneDNN may use, as the bits of its `dnnl_cpu_isa_t`."""
+        return f"{self._cdll.dnnl_get_effective_cpu_isa():#x}"
+
     def _has_isa(self, wanted: int) -> bool:
         return bool(self._cdll.dnnl_get_effective_cpu_isa() & wanted == wanted)
 

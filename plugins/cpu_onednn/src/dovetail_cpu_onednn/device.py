@@ -70,6 +70,7 @@ def infos() -> Sequence[DeviceInfo] | Unavailable:
         return found
     version = ".".join(map(str, found.version))
     details: dict[str, str | int] = {"onednn": version, "library": found.path, "threads": default_threads()}
+    details["instructions"] = found.instructions
     return [DeviceInfo("ONEDNN", "ONEDNN", "CPU", f"oneDNN {version}", priority=20, details=details)]
 
 
