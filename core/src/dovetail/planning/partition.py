@@ -1,11 +1,32 @@
-"""Partition: give every node to a device and cut the graph into one sub-graph for each device and level."""
+"""Parts of a graph, one for each device and level: cut out, compiled by their devices, and wired into a plan."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.graph.graph import Graph, Node
+from dovetail.devices.contract import Device, Executable
+from dovetail.devices.interruptible import Pace, Speed
+from dovetail.devices.memory import MemoryPlan
+from dovetail.errors import CompileError, OutOfMemory
+from dovetail.graph.graph import AbstractOperator, Graph, Node
+from dovetail.graph.reloadable import aligned
+from dovetail.passes.graph_pass import Notes
+from dovetail.planning.any_shapes import BRIEF, flops, seconds_of
+from dovetail.planning.place import Placed
+from dovetail.planning.plan import Plan, Step, Target
+from dovetail.planning.report import NodePlacement, PlanReport, ValuePlacement
+from dovetail.tracing import phase
 
-__all__ = ["Part", "partition"]
+__all__ = ["Part", "compile_parts", "made_constants", "partition", "placements", "wire"]
+
+_LONG = 0.05
+"""Estimated seconds of a node from which on a run need not wait for its end."""
+
+_NOTED = 1 << 12
+"""Bytes from which on a plan notes the constants that are its own."""
 
 
 @dataclass(frozen=True)
@@ -56,3 +77,115 @@ def _part(graph: Graph, device: str, nodes: list[Node], index: int) -> Part:
     continued = {name: graph.outputs[graph.states[name]] for name in own}
     states = {name: results.index(output) for name, output in continued.items() if output in results}
     return Part(device, Graph(tuple(nodes), inputs, results, constants, types, f"{graph.name}#{index}", states), results)
+
+
+def compile_parts(parts: Sequence[Part], by_name: Mapping[str, Target], limit: int) -> list[Executable]:
+    """The executables of parts by their devices. Raises `OutOfMemory` for one whose requests need more than `limit` bytes."""
+    done: list[Executable] = []
+    try:
+        for part in parts:
+            target = by_name[part.device]
+            with phase(f"compile {len(part.graph.nodes)} nodes for {part.device}", "compile"):
+                done.append(target.device.compile(_with_constants_for(target.device, part.graph), target.options))
+            _check_peak(part, done[-1].memory.peak, limit)
+    except BaseException:
+        for executable in done:
+            executable.close()
+        raise
+    return done
+
+
+def _with_constants_for(device: Device, graph: Graph) -> Graph:
+    moved = {n: new for n, a in graph.constants.items() if not device.takes_any_address and (new := aligned(a)) is not a}
+    types = {**graph.types, **{name: replace(graph.types[name], value=new) for name, new in moved.items()}}
+    return graph.replace(constants={**graph.constants, **moved}, types=types) if moved else graph
+
+
+def _check_peak(part: Part, peak: int, limit: int) -> None:
+    """Raise `OutOfMemory` when the values of one request, work buffers included, need more than `limit` bytes together."""
+    if peak > limit:
+        node = max(part.graph.nodes, key=lambda n: sum(part.graph.types[name].nbytes for name in n.writes))
+        raise OutOfMemory(
+            f"a request needs {peak:,} bytes on {part.device}, the most for the result of node {node}; the limit is {limit:,}",
+            hint="raise it with the property MEMORY_LIMIT (bytes) if the machine has that much",
+        )
+
+
+def placements(
+    parts: Sequence[Part],
+    executables: Sequence[Executable],
+    by_name: Mapping[str, Target],
+    placed: Placed,
+    notes: Notes,
+    provider_of: Callable[[type[AbstractOperator]], str],
+) -> Sequence[NodePlacement]:
+    """The entries of the report, in the order of parts. `provider_of` names the distribution that defines an operator class."""
+    found = []
+    for part, executable in zip(parts, executables, strict=True):
+        nodes, memory = {node.name: node for node in part.graph.nodes}, executable.memory
+        for said in executable.reports:
+            node = nodes.get(said.name)
+            if node is None:
+                raise CompileError(f"device {part.device} reports a node {said.name!r} that it was not given")
+            provider = provider_of(type(node.op)) if said.from_operator else by_name[part.device].provider
+            refusals = (*placed.get(said.name, ("", ()))[1], *said.refusals)
+            found.append(
+                NodePlacement(
+                    said.name,
+                    said.op,
+                    part.device,
+                    said.kernel,
+                    provider,
+                    node.origins,
+                    said.post_ops,
+                    refusals,
+                    notes.stops.get(said.name),
+                    # A node of a composition counts as the node that was chosen.
+                    next((notes.rules[name] for name in (said.name, *node.origins[:1]) if name in notes.rules), 0),
+                    tuple([_value(name, part.graph, memory) for name in node.reads]),
+                    tuple([_value(name, part.graph, memory) for name in node.writes]),
+                    flops=flops(node, part.graph),
+                )
+            )
+    return found
+
+
+def made_constants(parts: Sequence[Part], constants: Mapping[str, NDArray[Any]]) -> Mapping[int, int]:
+    """The bytes of the large constants of parts that are not those of the model, by identity."""
+    arrays = (array for part in parts for name, array in part.graph.constants.items() if constants.get(name) is not array)
+    return {id(array): array.nbytes for array in arrays if array.nbytes > _NOTED}
+
+
+def _pace(graph: Graph, seconds: Sequence[float], speed: Speed) -> Pace | None:
+    """For runs of a part whose nodes may take so long; None where none may take `_LONG` seconds."""
+    most = max(seconds, default=0.0)
+    if most <= _LONG:
+        return None
+    return Pace(f"node {graph.nodes[seconds.index(most)]}", most / sum(seconds), sum(seconds), speed)
+
+
+def _value(name: str, graph: Graph, plan: MemoryPlan) -> ValuePlacement:
+    return ValuePlacement(name, graph.types[name], plan.offsets.get(plan.storage.get(name, name)))
+
+
+def wire(
+    whole: Graph,
+    parts: Sequence[Part],
+    executables: Sequence[Executable],
+    report: Callable[[], PlanReport],
+    speeds: Mapping[str, Speed],
+) -> Plan:
+    """The plan that runs the executables: which values go into each and come out of it. `speeds` are those of runs, by device."""
+    slot = {name: index for index, name in enumerate(whole.inputs)}
+    steps, total = [], 0.0
+    for part, executable in zip(parts, executables, strict=True):
+        for name in part.outputs:
+            slot.setdefault(name, len(slot))
+        reads = tuple(slot[name] for name in part.graph.inputs)
+        writes = tuple(slot[name] for name in part.outputs)
+        seconds = seconds_of(part.graph)
+        steps.append(Step(part.device, executable, reads, writes, _pace(part.graph, seconds, speeds[part.device])))
+        total += sum(seconds)
+    outputs = tuple(slot[name] if name in slot else whole.constants[name] for name in whole.outputs)
+    types = tuple(whole.types[name].with_shape(whole.types[name].shape) for name in whole.outputs)
+    return Plan(tuple(steps), len(whole.inputs), len(slot), outputs, types, report, brief=total < BRIEF)

@@ -38,10 +38,9 @@ from dovetail.passes.graph_pass import (
     run_passes,
 )
 from dovetail.planning.any_shapes import AnyShapes, opened, read_in_parts, takes_less_beside
-from dovetail.planning.compilation import compile_parts, made_constants, placements, wire
 from dovetail.planning.deferred import declared_signature, kernel_on_host, typed_inputs, why_on_host
 from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions
-from dovetail.planning.partition import Part, partition
+from dovetail.planning.partition import Part, compile_parts, made_constants, partition, placements, wire
 from dovetail.planning.place import place, require_homes
 from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source, Tail, Target
 from dovetail.planning.plan_cache import SURE, PlanCache
