@@ -364,9 +364,10 @@ def _replacement(graph: Graph, match: Match, keys: tuple[str, ...], heads: int |
     constants: dict[str, NDArray[Any]] = {}
     before: tuple[tuple[Node, TensorType], ...] = ()
     if mask and not {"times sum", "over sum"}.isdisjoint(match.values):
-        name, number = f"{match.nodes[0].name}.mask", match.values.get("times sum") or match.values["over sum"]
-        scaled = Node(name, Mul() if "times sum" in match.values else Div(), (mask[0], number), (f"{name}:0",))
-        before, mask = ((scaled, _unknown(graph.types[mask[0]])),), [f"{name}:0"]
+        scale, label = match.values.get("times sum", ""), f"{match.nodes[0].name}.mask"
+        inputs = (mask[0], scale or match.values["over sum"])
+        scaled = Node(label, Mul() if scale else Div(), inputs, (f"{label}:0",))
+        before, mask = ((scaled, _unknown(graph.types[mask[0]])),), [scaled.outputs[0]]
     if "windows mask" in match.values:
         joined = _joined_masks(graph, match)
         if joined is None:
