@@ -353,11 +353,11 @@ def _scores(graph: Graph, match: Match, rank: int = 4) -> TensorType | None:
 def _replacement(graph: Graph, match: Match, keys: tuple[str, ...], heads: int | None) -> Replacement | None:
     factor = 1.0
     for name, value in match.values.items():
-        number = scalar_of(graph, value) or 0.0
+        size = scalar_of(graph, value) or 0.0
         if name.startswith("times "):
-            factor *= number
+            factor *= size
         elif name.startswith("over "):
-            factor = factor / number if number else 0.0
+            factor = factor / size if size else 0.0
     if not factor:
         return None
     mask = [match.values["mask"]] if "mask" in match.values else []
@@ -365,8 +365,8 @@ def _replacement(graph: Graph, match: Match, keys: tuple[str, ...], heads: int |
     before: tuple[tuple[Node, TensorType], ...] = ()
     if mask and not {"times sum", "over sum"}.isdisjoint(match.values):
         scale, label = match.values.get("times sum", ""), f"{match.nodes[0].name}.mask"
-        inputs = (mask[0], scale or match.values["over sum"])
-        scaled = Node(label, Mul() if scale else Div(), inputs, (f"{label}:0",))
+        number = scale or match.values["over sum"]
+        scaled = Node(label, Mul() if scale else Div(), (mask[0], number), (f"{label}:0",))
         before, mask = ((scaled, _unknown(graph.types[mask[0]])),), [scaled.outputs[0]]
     if "windows mask" in match.values:
         joined = _joined_masks(graph, match)
