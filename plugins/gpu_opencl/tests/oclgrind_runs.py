@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dovetail.device import NHWC, PLAIN, Binary, DeviceInfo, DType, Eltwise, Graph, Node, Reorder, TensorType, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.op import OpenCLKernel, Operator
-from dovetail.testing import Case, KernelBench
+from dovetail.testing import Case
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
@@ -48,7 +48,8 @@ from dovetail_ops_onnx.take_rows import TakeRows
 own = runpy.run_path(str(Path(__file__).with_name("oclgrind_sizes.py")))
 IMAGES, POINTS, PRODUCTS, sizes = (own[name] for name in ("IMAGES", "POINTS", "PRODUCTS", "sizes"))
 sized, floats, wholes, bytes_of = (own[name] for name in ("sized", "floats", "wholes", "bytes_of"))
-single = runpy.run_path(str(Path(__file__).with_name("oclgrind_graphs.py")))["single"]
+own = runpy.run_path(str(Path(__file__).with_name("oclgrind_graphs.py")))
+single, fused = own["single"], own["fused"]
 
 _BETWEEN = "for devices that run tiles_pipelined.cl; test_pipelined.py and test_float_products.py emulate its instructions"
 ELSEWHERE = {
@@ -443,13 +444,8 @@ def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
         types = {**graph.types, "y": TensorType(DType.FLOAT32, result)}
         yield from _each(devices, f"MovedOperands of {dims}", graph.replace(types=types), [floats(rng, *dims)])
     for dims, reader in (((3, 5, 7), ""), ((2, 3, 130), "ReduceMean"), ((3, 5, 7), "ReduceLogSumExp"), ((4, 3, 5), "CumSum")):
-        g = GraphBuilder()
-        a, b, s = (g.input(name, "float32", shape) for name, shape in zip("abs", (dims, dims[1:], (dims[0], 1, 1)), strict=True))
-        last = g.node(_standard("Add"), g.node(_standard("Mul"), a, s), b, post_ops=[Eltwise("tanh"), Binary("mul", s)])
-        axis = g.constant(2, "int64") if reader == "CumSum" else g.constant([2], "int64")
-        last = g.node(_standard(reader), last, axis) if reader else last
-        graph = devices["GPU"].lower(KernelBench.typed(g.graph([last])))
         feeds = [floats(rng, *shape) for shape in (dims, dims[1:], (dims[0], 1, 1))]
+        graph = devices["GPU"].lower(fused(dims, reader))
         yield from _each({"GPU": devices["GPU"]}, f"FusedElementwise of {dims}, {reader}", graph, feeds)
     for count in (40, 2100):
         index = rng.integers(-7, 7, (count, 2))

@@ -356,11 +356,11 @@ def _scores(graph: Graph, match: Match, rank: int = 4) -> TensorType | None:
 def _replacement(graph: Graph, match: Match, keys: tuple[str, ...], heads: int | None) -> Replacement | None:
     factor = 1.0
     for name, value in match.values.items():
-        number = scalar_of(graph, value) or 0.0
+        size = scalar_of(graph, value) or 0.0
         if name.startswith("times "):
-            factor *= number
+            factor *= size
         elif name.startswith("over "):
-            factor = factor / number if number else 0.0
+            factor = factor / size if size else 0.0
     if not factor:
         return None
     mask = [match.values["mask"]] if "mask" in match.values else []
@@ -368,8 +368,9 @@ def _replacement(graph: Graph, match: Match, keys: tuple[str, ...], heads: int |
     before: tuple[tuple[Node, TensorType], ...] = ()
     if mask and not {"times sum", "over sum"}.isdisjoint(match.values):
         name, product = (graph.free_name(f"{match.nodes[0].name}.{end}") for end in ("mask", "mask:0"))
-        scale = match.values.get("times sum") or match.values["over sum"]
-        scaled = Node(name, Mul() if "times sum" in match.values else Div(), (mask[0], scale), (product,))
+        times = match.values.get("times sum")
+        scale = times or match.values["over sum"]
+        scaled = Node(name, Mul() if times else Div(), (mask[0], scale), (product,))
         before, mask = ((scaled, _unknown(graph.types[mask[0]])),), [product]
     if "windows mask" in match.values:
         joined = _joined_masks(graph, match)
