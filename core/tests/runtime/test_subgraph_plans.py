@@ -124,7 +124,7 @@ def test_plans_for_other_shapes_share_sub_graphs(monkeypatch: pytest.MonkeyPatch
     prepared, planned = [], []
     prepare, plan = Planner.prepare, Planner.plan
     monkeypatch.setattr(Planner, "prepare", lambda self, graph, notes=None: prepared.append(graph) or prepare(self, graph, notes))
-    monkeypatch.setattr(Planner, "plan", lambda self, graph, early=None: planned.append(graph) or plan(self, graph, early))
+    monkeypatch.setattr(Planner, "plan", lambda self, graph, *rest: planned.append(graph) or plan(self, graph, *rest))
     outer = {"x": TensorType(DType.FLOAT32, (None, 2))}
     g = GraphBuilder()
     g.input("x", "float32", (None, 2))
