@@ -1,5 +1,6 @@
 """Decoders with caches that grow by Concat: as states they give what the unchanged graph gives, or are refused with a reason."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -77,6 +78,9 @@ class Decoder:
             presents += caches
         g.node(MatMul(), x, self.weight(WIDE, WORDS), outputs=["logits"])
         self.model = g.model(["logits", *presents])
+        if half:  # converters write casts of inputs behind the nodes that read them
+            nodes = tuple(reversed(self.model.graph.nodes))
+            self.model = dataclasses.replace(self.model, graph=self.model.graph.replace(nodes=nodes))
 
     def ints(self, *values: int) -> str:
         return self.g.constant(list(values), "int64")

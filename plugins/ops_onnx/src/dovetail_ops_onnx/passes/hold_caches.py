@@ -98,6 +98,7 @@ def _without_copies(graph: Graph) -> Graph:
 
     Concats in half precision of states in float32 join these in float32, of which half precision is taken again.
     """
+    before = graph
     for name, index in graph.states.items():
         written, kind, copies = graph.outputs[index], graph.types[name].dtype, list[Node]()
         node = graph.producers.get(written)
@@ -108,7 +109,7 @@ def _without_copies(graph: Graph) -> Graph:
             continue
         if copies and {*graph.outputs}.isdisjoint(copy.inputs[0] for copy in copies):
             graph = _joined_in_state(graph, name, written, node, copies)
-    return drop_dead_nodes(graph)
+    return graph if graph is before else drop_dead_nodes(schedule(graph))
 
 
 def _joined_in_state(graph: Graph, name: str, written: str, node: Node, copies: Sequence[Node]) -> Graph:
