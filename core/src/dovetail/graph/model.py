@@ -14,11 +14,11 @@ from dovetail.graph.graph import Graph, Node
 from dovetail.graph.growth import Growth
 from dovetail.graph.post_ops import PostOp, PostOps
 from dovetail.graph.source import FileRead
-from dovetail.graph.types import ANONYMOUS, Dim, TensorType, as_constant
+from dovetail.graph.types import ANONYMOUS, CONTAINERS, Dim, TensorType, as_constant
 from dovetail.html_table import html_table
 from dovetail.names import printable
 
-__all__ = ["Model", "types_with_inputs"]
+__all__ = ["Model", "specialised", "types_with_inputs"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -184,6 +184,19 @@ def types_with_inputs(graph: Graph, given: Mapping[str, TensorType]) -> dict[str
     types = {name: t for name, t in graph.types.items() if name in kept} if stale else dict(graph.types)
     types.update((name, _sized(types[name], sizes)) for name in graph.open_names if name in types and sizes)
     return types | dict(given)
+
+
+def specialised(graph: Graph, shapes: Sequence[tuple[int, ...] | None] | None) -> Graph:
+    """The graph with static input types; open dimensions become 1 when no shapes are given."""
+    given = {}
+    for index, name in enumerate(graph.inputs):
+        declared = graph.types[name]
+        shape = None if shapes is None else shapes[index]
+        if shape is not None:
+            given[name] = TensorType(declared.dtype, shape)
+        elif not declared.is_static and not isinstance(declared, CONTAINERS):
+            given[name] = declared.with_shape(tuple(d if isinstance(d, int) else 1 for d in declared.shape or ()))
+    return graph.replace(types=types_with_inputs(graph, given))
 
 
 def _sized(tensor: TensorType, sizes: Mapping[str, Dim]) -> TensorType:

@@ -3,6 +3,7 @@
 import math
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +17,31 @@ from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import TensorType
 from dovetail.planning.plan_cache import ROOM, SURE, PlanCache
-from dovetail.planning.report import PlanReport
+from dovetail.planning.report import NodePlacement, PlanReport
 
 if TYPE_CHECKING:
     from dovetail.planning.better import Better
 
-__all__ = ["Body", "HostStep", "OpenInputs", "Plan", "Signature", "Source", "Step", "Tail", "Target", "bytes_of"]
+__all__ = [
+    "Body",
+    "HostStep",
+    "OpenInputs",
+    "Plan",
+    "Shapes",
+    "Signature",
+    "Source",
+    "Step",
+    "Tail",
+    "Target",
+    "bytes_of",
+    "full_report",
+]
 
 _NODE = 4_000
 """Bytes that a plan takes for each node, the code of primitives beside it left out: MiniLM's, of 88 nodes, 260,000."""
+
+Shapes = tuple[tuple[int, ...] | None, ...]
+"""One shape for each input of a model, in order; None for a sequence or an optional."""
 
 Signature = tuple[tuple[DType, tuple[int, ...]] | str, ...]
 """Signature of the inputs of a plan in the middle of a model: data type and shape of each, or its kind."""
@@ -209,3 +226,27 @@ def bytes_of(plans: Collection[Plan]) -> int:
     """About so many bytes are in memory for these plans. For one with a tail as many as let `PlanCache` keep `SURE` of them."""
     made = {one: nbytes for plan in plans for one, nbytes in plan.made.items()}
     return sum(made.values()) + sum([_NODE * plan.nodes if plan.tail is None else ROOM // SURE for plan in plans])
+
+
+def full_report(plan: Plan) -> PlanReport:
+    """The report of the plan, with the sub-graphs as they ran last, and the plans that were made last for what follows."""
+    plan = plan.final
+    report, later = _with_bodies(plan), plan.following
+    while later is not None:
+        report, later = report.followed_by(_with_bodies(later)), later.following
+    return report
+
+
+def _with_bodies(plan: Plan) -> PlanReport:
+    """The report of one plan: after each node that runs sub-graphs their nodes, as they were planned last."""
+    steps = {} if plan.tail is None else {step.node.name: step for step in plan.tail.steps}
+    nodes: list[NodePlacement] = []
+    for node in plan.report.nodes:
+        nodes.append(node)
+        step = steps.get(node.name)
+        for attribute, body in () if step is None else step.named_bodies:
+            ran = body.plans.latest
+            if ran is not None:
+                holder = f"{node.name}/{attribute}"
+                nodes += [inner.held_by(holder) for inner in full_report(ran).nodes]
+    return plan.report if len(nodes) == len(plan.report.nodes) else replace(plan.report, nodes=tuple(nodes))

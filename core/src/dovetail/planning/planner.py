@@ -37,12 +37,12 @@ from dovetail.passes.graph_pass import (
     Planned,
     run_passes,
 )
-from dovetail.planning.any_shapes import AnyShapes, opened, read_in_parts, takes_less_beside
+from dovetail.planning.any_shapes import GROWING, AnyShapes, opened, read_in_parts, takes_less_beside
 from dovetail.planning.deferred import declared_signature, kernel_on_host, typed_inputs, why_on_host
 from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions
 from dovetail.planning.partition import Part, compile_parts, made_constants, partition, placements, wire
 from dovetail.planning.place import place, require_homes
-from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source, Tail, Target
+from dovetail.planning.plan import Body, HostStep, Plan, Shapes, Signature, Source, Tail, Target
 from dovetail.planning.plan_cache import SURE, PlanCache
 from dovetail.planning.report import NodePlacement, PlanReport
 from dovetail.plugins.rules import PREFERRED
@@ -378,6 +378,28 @@ class Prepared:
     def reports(self) -> Mapping[str, PassReport]:
         """The records of its passes, by name."""
         return self._done[1]
+
+    def growing(self, recorded: Callable[[Callable[[], Plan]], Plan]) -> Callable[[Shapes, Mapping[Shapes, Plan]], Plan | None]:
+        """Gives the plan for further shapes, beside those that there are, where the shapes of inputs grow: None for others.
+
+        `recorded` calls what makes a plan.
+        """
+        found: list[AnyShapes | None] = []
+
+        def key(given: Shapes) -> Signature:
+            dtypes = [self.graph.types[name].dtype for name in self.graph.inputs]
+            return tuple([(dtype, shape or ()) for dtype, shape in zip(dtypes, given, strict=True)])
+
+        def instead(shapes: Shapes, plans: Mapping[Shapes, Plan]) -> Plan | None:
+            if not found:
+                found.append(self._planner().for_any_shapes(self.graph, None, recorded))
+            any_shapes = found[0]
+            if any_shapes is None or None in shapes:
+                return None
+            new, latest = key(shapes), [*plans.items()][-GROWING:]
+            return any_shapes.serving(new) or any_shapes(new, {key(one): plan for one, plan in latest})
+
+        return instead
 
 
 def _contents(graph: Graph) -> Hashable:

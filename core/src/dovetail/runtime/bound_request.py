@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, Protocol
 
-from dovetail.planning.plan import Plan
-from dovetail.runtime.inputs import Shapes
+from dovetail.planning.plan import Plan, Shapes
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.runtime.states import Plans
 

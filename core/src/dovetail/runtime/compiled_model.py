@@ -22,12 +22,12 @@ from dovetail.lru import LruCache
 from dovetail.names import printable
 from dovetail.planning.any_shapes import GROWING
 from dovetail.planning.collector import COLLECTOR_PAUSE
-from dovetail.planning.plan import Plan, bytes_of
+from dovetail.planning.plan import Plan, Shapes, bytes_of, full_report
 from dovetail.planning.plan_cache import MANY, PlanCache
-from dovetail.planning.report import NodePlacement, PlanReport
+from dovetail.planning.report import PlanReport
 from dovetail.runtime.bound_request import BoundRequest
 from dovetail.runtime.infer_request import InferRequest
-from dovetail.runtime.inputs import InputReader, Shapes
+from dovetail.runtime.inputs import InputReader
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.runtime.results import Results
 from dovetail.tracing import Trace, current_trace
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from dovetail.runtime.recipe import Recipe
 
-__all__ = ["CompiledModel", "Planning", "Preparation", "Shapes", "finish_elsewhere"]
+__all__ = ["CompiledModel", "Planning", "Preparation", "finish_elsewhere"]
 
 _VARIANTS = 8
 """How many sets of overridden constants a model is kept compiled for."""
@@ -274,13 +274,13 @@ class CompiledModel:
             return found
         if shapes is not None:
             graph = self.model.graph
-            return _full_report(self.plan(tuple(tuple(shapes[n]) if n in shapes else graph.types[n].dims for n in graph.inputs)))
+            return full_report(self.plan(tuple(tuple(shapes[n]) if n in shapes else graph.types[n].dims for n in graph.inputs)))
         latest = self._plans.latest
         if latest is None and (variant := self._variants.latest) is not None:
             return variant.report()
         if latest is None:
             raise UsageError(f"{self.model.source} has open dimensions and no plan yet", hint="run it once, or give shapes")
-        return _full_report(latest)
+        return full_report(latest)
 
     def plan_subgraphs(self) -> Mapping[str, str]:
         """Plan, for the report, the sub-graphs of the latest plan that have not run, for the types that the model declares.
@@ -297,7 +297,7 @@ class CompiledModel:
         """The plans now kept, by input shapes, the latest used last."""
         if (composite := self._prepared().composite) is not None:
             return composite.parts[0].plans
-        return {shapes: _full_report(plan) for shapes, plan in self._plans.copy().items()}
+        return {shapes: full_report(plan) for shapes, plan in self._plans.copy().items()}
 
     def finish_compiling(self) -> None:
         """Wait until nothing compiles in the background: runs are on the device that a virtual one prefers, plans are final."""
@@ -454,30 +454,6 @@ def _traced_request(*given: Any) -> InferRequest:
     from dovetail.runtime.traced_request import TracedRequest  # here, because few programs record runs
 
     return TracedRequest(*given)
-
-
-def _full_report(plan: Plan) -> PlanReport:
-    """The report of the plan, with the sub-graphs as they ran last, and the plans that were made last for what follows."""
-    plan = plan.final
-    report, later = _with_bodies(plan), plan.following
-    while later is not None:
-        report, later = report.followed_by(_with_bodies(later)), later.following
-    return report
-
-
-def _with_bodies(plan: Plan) -> PlanReport:
-    """The report of one plan: after each node that runs sub-graphs their nodes, as they were planned last."""
-    steps = {} if plan.tail is None else {step.node.name: step for step in plan.tail.steps}
-    nodes: list[NodePlacement] = []
-    for node in plan.report.nodes:
-        nodes.append(node)
-        step = steps.get(node.name)
-        for attribute, body in () if step is None else step.named_bodies:
-            ran = body.plans.latest
-            if ran is not None:
-                holder = f"{node.name}/{attribute}"
-                nodes += [inner.held_by(holder) for inner in _full_report(ran).nodes]
-    return plan.report if len(nodes) == len(plan.report.nodes) else replace(plan.report, nodes=tuple(nodes))
 
 
 def _check_states(model: Model) -> None:

@@ -20,24 +20,22 @@ from dovetail.devices.virtual import Placement, Targets
 from dovetail.devices.work_budget import limited
 from dovetail.errors import FormatError, PluginError, UnknownFormat, UsageError
 from dovetail.graph.graph import Graph
-from dovetail.graph.model import Model, types_with_inputs
+from dovetail.graph.model import Model, specialised
 from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.graph.source import FILES_READ, FileRead
-from dovetail.graph.types import CONTAINERS, TensorType
 from dovetail.html_table import html_table
 from dovetail.names import DEFAULT_DEVICE, printable, visible
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.pipeline import pipeline
-from dovetail.planning.any_shapes import GROWING, AnyShapes
 from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.dispatch import Dispatch
 from dovetail.planning.options import CompileOptions
-from dovetail.planning.plan import Plan, Signature, Target
+from dovetail.planning.plan import Plan, Shapes, Target
 from dovetail.planning.planner import Planner, Prepared
 from dovetail.plugins import PluginManager
 from dovetail.plugins.records import HOST, plain_domain
-from dovetail.runtime.compiled_model import CompiledModel, Planning, Preparation, Shapes, finish_elsewhere
+from dovetail.runtime.compiled_model import CompiledModel, Planning, Preparation, finish_elsewhere
 from dovetail.runtime.session import DeviceSession, Properties, as_mapping
 from dovetail.runtime.sources import content_of
 from dovetail.tracing import Trace, phase
@@ -173,7 +171,7 @@ class Core:
     def _analyzed(self, model: Model, devices: Sequence[Device] = (), budget: int = FOLD_BUDGET) -> Graph:
         targets = [Target("", device, {}, "") for device in devices]
         planner = self._planner(targets, CompileOptions(), budget=budget)
-        graph, after = planner.analyze(planner.prepare(_specialised(model.graph, None)))
+        graph, after = planner.analyze(planner.prepare(specialised(model.graph, None)))
         if after is None:
             return graph
         nodes = (*graph.nodes, *after.ready, *after.rest.nodes)
@@ -205,7 +203,7 @@ class Core:
         from dovetail.planning.support import ask  # here, because a session that runs a model does not ask
 
         opened, options = self._opened(targets, fallback=False)
-        return ask(_specialised(model.graph, None), self._planner(opened, options, place=_placement(model, targets)))
+        return ask(specialised(model.graph, None), self._planner(opened, options, place=_placement(model, targets)))
 
     def _planner(
         self, targets: Sequence[Target], options: CompileOptions, budget: int = FOLD_BUDGET, place: Placement | None = None
@@ -314,29 +312,16 @@ class Core:
             store = PlanStore(model, device, needs, self.plugins, options.CACHE_DIR, stored, restored)
         else:
             planner()  # raises for wrong properties
-        limit, passed_over = options.TIME_LIMIT, targets.passed_over
+        limit = options.TIME_LIMIT
         trace = Trace() if options.TRACE else None
-        logged: set[str] = set()
-
-        def noted(made: Plan) -> Plan:
-            inner = made.better
-            better = None if inner is None else type(inner)(lambda: noted(inner.make()))
-            return replace(made, make_report=lambda: replace(made.report, passed_over=passed_over), better=better)
+        recorded = _Recorded(model, targets, limit, trace)
 
         def plan(graph: Prepared, store: "PlanStore | None", shapes: Shapes, keep: "Keep | None" = None) -> Plan:
             if keep is None and store is not None:
                 if (found := store.get(shapes)) is not None:
                     return found
                 keep = store.keep(shapes)
-            return recorded(lambda: planner().plan(_specialised(graph.graph, shapes), graph.reports, keep))
-
-        def recorded(make: Callable[[], P]) -> P:
-            with limited(limit), trace.recording() if trace else nullcontext():
-                made = make()
-            if made is None:
-                return made
-            _log_fallbacks(model, made, targets.devices, logged)
-            return noted(made) if passed_over else made
+            return recorded(lambda: planner().plan(specialised(graph.graph, shapes), graph.reports, keep))
 
         save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
         streams = targets.requests or opened[0].device.streams
@@ -344,7 +329,7 @@ class Core:
         def planning(of: Model) -> Planning:
             prepared = Prepared(planner, partial(_without_growing_states, of.graph))
             make = partial(plan, prepared, store if of is model else None)
-            return Planning(make, _growing(planner, prepared, recorded))
+            return Planning(make, prepared.growing(recorded))
 
         kept = options.PLAN_CACHE
         prepared = Preparation(name, targets.devices, *ways, planning, kept, limit, streams=streams, trace=trace, save=save)
@@ -436,39 +421,26 @@ def _without_growing_states(graph: Graph) -> Graph:
     return graph.replace(states={name: index for name, index in graph.states.items() if graph.types[name].is_static})
 
 
-def _growing(
-    planner: Callable[[], Planner], prepared: Prepared, recorded: Callable[[Callable[[], Plan]], Plan]
-) -> Callable[[Shapes, Mapping[Shapes, Plan]], Plan | None]:
-    """Gives the plan of a model for further shapes, where those of its inputs grow: None for others."""
-    found: list[AnyShapes | None] = []
+class _Recorded:
+    """Calls what makes plans of a model, within the time limit and recorded in the trace, and warns of nodes that fall back."""
 
-    def key(given: Shapes) -> Signature:
-        dtypes = [prepared.graph.types[name].dtype for name in prepared.graph.inputs]
-        return tuple([(dtype, shape or ()) for dtype, shape in zip(dtypes, given, strict=True)])
+    def __init__(self, model: Model, targets: Targets, limit: float | None, trace: Trace | None) -> None:
+        self._model, self._targets, self._limit, self._trace = model, targets, limit, trace
+        self._logged: set[str] = set()
 
-    def instead(shapes: Shapes, plans: Mapping[Shapes, Plan]) -> Plan | None:
-        if not found:
-            found.append(planner().for_any_shapes(prepared.graph, None, recorded))
-        any_shapes = found[0]
-        if any_shapes is None or None in shapes:
-            return None
-        new, latest = key(shapes), [*plans.items()][-GROWING:]
-        return any_shapes.serving(new) or any_shapes(new, {key(one): plan for one, plan in latest})
+    def __call__(self, make: Callable[[], P]) -> P:
+        with limited(self._limit), self._trace.recording() if self._trace else nullcontext():
+            made = make()
+        if made is None:
+            return made
+        _log_fallbacks(self._model, made, self._targets.devices, self._logged)
+        return self._noted(made) if self._targets.passed_over else made
 
-    return instead
-
-
-def _specialised(graph: Graph, shapes: Shapes | None) -> Graph:
-    """The graph with static input types; open dimensions become 1 when no shapes are given."""
-    given = {}
-    for index, name in enumerate(graph.inputs):
-        declared = graph.types[name]
-        shape = None if shapes is None else shapes[index]
-        if shape is not None:
-            given[name] = TensorType(declared.dtype, shape)
-        elif not declared.is_static and not isinstance(declared, CONTAINERS):
-            given[name] = declared.with_shape(tuple(d if isinstance(d, int) else 1 for d in declared.shape or ()))
-    return graph.replace(types=types_with_inputs(graph, given))
+    def _noted(self, made: Plan) -> Plan:
+        """The plan, whose report and better one name the devices that were passed over."""
+        inner = made.better
+        better = None if inner is None else type(inner)(lambda: self._noted(inner.make()))
+        return replace(made, make_report=lambda: replace(made.report, passed_over=self._targets.passed_over), better=better)
 
 
 def _log_fallbacks(model: Model, plan: Plan, chosen: Sequence[str], logged: set[str]) -> None:

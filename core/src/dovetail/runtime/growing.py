@@ -16,7 +16,7 @@ from dovetail.graph.model import Model
 from dovetail.graph.rewriting import drop_dead_nodes, rename_reads
 from dovetail.graph.types import TensorType
 from dovetail.names import printable
-from dovetail.runtime.inputs import Shapes
+from dovetail.planning.plan import Shapes
 from dovetail.runtime.states import Plans, RequestStates
 
 __all__ = ["GrowingPlans", "GrowingStates", "may_grow", "with_room"]

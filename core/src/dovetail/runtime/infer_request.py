@@ -17,9 +17,9 @@ from dovetail.errors import OutOfMemory, RunCancelled, UsageError
 from dovetail.locks import Lock
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
-from dovetail.planning.plan import Plan
+from dovetail.planning.plan import Plan, Shapes
 from dovetail.runtime.bound_request import BoundRequest, Recent, Resting
-from dovetail.runtime.inputs import InputReader, Shapes, apart
+from dovetail.runtime.inputs import InputReader, apart
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.runtime.results import Results
 from dovetail.runtime.states import Plans, RequestStates

@@ -14,11 +14,9 @@ from dovetail.graph.dtype import DType
 from dovetail.graph.model import Model
 from dovetail.graph.types import ANONYMOUS, CONTAINERS, MapType, OptionalType, SequenceType, TensorType
 from dovetail.names import printable, visible
+from dovetail.planning.plan import Shapes
 
-__all__ = ["InputReader", "Shapes", "apart"]
-
-Shapes = tuple[tuple[int, ...] | None, ...]
-"""One shape for each input, in order; None for a sequence or an optional."""
+__all__ = ["InputReader", "apart"]
 
 
 class InputReader:

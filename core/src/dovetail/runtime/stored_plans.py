@@ -30,9 +30,8 @@ from dovetail.names import printable
 from dovetail.passes.defer import Continuation
 from dovetail.passes.graph_pass import Notes, Planned
 from dovetail.planning.options import CompileOptions
-from dovetail.planning.plan import Plan, Target
+from dovetail.planning.plan import Plan, Shapes, Target
 from dovetail.plugins.records import HOST
-from dovetail.runtime.inputs import Shapes
 
 if TYPE_CHECKING:
     from dovetail.plugins import PluginManager
