@@ -51,3 +51,9 @@ def test_a_name_with_several_sizes_says_nothing_about_other_values(name: str) ->
     types = {v: TensorType(DType.FLOAT32, (name, "M")) for v in "aby"}
     graph = Graph((), ("a", "b"), ("y",), {}, types)
     assert Model(graph).reshape({"a": (2, 5), "b": (3, 5)}).graph.types["y"].shape == (None, 5)
+
+
+def test_reshaping_nothing_leaves_the_model_as_it_is() -> None:
+    """Its files too: it pickles by name, and its plans may be stored."""
+    made = model()
+    assert made.reshape({}) is made

@@ -60,13 +60,15 @@ class Model:
         return html_table(title, ("", "name", "type"), rows)
 
     def reshape(self, shapes: Mapping[str, Sequence[Dim]]) -> "Model":
-        """A copy whose inputs have other shapes: input name -> dimensions (a number, a symbol, or None).
+        """A copy whose inputs have other shapes: input name -> dimensions (a number, a symbol, or None). Itself without any.
 
         Raises `UsageError` for something else than a mapping, an unknown input or a rank that differs from the declared one.
         """
         if not hasattr(shapes, "items"):
             hint = f"for example {{{next(iter(self.inputs), 'x')!r}: [1, 3, 224, 224]}}"
             raise UsageError(f"shapes are a {type(shapes).__name__}; accepted: a mapping from input names", hint=hint)
+        if not shapes:
+            return self
         checked = {name: _checked_shape(self, name, shape) for name, shape in shapes.items()}
         given = {name: self.graph.types[name].with_shape(shape) for name, shape in checked.items()}
         return dataclasses.replace(self, graph=self.graph.replace(types=types_with_inputs(self.graph, given)))
