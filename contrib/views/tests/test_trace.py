@@ -141,7 +141,7 @@ def test_the_file_obeys_the_format(device: str, kind: str, request: pytest.Fixtu
         compiled(feeds(model))
         compiled(feeds(model))
     # Peaks so low that no share is rounded to nothing on a busy machine.
-    save(trace, tmp_path / "trace.json", {device: (1e6, 1e6)})
+    save(trace, tmp_path / "trace.json", {one.device: (1e6, 1e6) for one in trace.slices})
     found = FORMAT.read((tmp_path / "trace.json").read_text())
     FORMAT.check(found)
     kernels = [e for e in found if e.get("cat") == "kernel"]
