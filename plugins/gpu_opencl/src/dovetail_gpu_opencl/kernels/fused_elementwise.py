@@ -91,9 +91,9 @@ class FusedReader(CLKernel):
 
 def _exact(launch: Launch, found: Formula, options: tuple[str, ...]) -> Launch:
     """The launch, with quotients rounded right."""
-    return (
-        dataclasses.replace(launch, options=tuple(dict.fromkeys((*launch.options, *options)))) if "/" in found.source else launch
-    )
+    if "/" not in found.source:
+        return launch
+    return dataclasses.replace(launch, options=tuple(dict.fromkeys((*launch.options, *options))))
 
 
 def _formula(node: TypedNode, order: Sequence[int], sizes: RuntimeSizes) -> Formula:
