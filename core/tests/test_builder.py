@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dovetail.errors import GraphError, UsageError
@@ -52,3 +53,10 @@ def test_an_input_that_is_refused_is_not_kept(g: GraphBuilder) -> None:
         g.input("x", "float33", [2])
     g.input("x", "float32", [2])
     assert list(g.model([g.node(Add(), "image", "x")]).inputs) == ["image", "x"]
+
+
+@pytest.mark.parametrize("wrong", [np.ones(2, np.float32), 7, ("float32",), 1.5])
+def test_what_is_not_a_data_type_is_refused(wrong: Any) -> None:
+    with pytest.raises(UsageError, match=f"a data type was expected, not {type(wrong).__name__}") as caught:
+        DType.of(wrong)
+    assert "a name such as 'float32'" in str(caught.value)

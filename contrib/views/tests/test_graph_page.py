@@ -162,6 +162,37 @@ def test_a_wide_graph_begins_with_its_first_node_in_view(browse: Browse, tmp_pat
     assert 0 < seen["y"] < 1
 
 
+def test_labels_of_edges_overlap_neither_each_other_nor_nodes(browse: Browse, tmp_path: Path) -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", (1, 144, 112, 112))
+    value = g.node(Sin(), x, name="first")
+    for _ in range(4):
+        value = g.node(Add(), value, g.node(Cos(), g.node(Sin(), value)))
+    written = tmp_path / "graph.html"
+    written.write_text(graph_page(data_of(g.model([value]))), encoding="utf-8")
+    seen = browse(
+        written,
+        "#view=model",
+        """
+        const pane = panes.model;
+        const frames = [...pane.svg.querySelectorAll(".edge text, .node rect")].map((one) => one.getBoundingClientRect());
+        const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+        report({ frames: frames.length, far: pane.svg.classList.contains("far"),
+                 meeting: frames.flatMap((a, i) => frames.slice(i + 1).filter((b) => meet(a, b))).length });
+        """,
+    )
+    assert seen == {"frames": 13 + 16, "far": False, "meeting": 0}
+
+
+def test_the_legend_tells_what_was_computed_while_planning(browse: Browse, tmp_path: Path) -> None:
+    g = GraphBuilder()
+    known = g.node(Sin(), g.constant(np.ones(2, np.float32)))
+    written = tmp_path / "graph.html"
+    written.write_text(graph_page(data_of(g.model([g.node(Add(), g.input("x", "float32", (2,)), known)]))), encoding="utf-8")
+    seen = browse(written, "", 'report({ legend: document.getElementById("legend").textContent })')
+    assert seen["legend"] == "NUMPYcomputed while planning"
+
+
 def test_two_thousand_nodes_are_drawn_without_overlaps(browse: Browse, tmp_path: Path) -> None:
     g = GraphBuilder()
     value = g.input("x", "float32", (2,))

@@ -93,9 +93,14 @@ class DType(enum.Enum):
         """The DType of a NumPy dtype, a scalar type, a name, or a DType. Raises `UsageError` for anything else."""
         if isinstance(value, DType):
             return value
-        if not isinstance(value, str):
-            return _of_numpy(np.dtype(value))
-        return DType._named(value)
+        if isinstance(value, str):
+            return DType._named(value)
+        try:
+            dtype = np.dtype(value)
+        except TypeError:
+            message = f"a data type was expected, not {type(value).__name__}"
+            raise UsageError(message, hint="a name such as 'float32', a NumPy dtype or scalar type, or a DType") from None
+        return _of_numpy(dtype)
 
     @staticmethod
     def _named(name: str) -> "DType":

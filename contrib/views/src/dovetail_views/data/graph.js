@@ -5,6 +5,9 @@ const NS = "http://www.w3.org/2000/svg";
 const LARGE = 400; // nodes of a model from which the page opens with the plan alone
 const PART = 40; // nodes that are laid out together at most
 const ROW = 15;
+const LETTER = 5.2; // width of a letter of an edge's label
+const PLANNED = "computed while planning"; // nodes of the model that no node of the plan runs
+const GREY = "#d7dce2";
 const palette = ["#9ecae9", "#ffbf79", "#a1d99b", "#e8a5c0", "#c5b0d5", "#f2df74", "#9fd6d2", "#d3b59a", "#b8c4d0", "#d5e06b"];
 const state = { view: "both", colour: "device", selected: null };
 const panes = {};
@@ -40,7 +43,7 @@ function laidOut(view) {
   }
   const boxes = [...laid.boxes.values()], left = Math.min(0, ...boxes.map((box) => box.x - box.width / 2));
   for (const box of boxes) box.x -= left;
-  for (const line of laid.lines) for (const point of line.points) point.x -= left;
+  for (const line of laid.lines) for (const point of [...line.points, line.label]) point.x -= left;
   laid.width = Math.max(0, ...boxes.map((box) => box.x + box.width / 2));
   return laid;
 }
@@ -75,20 +78,21 @@ function addPart(laid, view, ids, edges, isInside) {
   const graph = new dagre.graphlib.Graph();
   graph.setGraph({ rankdir: "TB", nodesep: 14, ranksep: 30, ranker: "tight-tree" });
   for (const id of ids) graph.setNode(id, { width: 170, height: 34 + ROW * rows(view.nodes[id]).length });
-  for (const edge of edges) if (isInside(edge.from)) graph.setEdge(edge.from, edge.to, { edge });
+  for (const edge of edges) if (isInside(edge.from)) graph.setEdge(edge.from, edge.to, { edge, width: LETTER * (edge.label?.length ?? 0), height: 10, labelpos: "c" });
   // Of large graphs the crossings within a part are not minimized: that takes half of the time.
   dagre.layout(graph, { disableOptimalOrderHeuristic: view.nodes.length > LARGE });
   const above = edges.find((edge) => !isInside(edge.from));
   const dx = above ? laid.boxes.get(above.from).x - graph.node(above.to).x : 0, dy = laid.height;
   for (const id of ids) { const { x, y, width, height } = graph.node(id); laid.boxes.set(id, { x: x + dx, y: y + dy, width, height }); }
   for (const key of graph.edges()) {
-    const { edge, points } = graph.edge(key);
-    laid.lines.push({ edge, points: points.map((p) => ({ x: p.x + dx, y: p.y + dy })) });
+    const { edge, points, x, y } = graph.edge(key);
+    laid.lines.push({ edge, points: points.map((p) => ({ x: p.x + dx, y: p.y + dy })), label: { x: x + dx, y: y + dy } });
   }
   for (const edge of edges) {
     if (isInside(edge.from)) continue;
     const source = laid.boxes.get(edge.from), target = laid.boxes.get(edge.to);
-    laid.lines.push({ edge, points: [{ x: source.x, y: source.y + source.height / 2 }, { x: target.x, y: target.y - target.height / 2 }] });
+    const points = [{ x: source.x, y: source.y + source.height / 2 }, { x: target.x, y: target.y - target.height / 2 }];
+    laid.lines.push({ edge, points, label: { x: (points[0].x + points[1].x) / 2, y: (points[0].y + points[1].y) / 2 } });
   }
   laid.height += graph.graph().height + 30;
 }
@@ -102,7 +106,7 @@ function parts(node) {
 
 function keyOf(node) {
   const run = parts(node);
-  if (run === undefined) return "computed while planning";
+  if (run === undefined) return PLANNED;
   return state.colour === "device" ? run.device : run.kernel;
 }
 
@@ -111,12 +115,12 @@ const longest = Math.max(0, ...data.views.plan.nodes.map((node) => node.time ?? 
 function colourOf(node) {
   if (state.colour === "time") {
     const time = parts(node)?.time;
-    if (time === undefined || time === null || longest === 0) return "#d7dce2";
+    if (time === undefined || time === null || longest === 0) return GREY;
     const part = Math.sqrt(time / longest);
     return `hsl(${Math.round(50 - 50 * part)} ${Math.round(40 + 55 * part)}% ${Math.round(88 - 28 * part)}%)`;
   }
   const key = keyOf(node);
-  return key === "computed while planning" ? "#d7dce2" : palette[keys().indexOf(key) % palette.length];
+  return key === PLANNED ? GREY : palette[keys().indexOf(key) % palette.length];
 }
 
 let known = {};
@@ -132,11 +136,13 @@ function legend() {
     el(footer, "span", {}, longest ? `yellow: little, red: up to ${shownTime(longest)} a run` : "not measured: dovetail graph --time");
     return;
   }
-  keys().slice(0, 24).forEach((key, index) => {
+  const shown = keys().slice(0, 24).map((key, index) => [key, palette[index % palette.length]]);
+  if (data.views.model.nodes.some((node) => parts(node) === undefined)) shown.push([PLANNED, GREY]);
+  for (const [key, colour] of shown) {
     const item = el(footer, "span");
-    el(item, "span", { class: "swatch", style: `background:${palette[index % palette.length]}` });
+    el(item, "span", { class: "swatch", style: `background:${colour}` });
     item.append(key);
-  });
+  }
 }
 
 function shownTime(nanoseconds) {
@@ -163,8 +169,7 @@ function draw(name) {
 function drawEdge(parent, laid) {
   const group = el(parent, "g", { class: laid.edge.inside ? "edge inside" : "edge" });
   el(group, "path", { d: "M" + laid.points.map((p) => `${p.x.toFixed(1)},${p.y.toFixed(1)}`).join("L") });
-  const middle = laid.points[Math.floor(laid.points.length / 2)];
-  if (laid.edge.label) el(group, "text", { x: middle.x, y: middle.y }, laid.edge.label);
+  if (laid.edge.label) el(group, "text", { x: laid.label.x, y: laid.label.y + 3 }, laid.edge.label);
   if (laid.edge.title) el(group, "title", {}, laid.edge.title);
 }
 
@@ -349,7 +354,7 @@ function setView(view) {
     if (visible(name) && !panes[name]) { draw(name); listen(panes[name]); }
   }
   // A large graph begins at its top, at a size that can be read.
-  for (const name of ["model", "plan"]) if (visible(name)) fit(panes[name], 0.45);
+  for (const name of ["model", "plan"]) if (visible(name)) fit(panes[name], 0.7);
   mark();
 }
 
