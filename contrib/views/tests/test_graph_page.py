@@ -127,7 +127,8 @@ def test_search_view_colour_and_deep_link(browse: Browse, page: Path) -> None:
         colour.dispatchEvent(new Event("change"));
         report({ linked, hidden, hits: document.getElementById("hits").textContent,
                  found: document.querySelector(".selected").dataset.name,
-                 missed: document.querySelectorAll(".miss").length, legend: document.getElementById("legend").textContent });
+                 missed: document.querySelectorAll(".miss").length, legend: document.getElementById("legend").textContent,
+                 hash: location.hash });
         """,
     )
     assert seen["linked"] == "total"
@@ -136,6 +137,16 @@ def test_search_view_colour_and_deep_link(browse: Browse, page: Path) -> None:
     assert seen["found"] == "shares"
     assert seen["missed"] == 4
     assert "matmul" in seen["legend"]
+    assert seen["hash"] == "#view=both&colour=kernel&node=shares"
+    again = browse(
+        page,
+        seen["hash"],
+        """
+        report({ colour: document.getElementById("colour").value, legend: document.getElementById("legend").textContent,
+                 selected: document.querySelector("#pane-plan .selected").dataset.name });
+        """,
+    )
+    assert again == {"colour": "kernel", "legend": seen["legend"], "selected": "shares"}
 
 
 def test_a_wide_graph_begins_with_its_first_node_in_view(browse: Browse, tmp_path: Path) -> None:

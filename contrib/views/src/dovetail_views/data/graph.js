@@ -274,7 +274,15 @@ function select(name, id, focus = false) {
   show();
   for (const [other, ids] of Object.entries(partners(name, id))) if (ids.length && visible(other)) centre(panes[other], ids[0]);
   if (focus && visible(name)) centre(panes[name], id);
-  history.replaceState(null, "", `#view=${state.view}&node=${encodeURIComponent(data.views[name].nodes[id].name)}`);
+  remember();
+}
+
+// The address leads back to what is shown.
+function remember() {
+  const shown = new URLSearchParams({ view: state.view });
+  if (state.colour !== "device") shown.set("colour", state.colour);
+  if (state.selected) shown.set("node", data.views[state.selected.name].nodes[state.selected.id].name);
+  history.replaceState(null, "", `#${shown}`);
 }
 
 function mark() {
@@ -374,7 +382,8 @@ function search(text) {
 }
 
 function follow() {
-  const wanted = new URLSearchParams(location.hash.slice(1));
+  const wanted = new URLSearchParams(location.hash.slice(1)), colour = document.getElementById("colour");
+  if ([...colour.options].some((option) => option.value === wanted.get("colour"))) state.colour = colour.value = wanted.get("colour");
   setView(["model", "plan", "both"].includes(wanted.get("view")) ? wanted.get("view") : data.views.model.nodes.length > LARGE ? "plan" : "both");
   for (const name of state.view === "model" ? ["model", "plan"] : ["plan", "model"]) {
     const node = data.views[name].nodes.find((one) => one.name === wanted.get("node"));
@@ -385,12 +394,12 @@ function follow() {
 
 document.getElementById("title").textContent = data.title;
 for (const button of document.querySelectorAll("#views button")) button.addEventListener("click", () => setView(button.dataset.view));
-document.getElementById("colour").addEventListener("change", (event) => { state.colour = event.target.value; recolour(); });
+document.getElementById("colour").addEventListener("change", (event) => { state.colour = event.target.value; recolour(); remember(); });
 const box = document.getElementById("search");
 box.addEventListener("input", () => search(box.value));
 box.addEventListener("keydown", (event) => { if (event.key === "Enter") { const hit = search(box.value); if (hit) select(hit.name, hit.id, true); } });
 document.getElementById("fit").addEventListener("click", () => { for (const name of ["model", "plan"]) if (visible(name)) fit(panes[name]); });
-window.addEventListener("hashchange", follow);
+window.addEventListener("hashchange", () => { follow(); recolour(); });
 follow();
-legend();
+recolour();
 document.body.dataset.ready = String(Math.round(performance.now()));
