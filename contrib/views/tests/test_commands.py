@@ -1,6 +1,7 @@
 """`dovetail graph` and `dovetail bench --html`, as a user calls them."""
 
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -89,8 +90,16 @@ def test_devices_are_beside_each_other_on_one_scale() -> None:
     assert "<b>.onnx on A, B" in page.text
     assert "50%" in page.text  # half of the roofline
     # Nine runs of A in one bar, three of B in another.
-    assert "9 runs, 1.00 ms to 1.10 ms" in page.text
-    assert "3 runs, 3.90 ms to 4.00 ms" in page.text
+    assert "9 runs, 1.00 ms to 1.01 ms" in page.text
+    assert "3 runs, 3.95 ms to 4.00 ms" in page.text
+    assert "1.00 ms2.00 ms4.00 ms" in page.text  # the scale is logarithmic
+
+
+def test_percentiles_are_where_their_bars_are() -> None:
+    told = device("A", [1e-3] * 98 + [4e-3] * 2)
+    told["steady"] |= {"p50": 1e-3, "p90": 2e-3, "p99": 4e-3}
+    lines = re.findall(r'<line x1="([0-9.]+)"', bench_page({"model": "m", "devices": [told]}))
+    assert [float(x) for x in lines] == [10.0, 250.0, 490.0]
 
 
 def test_a_device_without_nodes() -> None:

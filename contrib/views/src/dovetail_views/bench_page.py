@@ -5,13 +5,15 @@ from html import escape
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.command import duration
 
 __all__ = ["bench_page"]
 
 _COLOURS = ("#2f6db5", "#d97a2b", "#3d9a50", "#a8468d", "#7a6bc4", "#a08a2c")
-_BARS = 40
+_BARS = 120
+_WIDTH = 480
 _NODES = 25
 """Nodes shown for a device: those that take longest."""
 
@@ -41,10 +43,12 @@ def bench_page(described: Mapping[str, Any]) -> str:
     """The page for the JSON of the command."""
     devices = described["devices"]
     title = f"{described['model']} on {', '.join(one['device'] for one in devices) or 'no device'}"
+    shortest = min((min(one["samples"]) for one in devices), default=1.0)
     longest = max((float(np.percentile(one["samples"], 99)) for one in devices), default=1.0)
+    edges = np.geomspace(shortest, max(longest, 1.1 * shortest), _BARS + 1)
     colours = [_COLOURS[index % len(_COLOURS)] for index in range(len(devices))]
     parts = [
-        _section("Steady runs", [_steady(one, colour, longest) for one, colour in zip(devices, colours, strict=True)]),
+        _section("Steady runs", [_steady(one, colour, edges) for one, colour in zip(devices, colours, strict=True)]),
         _section("Phases", [_phases(one, colour) for one, colour in zip(devices, colours, strict=True)]),
         _section("Nodes that take longest", [_nodes(one, colour) for one, colour in zip(devices, colours, strict=True)], "wide"),
     ]
@@ -72,29 +76,40 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>\n"
 
 
-def _steady(one: Mapping[str, Any], colour: str, longest: float) -> str:
-    """The histogram, on the same scale for all devices: what is slower than every device's 99th percentile is in the last bar."""
-    steady = one["steady"]
-    counts, edges = np.histogram(np.minimum(one["samples"], longest), bins=_BARS, range=(0.0, longest))
+def _steady(one: Mapping[str, Any], colour: str, edges: NDArray[np.float64]) -> str:
+    """The histogram, on one logarithmic scale for all devices: those differ, and some runs wait for other programs.
+
+    What is slower than every device's 99th percentile is in the last bar.
+    """
+    steady, last = one["steady"], float(edges[-1])
+    counts, _ = np.histogram(np.clip(one["samples"], edges[0], last), bins=edges)
     tallest = int(counts.max())
     heights = [100 * int(count) / tallest for count in counts]
+    step = _WIDTH / _BARS
     bars = "".join(
-        f'<rect x="{10 + 12 * index}" y="{110 - heights[index]:.1f}" width="11" height="{heights[index]:.1f}" fill="{colour}">'
+        f'<rect x="{10 + step * index:g}" y="{110 - height:.1f}" width="{step}" height="{height:.1f}" fill="{colour}">'
         f"<title>{int(count)} runs, {duration(float(start))} to {duration(float(end))}</title></rect>"
-        for index, (count, start, end) in enumerate(zip(counts, edges, edges[1:], strict=False))
+        for index, (count, height, start, end) in enumerate(zip(counts, heights, edges, edges[1:], strict=False))
         if count
     )
     marks = "".join(
         f'<line x1="{x:.1f}" x2="{x:.1f}" y1="6" y2="112" stroke="#d1495b" stroke-dasharray="3 2"/>'
         f'<text x="{x + 2:.1f}" y="{y}">{name}</text>'
-        for y, (name, x) in zip(
-            (14, 26, 38), ((n, 10 + 12 * _BARS * min(1.0, steady[n] / longest)) for n in ("p50", "p90", "p99")), strict=True
-        )
+        for y, name in zip((14, 26, 38), ("p50", "p90", "p99"), strict=True)
+        for x in [_place(min(last, steady[name]), edges)]
     )
-    axis = f'<text x="10" y="126">0</text><text x="{10 + 12 * _BARS}" y="126" text-anchor="end">{duration(longest)}</text>'
-    picture = f'<svg viewBox="0 0 520 130" role="img" aria-label="histogram of {steady["runs"]} runs">{bars}{marks}{axis}</svg>\n'
+    places = ((edges[0], "start"), (edges[_BARS // 2], "middle"), (last, "end"))
+    axis = "".join(
+        f'<text x="{_place(at, edges):.1f}" y="126" text-anchor="{to}">{duration(float(at))}</text>' for at, to in places
+    )
+    label = f"histogram of {steady['runs']} runs, logarithmic"
+    picture = f'<svg viewBox="0 0 520 130" role="img" aria-label="{label}">{bars}{marks}{axis}</svg>\n'
     rows = [(name, duration(steady[name])) for name in ("p50", "p90", "p99", "mean", "fastest")]
     return _article(one["device"], picture, _table(("", ">time"), [*rows, ("runs", f"{steady['runs']:,}")]))
+
+
+def _place(seconds: float, edges: NDArray[np.float64]) -> float:
+    return 10 + _WIDTH * float(np.log(seconds / edges[0]) / np.log(edges[-1] / edges[0]))
 
 
 def _phases(one: Mapping[str, Any], colour: str) -> str:
