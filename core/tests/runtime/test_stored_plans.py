@@ -105,7 +105,11 @@ def test_what_is_read_later_must_be_the_same_model(model: Path, stored: Path) ->
 
 @pytest.mark.parametrize(
     ("device", "properties", "named"),
-    [("NUMPY", {"FUSION": False}, "for properties"), ("ONEDNN", {}, "for device NUMPY"), ("CPU", {}, "it was made for ")],
+    [
+        ("NUMPY", {"FUSION": False}, "property FUSION True, here is False"),
+        ("ONEDNN", {}, "for device NUMPY"),
+        ("CPU", {}, "it was made for "),
+    ],
 )
 def test_another_device_or_property_is_named(stored: Path, device: str, properties: dict[str, Any], named: str) -> None:
     with pytest.raises(FormatError, match=named) as error:

@@ -143,22 +143,22 @@ def made_for(
         state = f" ({one.state})" if one.state in ("blocked", "opt-in", "incompatible") else ""
         found[f"plugin {one.id}"] = f"{one.version}{state}"
     for target in targets:
-        info, given = target.device.info, _with_contents(target.options)
-        found[f"device {target.name}"] = f"{info.full_name} {dict(info.details)} {target.device.streams} {given}"
-    own = {name: getattr(options, name) for name in ("FUSION", "FALLBACK", "PASSES")}
-    found |= {
-        "preferences": repr((chosen.names, chosen.pins)),
-        "device": device,
-        "properties": repr((own, _with_contents(properties))),
-    }
+        info = target.device.info
+        found[f"device {target.name}"] = info.full_name
+        found |= {f"{target.name} {name}": str(value) for name, value in info.details.items()}
+        found[f"{target.name} streams"] = str(target.device.streams)
+        found |= {f"{target.name} property {name}": text for name, text in _with_contents(target.options)}
+    found |= {"preferences": repr((chosen.names, chosen.pins)), "device": device}
+    found |= {f"property {name}": repr(getattr(options, name)) for name in ("FUSION", "FALLBACK", "PASSES")}
+    found |= {f"property {name}": text for name, text in _with_contents(properties)}
     caches = ("DOVETAIL_CACHE_DIR", "DOVETAIL_CACHE_LIMIT")
     names = sorted(name for name in os.environ if name.startswith("DOVETAIL_") and name not in caches)
     variables = {name: [_with_content(one) for one in os.environ[name].split(os.pathsep)] for name in names}
     return {**found, "environment": repr(variables)}
 
 
-def _with_contents(properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {name: _with_content(value) for name, value in sorted(properties.items()) if name != "CACHE_DIR"}
+def _with_contents(properties: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    return [(name, repr(_with_content(value))) for name, value in sorted(properties.items()) if name != "CACHE_DIR"]
 
 
 def _with_content(value: object) -> object:
