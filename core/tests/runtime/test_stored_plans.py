@@ -1,6 +1,7 @@
 """Plans in files: what is stored, when it holds, and files that are damaged or hostile."""
 
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -104,7 +105,11 @@ def test_what_is_read_later_must_be_the_same_model(model: Path, stored: Path) ->
 
 @pytest.mark.parametrize(
     ("device", "properties", "named"),
-    [("NUMPY", {"FUSION": False}, "for properties"), ("ONEDNN", {}, "for device NUMPY"), ("CPU", {}, "it was made for ")],
+    [
+        ("NUMPY", {"FUSION": False}, "property FUSION True, here is False"),
+        ("ONEDNN", {}, "for device NUMPY"),
+        ("CPU", {}, "it was made for "),
+    ],
 )
 def test_another_device_or_property_is_named(stored: Path, device: str, properties: dict[str, Any], named: str) -> None:
     with pytest.raises(FormatError, match=named) as error:
@@ -216,8 +221,13 @@ HOSTILE: dict[str, Callable[[Any], object]] = {
     "a class that is imported": lambda h: h["classes"].append(["dovetail.cache", "Path"]),
     "a missing module": lambda h: h["classes"].append(["dovetail.nowhere", "X"]),
     "a path": lambda h: h["classes"].append(["dovetail/../os", "X"]),
-    "an array behind the end": lambda h: h["arrays"][0].__setitem__(2, 1 << 40),
-    "an array before the beginning": lambda h: h["arrays"][0].__setitem__(2, -64),
+    "an array behind the end": lambda h: h["arrays"][0].__setitem__(3, 1 << 40),
+    "an array in another file": lambda h: h["arrays"][0].__setitem__(2, 1),
+    "an array in the model": lambda h: (
+        h["arrays"][0].__setitem__(2, 1),
+        h["made_for"].update(files=[["/etc/passwd", 1, 1, 1, 1]]),
+    ),
+    "an array before the beginning": lambda h: h["arrays"][0].__setitem__(3, -64),
     "a huge array": lambda h: h["arrays"][0].__setitem__(1, [1 << 40, 1 << 40]),
     "a negative size": lambda h: h["arrays"][0].__setitem__(1, [-1, -9_000]),
     "a data type that does not exist": lambda h: h["arrays"][0].__setitem__(0, "float9"),
@@ -243,7 +253,7 @@ def test_a_constant_smaller_than_its_type_is_refused(stored: Path) -> None:
     """A kernel would read behind it."""
 
     def shrink(header: Any) -> None:
-        header["arrays"] = [[dtype, [1, 1] if len(shape) == 2 else shape, at] for dtype, shape, at in header["arrays"]]
+        header["arrays"] = [[dtype, [1, 1] if len(shape) == 2 else shape, *at] for dtype, shape, *at in header["arrays"]]
 
     edited(stored, shrink)
     with pytest.raises(FormatError, match="the type of value"):
@@ -315,6 +325,59 @@ def test_a_changed_model_is_compiled_anew(tmp_path: Path, external: bool) -> Non
     second = compiled_with(folder, model)
     assert not is_unread(second)
     np.testing.assert_array_equal(second(X)[0], dovetail.Core(config=False).compile_model(model, "NUMPY")(X)[0])
+
+
+def test_a_model_replaced_by_one_with_the_same_size_and_time_is_compiled_anew(tmp_path: Path) -> None:
+    """As archives and images give all files the same time."""
+    model, folder = write_model(tmp_path / "m.onnx"), tmp_path / "cache"
+    compiled_with(folder, model)
+    before = model.stat()
+    write_model(tmp_path / "new.onnx", scale=5.0)
+    os.utime(tmp_path / "new.onnx", ns=(before.st_atime_ns, before.st_mtime_ns))
+    (tmp_path / "new.onnx").replace(model)
+    assert (model.stat().st_size, model.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    expected = dovetail.Core(config=False).compile_model(model, "NUMPY")(X)[0]
+    core = dovetail.Core(config=False)
+    for given in (model, core.read_model(model)):
+        found = core.compile_model(given, "NUMPY", {"CACHE_DIR": str(folder)})
+        np.testing.assert_array_equal(found(X)[0], expected)
+
+
+def test_the_same_content_with_other_times_is_a_hit(tmp_path: Path, model: Path) -> None:
+    compiled_with(tmp_path / "cache", model)
+    copy = tmp_path / "copy.onnx"
+    copy.write_bytes(model.read_bytes())
+    copy.replace(model)
+    os.utime(model, (1, 1))
+    assert is_unread(compiled_with(tmp_path / "cache", model))
+
+
+def test_a_model_replaced_after_it_was_read_is_not_given_plans_of_its_successor(tmp_path: Path) -> None:
+    model, folder = write_model(tmp_path / "m.onnx"), tmp_path / "cache"
+    core = dovetail.Core(config=False)
+    read = core.read_model(model)
+    expected = core.compile_model(read, "NUMPY")(X)[0]
+    write_model(tmp_path / "new.onnx", scale=5.0).replace(model)
+    compiled_with(folder, model)
+    entries = sorted((folder / "plans").iterdir())
+    found = core.compile_model(read, "NUMPY", {"CACHE_DIR": str(folder)})
+    np.testing.assert_array_equal(found(X)[0], expected)
+    assert sorted((folder / "plans").iterdir()) == entries  # and keeps none of its own
+    np.testing.assert_array_equal(
+        compiled_with(folder, model)(X)[0], dovetail.Core(config=False).compile_model(model, "NUMPY")(X)[0]
+    )
+
+
+@pytest.mark.skipif(not hasattr(mmap.mmap, "madvise"), reason="files are not mapped on Windows")
+@pytest.mark.parametrize("external", [False, True])
+def test_entries_refer_to_the_weights_of_the_model(tmp_path: Path, external: bool) -> None:
+    model, folder = write_model(tmp_path / "m.onnx", external=external), tmp_path / "cache"
+    expected = compiled_with(folder, model)(X)[0]
+    (entry,) = (folder / "plans").iterdir()
+    assert entry.stat().st_size < 50_000 < 4 * 3 * 9_000
+    np.testing.assert_array_equal(compiled_with(folder, model)(X)[0], expected)
+    dovetail.Core(config=False).compile_model(model, "NUMPY").export_model(tmp_path / "m.plans")
+    assert (tmp_path / "m.plans").stat().st_size > 4 * 3 * 9_000
 
 
 @pytest.mark.parametrize("properties", [{"FUSION": False}, {"PASSES": "-drop_identities"}])

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.errors import FormatError
-from dovetail.graph.reloadable import Reloadable
+from dovetail.graph.reloadable import Reloadable, owner
 from dovetail.names import printable
 
-__all__ = ["SMALLEST_REGION", "MappedFile"]
+__all__ = ["SMALLEST_REGION", "MappedFile", "place_in_file"]
 
 SMALLEST_REGION = 1 << 16
 """Bytes from which on a part of a file is worth a region of its own; smaller ones are better copied."""
@@ -34,7 +34,11 @@ class MappedFile:
     """
 
     def __init__(self, path: Path, memory: mmap.mmap, status: os.stat_result) -> None:
-        self._path, self._memory, self._status = path, memory, status
+        self._memory = memory
+        self.path = path
+        """The absolute path, without links, which may lead elsewhere later."""
+        self.status = status
+        """The status of the file when it was mapped."""
         self.content = np.frombuffer(memory, np.uint8)
         """The whole content, read-only."""
 
@@ -48,7 +52,6 @@ class MappedFile:
             memory = mmap.mmap(descriptor, status.st_size, mmap.MAP_PRIVATE, mmap.PROT_READ)
         except (OSError, ValueError):  # a file system without mappings, or an empty file
             return None
-        # Without links, which may lead elsewhere later.
         return cls(Path(os.path.realpath(path)), memory, status)
 
     def region(self, offset: int, length: int) -> NDArray[np.uint8]:
@@ -64,12 +67,12 @@ class MappedFile:
     def check(self) -> None:
         """Raise `FormatError` if the file was written to since it was mapped."""
         try:
-            now = os.lstat(self._path)
+            now = os.lstat(self.path)
         except OSError:  # it was removed
             return
-        if os.path.samestat(now, self._status) and not _is_unchanged(now, self._status):
+        if os.path.samestat(now, self.status) and not _is_unchanged(now, self.status):
             raise FormatError(
-                f"the file '{printable(str(self._path))}' was changed since the model was read, and is needed again",
+                f"the file '{printable(str(self.path))}' was changed since the model was read, and is needed again",
                 hint="read the model again; write a new file and rename it instead of writing into one that is in use",
             )
 
@@ -110,6 +113,10 @@ class _Region(Reloadable):
             self._give_back(start, end)
         return copy
 
+    def place(self, array: NDArray[Any]) -> int:
+        """The byte of the file at which the first element of an array in the region is."""
+        return int(array.ctypes.data - self._file.content.ctypes.data)
+
     def let_go(self) -> None:
         self._give_back(0, self._content.nbytes)
 
@@ -119,6 +126,13 @@ class _Region(Reloadable):
 
     def check(self) -> None:
         self._file.check()
+
+
+def place_in_file(array: NDArray[Any]) -> tuple[MappedFile, int] | None:
+    """The file that has the bytes of a contiguous array in their order, and where they begin; None for other arrays."""
+    region: Any = owner(array).base
+    is_there = isinstance(region, _Region) and array.flags.c_contiguous and array.nbytes > 0
+    return (region.checked, region.place(array)) if is_there else None
 
 
 def _memory(size: int) -> NDArray[np.uint8]:

@@ -1,4 +1,6 @@
-"""Plans as bytes: graphs, operators and types as JSON, then their arrays, aligned. Reading them executes nothing of a file.
+"""Plans as bytes: graphs, operators and types as JSON, then their arrays, aligned, those left out that other files have.
+
+Reading them executes nothing of a file.
 
 An object is the name of its class and the values of its fields. Only data classes, operators and enumerations are written and
 made, and only those of dovetail and of installed plugins.
@@ -35,32 +37,45 @@ _PLAIN = (bool, int, float, str)
 Region = Callable[[int, int], NDArray[np.uint8]]
 """Bytes of a file from an offset on, as many as are asked for and there."""
 
+Place = tuple[int, int]
+"""The number of another file that has an array, and the byte at which it begins there."""
+
 
 class Damaged(Exception):
     """The content is not what `packed` writes; the message says why."""
 
 
-def packed(made_for: Mapping[str, Any], content: Any, packages: Collection[str]) -> Iterator[bytes | memoryview]:
+def packed(
+    made_for: Mapping[str, Any],
+    content: Any,
+    packages: Collection[str],
+    elsewhere: Callable[[NDArray[Any]], Place | None] = lambda _: None,
+) -> Iterator[bytes | memoryview]:
     """The bytes of a file: `made_for`, plain values that can be read alone, and `content`, whose classes belong to `packages`.
+
+    Arrays that are `elsewhere` are only referred to.
 
     Raises `UsageError` naming the node whose operator cannot be written.
     """
     packer = _Packer(packages)
     root = packer.value(content)
-    arrays, places, starts, end = packer.arrays, [], [], 0
-    for array in arrays:
+    places, written, end = [], [], 0
+    for array in packer.arrays:
+        place, kind = elsewhere(array), (DType.of(array.dtype).value, array.shape)
+        if place is not None:
+            places.append([*kind, *place])
+            continue
         end = -(-end // _ALIGNMENT) * _ALIGNMENT
-        places.append([DType.of(array.dtype).value, array.shape, end])
-        starts.append(end)
+        places.append([*kind, 0, end])
+        written.append((array, end))
         end += array.nbytes
     classes = [[cls.__module__, cls.__qualname__] for cls in packer.classes]
     whole = {"made_for": made_for, "classes": classes, "objects": packer.objects, "arrays": places, "root": root, "bytes": end}
     text = json.dumps(whole, separators=(",", ":")).encode()
     yield PLAN_MAGIC + _checksum(text) + len(text).to_bytes(8, "little") + text
-    written = -(_HEAD + len(text)) % _ALIGNMENT
-    yield bytes(written)
+    yield bytes(-(_HEAD + len(text)) % _ALIGNMENT)
     end = 0
-    for array, start in zip(arrays, starts, strict=True):
+    for array, start in written:
         yield bytes(start - end)
         yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         end = start + array.nbytes
@@ -89,10 +104,13 @@ def _checksum(text: bytes) -> bytes:
     return zlib.crc32(text).to_bytes(4, "little")
 
 
-def unpacked(header: Mapping[str, Any], region: Region, start: int, packages: Collection[str]) -> Any:
-    """The content of a file whose arrays begin at `start`; large ones stay in the file. Raises `Damaged`."""
+def unpacked(header: Mapping[str, Any], regions: Sequence[Region], start: int, packages: Collection[str]) -> Any:
+    """The content of a file whose arrays begin at `start`; large ones stay in the file.
+
+    `regions` are those of the file and of the others that it refers to. Raises `Damaged`.
+    """
     try:
-        arrays = [_array(region, start, *place) for place in header["arrays"]]
+        arrays = [_array(regions, start, *place) for place in header["arrays"]]
         classes = [_class(module, name, packages) for module, name in header["classes"]]
         return _objects(header["objects"], classes, arrays)(header["root"])
     except Damaged:
@@ -188,12 +206,12 @@ def _class(module: str, name: str, packages: Collection[str]) -> type:
     return cls
 
 
-def _array(region: Region, start: int, name: str, shape: Sequence[int], offset: int) -> NDArray[Any]:
+def _array(regions: Sequence[Region], start: int, name: str, shape: Sequence[int], file: int, offset: int) -> NDArray[Any]:
     dtype = DType(name).numpy
     nbytes = math.prod(shape) * dtype.itemsize
-    if min([*shape, offset]) < 0 or offset % _ALIGNMENT:
+    if min([*shape, offset, file]) < 0 or file >= len(regions) or (not file and offset % _ALIGNMENT):
         raise Damaged("an array is outside of it")
-    memory = region(start + offset, nbytes)
+    memory = regions[file](offset if file else start + offset, nbytes)
     if memory.size != nbytes:
         raise Damaged("an array is outside of it")
     found: NDArray[Any] = (memory if nbytes >= SMALLEST_REGION else memory.copy()).view(dtype).reshape(shape)

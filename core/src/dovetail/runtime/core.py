@@ -261,17 +261,32 @@ class Core:
     def _needs(self, device: str, given: Properties) -> Mapping[str, str]:
         from dovetail.runtime.stored_plans import made_for  # as above
 
-        return made_for(self.plugins, device, *self._opened(self._session.targets(device, given)[0]))
+        own = self._own_options(device, given)
+        return made_for(self.plugins, device, own.device, *self._opened(self._session.targets(device, given)[0]))
+
+    def _interface_needs(self, device: str, given: Properties) -> Mapping[str, str]:
+        """What the inputs and outputs of a model depend on, for a virtual device, which may open others later."""
+        from dovetail.runtime.stored_plans import made_for  # as above
+
+        own = self._own_options(device, given)
+        return made_for(self.plugins, device, own.device, (), own)
+
+    def _own_options(self, device: str, given: Properties) -> CompileOptions:
+        """The properties of a virtual device; none for a real one, whose properties are those of its target."""
+        virtual = self._session.virtual(device)
+        return CompileOptions.read({} if virtual is None else self._session.properties_of(virtual[0], given))
 
     def _stored(self, source: Any, device: str, given: Properties) -> "StoredModel | None":
         """The model and plans that `CACHE_DIR` has of a file; None where it has none."""
-        folder = self._session.properties_of(device, given).get("CACHE_DIR")
+        virtual = self._session.virtual(device)
+        folder = self._session.properties_of(device if virtual is None else virtual[0], given).get("CACHE_DIR")
         if not folder or not isinstance(folder, str) or not isinstance(source, str | PathLike) or "STATE" in given:
             return None
         from dovetail.runtime.stored_plans import PlanFolder  # as above
 
         with COLLECTOR_PAUSE:
-            return PlanFolder(folder, self.plugins).get(self._needs(device, given), fspath(source), None)
+            needs = self._needs if virtual is None else self._interface_needs
+            return PlanFolder(folder, self.plugins).get(needs(device, given), fspath(source), None)
 
     def _compile(self, model: Model, device: str, given: Properties, stored: "Sequence[StoredPlan]" = ()) -> CompiledModel:
         with COLLECTOR_PAUSE:
@@ -287,6 +302,10 @@ class Core:
         if virtual is not None:
             name, found, arguments = virtual
             properties = self._session.properties_of(name, given)
+            if (folder := properties.get("CACHE_DIR")) and isinstance(folder, str) and model.files:
+                from dovetail.runtime.stored_plans import PlanFolder  # as above
+
+                PlanFolder(folder, self.plugins).keep_interface(self._interface_needs(device, given), model, device)
             composite = found.compile(self._session, model, arguments, properties)
             if composite is not None:
                 own = {name: value for name, value in properties.items() if name == "TIME_LIMIT"}

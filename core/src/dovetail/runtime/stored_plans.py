@@ -22,7 +22,7 @@ from dovetail.evaluate.inference import infer_node
 from dovetail.graph.graph import Graph
 from dovetail.graph.growth import Growth
 from dovetail.graph.layout import PLAIN, Layout
-from dovetail.graph.mapped_file import MappedFile
+from dovetail.graph.mapped_file import MappedFile, place_in_file
 from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
 from dovetail.graph.validate import validate
@@ -32,6 +32,7 @@ from dovetail.passes.graph_pass import Notes, Planned
 from dovetail.planning.options import CompileOptions
 from dovetail.planning.plan import Plan, Shapes, Target
 from dovetail.plugins.records import HOST
+from dovetail.runtime.file_states import FileState, is_as_read, status_of, times_of
 
 if TYPE_CHECKING:
     from dovetail.plugins import PluginManager
@@ -42,9 +43,6 @@ _HINT = "export it again: compiled.export_model(path)"
 
 _unchanged: dict[str, Any] = {}
 """The modules of the file that was read last: mostly they are those of the next one."""
-
-FileState = tuple[str, int, int]
-"""Path, bytes, and time of the last change in nanoseconds."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ class StoredModel:
         graph = model.graph
         types = {name: graph.types[name] for name in (*graph.inputs, *graph.outputs) if name in graph.types}
         stub = Graph((), graph.inputs, graph.outputs, {}, types, graph.name, dict(graph.states))
-        files = tuple([(path, read.st_size, read.st_mtime_ns) for path, read in model.files])
+        files = tuple([FileState.of(path, read) for path, read in model.files])
         given = model.opsets, model.source, model.format, model.metadata, model.overridable, model.growth
         return StoredModel(stub, *given, files, device, tuple(plans))
 
@@ -107,18 +105,17 @@ class StoredModel:
         vars(graph).update({name: getattr(self.graph, name) for name in ("inputs", "outputs", "types", "name", "states")})
         vars(graph)["_read"] = lambda: self._checked(read).graph
         found = Model(graph, self.opsets, self.source, self.format, self.metadata, self.overridable, self.growth)
-        object.__setattr__(found, "files", tuple([(path, _status(path)) for path, *_ in self.files]))
+        object.__setattr__(found, "files", tuple([(one.path, status_of(one.path)) for one in self.files]))
         return found
 
     def _checked(self, read: Callable[[Path, str], Model]) -> Model:
-        if not self.is_current():
-            path = printable(self.files[0][0])
-            raise FormatError(f"the file '{path}' changed, or is gone, since plans of it were written", hint=_HINT)
-        return read(Path(self.files[0][0]), self.format)
+        _require_current(self.files)
+        return read(Path(self.files[0].path), self.format)
 
-    def is_current(self) -> bool:
-        """Whether all files of the model are as they were."""
-        return bool(self.files) and all(_state(path) == (size, time) for path, size, time in self.files)
+
+def _require_current(files: Sequence[FileState], now: os.stat_result | None = None) -> None:
+    if changed := [one.path for one in files if not one.is_current(now)]:
+        raise FormatError(f"the file '{printable(changed[0])}' changed, or is gone, since plans of it were written", hint=_HINT)
 
 
 class _UnreadGraph(Graph):
@@ -132,8 +129,13 @@ class _UnreadGraph(Graph):
         return vars(self)[name]
 
 
-def made_for(plugins: "PluginManager", device: str, targets: Iterable[Target], options: CompileOptions) -> dict[str, str]:
-    """Everything else than the model and the code of plugins that plans depend on, by names that a message can use."""
+def made_for(
+    plugins: "PluginManager", device: str, properties: Mapping[str, Any], targets: Iterable[Target], options: CompileOptions
+) -> dict[str, str]:
+    """Everything else than the model and the code of plugins that plans depend on, by names that a message can use.
+
+    `properties` are those of a virtual device, some of which its targets do not have. Without targets for a model without plans.
+    """
     records = plugins.records()
     chosen = plugins.preferences
     found = {"Python": f"{sys.implementation.name} {sys.version}", "NumPy": np.__version__, HOST: __version__}
@@ -141,20 +143,30 @@ def made_for(plugins: "PluginManager", device: str, targets: Iterable[Target], o
         state = f" ({one.state})" if one.state in ("blocked", "opt-in", "incompatible") else ""
         found[f"plugin {one.id}"] = f"{one.version}{state}"
     for target in targets:
-        given = {name: _with_content(value) for name, value in sorted(target.options.items()) if name != "CACHE_DIR"}
         info = target.device.info
-        found[f"device {target.name}"] = f"{info.full_name} {dict(info.details)} {target.device.streams} {given}"
-    own = {name: getattr(options, name) for name in ("FUSION", "FALLBACK", "PASSES")}
-    found |= {"preferences": repr((chosen.names, chosen.pins)), "device": device, "properties": repr(own)}
+        found[f"device {target.name}"] = info.full_name
+        found |= {f"{target.name} {name}": str(value) for name, value in info.details.items()}
+        found[f"{target.name} streams"] = str(target.device.streams)
+        found |= {f"{target.name} property {name}": text for name, text in _with_contents(target.options)}
+    found |= {"preferences": repr((chosen.names, chosen.pins)), "device": device}
+    found |= {f"property {name}": repr(getattr(options, name)) for name in ("FUSION", "FALLBACK", "PASSES")}
+    found |= {f"property {name}": text for name, text in _with_contents(properties)}
     caches = ("DOVETAIL_CACHE_DIR", "DOVETAIL_CACHE_LIMIT")
     names = sorted(name for name in os.environ if name.startswith("DOVETAIL_") and name not in caches)
     variables = {name: [_with_content(one) for one in os.environ[name].split(os.pathsep)] for name in names}
     return {**found, "environment": repr(variables)}
 
 
+def _with_contents(properties: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    return [(name, repr(_with_content(value))) for name, value in sorted(properties.items()) if name != "CACHE_DIR"]
+
+
 def _with_content(value: object) -> object:
-    """The value of a property, with the state of the file that it names, if it does."""
-    return (value, _state(value)) if isinstance(value, str) and os.path.isfile(value) else value
+    """The value of a property, with the states of the files that it names, if it does."""
+    if isinstance(value, list | tuple):
+        return [_with_content(one) for one in value]
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+    return (path, _state(path)) if os.path.isfile(path) else value
 
 
 def _state(path: str) -> tuple[int, int] | None:
@@ -163,13 +175,6 @@ def _state(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_size, found.st_mtime_ns
-
-
-def _status(path: str) -> os.stat_result:
-    try:
-        return os.stat(path)
-    except OSError:
-        return os.stat_result((0,) * 10)
 
 
 def _packages(plugins: "PluginManager") -> set[str]:
@@ -218,12 +223,25 @@ def _changed(modules: Mapping[str, Sequence[Sequence[Any]]]) -> str:
     return ""
 
 
-def write_plans(stored: StoredModel, needs: Mapping[str, str], plugins: "PluginManager") -> Iterable[bytes | memoryview]:
-    """The bytes of a file, in pieces. Raises `UsageError` for what cannot be written, naming plugin or node."""
+def write_plans(
+    stored: StoredModel, needs: Mapping[str, str], plugins: "PluginManager", files: Sequence[FileState] = ()
+) -> Iterable[bytes | memoryview]:
+    """The bytes of a file, in pieces. Weights that are in `files` as they are, are only referred to.
+
+    Raises `UsageError` for what cannot be written, naming plugin or node.
+    """
     from dovetail.planning.plan_format import packed  # here, because few sessions store plans
 
     packages = _packages(plugins)
-    return packed({"needs": needs, "modules": _loaded(packages)}, stored, packages)
+    numbers = {(os.path.realpath(one.path), one.times): number for number, one in enumerate(files, 1)}
+
+    def elsewhere(array: NDArray[Any]) -> tuple[int, int] | None:
+        place = place_in_file(array) if numbers else None
+        number = None if place is None else numbers.get((str(place[0].path), times_of(place[0].status)))
+        return None if place is None or number is None else (number, place[1])
+
+    made_for = {"needs": needs, "modules": _loaded(packages), "files": [(one.path, *one.times, one.checksum) for one in files]}
+    return packed(made_for, stored, packages, elsewhere)
 
 
 def read_plans(
@@ -231,7 +249,8 @@ def read_plans(
 ) -> StoredModel:
     """The content of a file that `write_plans` has written. `needs` gives what there is now for a device.
 
-    Unless it `is_trusted`, each type is compared with what its node infers: kernels trust types.
+    Unless it `is_trusted`, each type is compared with what its node infers, because kernels trust types, and no other file is
+    read.
 
     Raises `FormatError` for another file, one that is damaged, or was made for something else, and says what differs.
     """
@@ -239,7 +258,7 @@ def read_plans(
 
     shown = printable(str(path))
     try:
-        content, region = _opened(path)
+        content, region, _ = _opened(path)
         header, start = header_of(content)
         then, modules = header["made_for"]["needs"], header["made_for"]["modules"]
         now = dict(needs(str(then["device"])))
@@ -252,7 +271,8 @@ def read_plans(
         if modules != _unchanged and (changed := _changed(modules)):
             raise FormatError(f"{shown}: the module {printable(changed)} is not the one that made it", hint=_HINT)
         _unchanged.update(modules)
-        found = unpacked(header, region, start, _packages(plugins))
+        files = [FileState(*one) for one in header["made_for"]["files"]] if is_trusted else []
+        found = unpacked(header, [region, *map(_region, files)], start, _packages(plugins))
         if not isinstance(found, StoredModel):
             raise Damaged("it has no model")
         for plan in () if is_trusted else found.plans:
@@ -266,16 +286,22 @@ def read_plans(
     return found
 
 
-def _opened(path: Path) -> tuple[NDArray[np.uint8], Callable[[int, int], NDArray[np.uint8]]]:
+def _region(file: FileState) -> Callable[[int, int], NDArray[np.uint8]]:
+    _, region, status = _opened(Path(file.path))
+    _require_current([file], status)
+    return region
+
+
+def _opened(path: Path) -> tuple[NDArray[np.uint8], Callable[[int, int], NDArray[np.uint8]], os.stat_result]:
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(descriptor, "rb") as file:
         if not os.path.isfile(path):
             raise FormatError(f"{printable(str(path))} is not a file", hint="accepted: a file that export_model has written")
         mapped = MappedFile.of(path, descriptor)
         if mapped is not None:
-            return mapped.content, mapped.region
-        content = np.frombuffer(file.read(), np.uint8)
-    return content, lambda start, length: content[start : start + length]
+            return mapped.content, mapped.region, mapped.status
+        status, content = os.fstat(descriptor), np.frombuffer(file.read(), np.uint8)
+    return content, lambda start, length: content[start : start + length], status
 
 
 def _check(stored: StoredModel, plan: StoredPlan) -> None:
@@ -346,9 +372,9 @@ class PlanStore:
         self._folder = PlanFolder(folder, plugins) if folder and model.files else None
 
     def get(self, shapes: Shapes) -> Plan | None:
-        """The plan for these shapes."""
+        """The plan for these shapes; of a model whose files have changed since it was read only those given."""
         found = self._given.get(shapes)
-        if found is None and self._folder is not None:
+        if found is None and self._folder is not None and all(is_as_read(*one) for one in self._model.files):
             stored = self._folder.get(self._needs, self._model.files[0][0], self._named(shapes))
             found = None if stored is None else stored.plans[0]
         return None if found is None else self._restored(found)
@@ -390,18 +416,25 @@ class PlanFolder:
         except FormatError as error:
             _log.info("%s", error)
             return None
-        is_it = found.is_current() and found.files[0][0] == os.path.abspath(path)
+        is_it = found.files[0].path == os.path.abspath(path) and all(one.is_current() for one in found.files)
         return found if is_it and (shapes is None or found.plans[0].shapes == shapes) else None
 
     def put(self, needs: Mapping[str, str], stored: StoredModel, shapes: Shapes | None) -> bool:
         """Keep a model with one plan, or without plans. What cannot be kept is logged, and the answer False."""
         try:
-            pieces = write_plans(stored, needs, self._plugins)
-            self._files.put_pieces(_key(needs, stored.files[0][0], shapes), pieces)
+            if changed := [one.path for one in stored.files if one.checksum is None]:
+                raise UsageError(f"the file '{printable(changed[0])}' changed since it was read")
+            pieces = write_plans(stored, needs, self._plugins, stored.files if stored.plans else ())
+            self._files.put_pieces(_key(needs, stored.files[0].path, shapes), pieces)
         except UsageError as error:
             _log.info("%s is not kept in CACHE_DIR: %s", printable(stored.source), error)
             return False
         return True
+
+    def keep_interface(self, needs: Mapping[str, str], model: Model, device: str) -> None:
+        """Keep a model without plans, unless it is there: devices that this one is made of keep plans of their own."""
+        if self.get(needs, model.files[0][0], None) is None:
+            self.put(needs, StoredModel.of(model, device), None)
 
 
 def _key(needs: Mapping[str, str], path: str, shapes: Shapes | None) -> str:

@@ -41,8 +41,9 @@ class Hetero(VirtualDevice):
 
     def compile(self, session: Session, model: Model, arguments: str, properties: Mapping[str, Any]) -> None:
         """Warn of affinities of nodes that the model does not have, and leave the compilation to the session."""
-        known = list(_names(model.graph))
-        for name in HeteroOptions.split(properties)[0].AFFINITIES or {}:
+        given = HeteroOptions.split(properties)[0].AFFINITIES
+        known = list(_names(model.graph)) if given else []  # the nodes of a model with stored plans are read when they are needed
+        for name in given or {}:
             if name not in known:
                 log.warning(
                     "HETERO: AFFINITIES has %r, which %s does not have. %s", name, model.source, did_you_mean(name, known)
