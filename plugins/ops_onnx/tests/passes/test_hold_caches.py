@@ -1,7 +1,8 @@
 """Decoders with caches that grow by Concat: as states they give what the unchanged graph gives, or are refused with a reason."""
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -392,6 +393,29 @@ def test_texts_and_heads_in_one_dimension(core: Any, masked: bool) -> None:
 @pytest.mark.parametrize("device", ["ONEDNN", "OPENCL.0"])
 def test_lengths_on_other_devices(core: Any, device: str) -> None:
     _same_as_growing(core, {"attention": "by_key", "positions": "from_caches"}, 1, device, [3, 1, 1, 5, 1])
+
+
+@pytest.mark.parametrize(("batch", "operators"), [(1, []), (3, ["dovetail::ByLength"])])
+def test_positions_of_one_text_are_computed_by_the_nodes_of_the_graph(core: Any, batch: int, operators: list[str]) -> None:
+    """So the device computes them, and states never leave it. Several texts might have different lengths, which is an error."""
+    model = Decoder(positions="from_caches").model
+    with _held(core, model, batch, "OPENCL.0") as compiled:
+        compiled.create_infer_request().infer(_inputs(model, np.ones((batch, 1), np.int64), [4] * batch, ROOM))
+        nodes = compiled.report().nodes
+    assert [node.op for node in nodes if "ByLength" in node.op] == operators
+    assert ({node.device for node in nodes} == {"OPENCL.0"}) is (batch == 1)
+
+
+def _scaled(steps: Sequence[int], self: Decoder, y: str, keys: str, layer: int) -> str:
+    """By the tokens times these numbers in one layer, by their square in the other, which increases unevenly."""
+    numbers = self.g.node(Mul(), self.total, self.total if layer else self.ints(*steps))
+    parts = self.g.node(Mul(), self.g.node(Cast(to=DType.FLOAT32), numbers), self.g.constant(1 / 64, "float32"))
+    return self.g.node(Mul(), y, self.g.node(ReduceSum(keepdims=False), parts))
+
+
+@pytest.mark.parametrize("steps", [[3], [-2], [1, 2]], ids=["evenly", "down", "unevenly"])
+def test_numbers_that_change_with_the_length(core: Any, steps: Sequence[int]) -> None:
+    _same_as_growing(core, {"keep": functools.partial(_scaled, steps)}, 1, "NUMPY", [3, 1, 1, 5, 1])
 
 
 @pytest.mark.parametrize(

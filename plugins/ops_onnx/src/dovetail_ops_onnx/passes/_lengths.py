@@ -132,18 +132,66 @@ class Lengths:
 
     # --- computing -----------------------------------------------------------------------------------------------------
 
-    def computed(self, room: int) -> tuple[ByLength, tuple[str, ...]]:
-        """An operator that computes all that is wanted, and the values that it takes besides the lengths."""
+    def counted(self) -> tuple[Mapping[str, NDArray[Any]], tuple[Node, ...], Sequence[str]]:
+        """Integers all of which increase by one step with each token, such as positions, with that step; the nodes that compute
+        other values from them, none as long as the caches; and the values of `wanted` that are among all these."""
+        steps: dict[str, NDArray[Any]] = {}
+        nodes: dict[str, Node] = {}
+        found = []
+        for name in self.wanted:
+            own_steps, own_nodes = dict(steps), dict(nodes)
+            if self._counts(name, own_steps, own_nodes):
+                steps, nodes = own_steps, own_nodes
+                found.append(name)
+        return steps, self._in_order(nodes), found
+
+    def _counts(self, name: str, steps: dict[str, NDArray[Any]], nodes: dict[str, Node]) -> bool:
+        """Note how a constant is computed from numbers that increase with the length, if it is."""
+        node = self.graph.producers.get(name)
+        if name in steps or (node is not None and node.name in nodes) or not self._differs(name):
+            return True
+        if self._grown(name):
+            return False
+        step = self._step(name)
+        if step is not None:
+            steps[name] = step
+            return True
+        if node is None or not self._is_computable(node):
+            return False
+        nodes[node.name] = node
+        return all(self._counts(read, steps, nodes) for read in node.reads)
+
+    def _step(self, name: str) -> NDArray[Any] | None:
+        """By how much all elements of a constant increase with each token; None where that is not one integer."""
+        found = list[NDArray[Any]]()
+        for more, one, other in self._pairs():
+            if one.constants[name].dtype.kind != "i":
+                return None
+            changes = np.unique(other.constants[name] - one.constants[name])
+            if changes.size != 1 or changes[0] % more:
+                return None
+            found.append(changes[0] // more)
+        return np.asarray(found[0]) if all(step == found[0] for step in found) else None
+
+    def computed(self, room: int, wanted: Sequence[str]) -> tuple[ByLength, tuple[str, ...]]:
+        """An operator that computes these values, and those that it takes besides the lengths."""
         nodes: dict[str, Node] = {}
         given: dict[str, tuple[int, ...]] = {}
-        for name in self.wanted:
+        for name in wanted:
             self._trace(name, nodes, given)
-        order = {node.name: index for index, node in enumerate(schedule(self.graph).nodes)}
         grown = {name: places for name, places in given.items() if places}
         if not grown:
-            raise NotAttention(f"it is not known how {next(iter(self.wanted))!r} depends on the length of the caches")
-        ordered = tuple(sorted(nodes.values(), key=lambda node: order[node.name]))
-        return ByLength(ordered, tuple(given), grown, dict(self.wanted), room), tuple(given)
+            raise NotAttention(f"it is not known how {wanted[0]!r} depends on the length of the caches")
+        results = {name: self.wanted[name] for name in wanted}
+        return ByLength(self._in_order(nodes), tuple(given), grown, results, room), tuple(given)
+
+    def _in_order(self, nodes: Mapping[str, Node]) -> tuple[Node, ...]:
+        return tuple(node for node in schedule(self.graph).nodes if node.name in nodes)
+
+    def _is_computable(self, node: Node) -> bool:
+        """Whether a node computes from constants alone, each time the same."""
+        is_known = all(read in self._first.constants for read in node.reads)
+        return is_known and node.op.has_reference() and not node.op.subgraphs and not node.op.is_random
 
     def _trace(self, name: str, nodes: dict[str, Node], given: dict[str, tuple[int, ...]]) -> None:
         """Note the node that computes a constant and what it reads, as far as that depends on the length."""
@@ -157,8 +205,7 @@ class Lengths:
         if node.op.key == "Shape" and node.inputs[0] not in self._first.constants:
             given[name] = self._grown_sizes(name)
             return
-        unknown = [read for read in node.reads if read not in self._first.constants]
-        if unknown or not node.op.has_reference() or node.op.subgraphs or node.op.is_random:
+        if not self._is_computable(node):
             raise NotAttention(f"node {node} computes from the length of the caches in a way that is not known")
         nodes[node.name] = node
         for read in node.reads:

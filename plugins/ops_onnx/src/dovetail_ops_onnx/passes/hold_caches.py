@@ -25,6 +25,7 @@ from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.less import Less
 from dovetail_ops_onnx.max import Max
 from dovetail_ops_onnx.mod import Mod
+from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.passes._key_axis import Cache, KeyAxis, NotAttention
 from dovetail_ops_onnx.passes._lengths import Lengths
 from dovetail_ops_onnx.reduce_sum import ReduceSum
@@ -291,14 +292,35 @@ class _Held:
         return self._node(ReduceSum(keepdims=False), self._node(Cast(to=DType.INT64), _MASK), self._ints(1))
 
     def _define_lengths(self, lengths: Lengths) -> None:
-        """Let a node compute the values that depend on the length in use."""
-        if not lengths.wanted:
+        """Let nodes compute the values that depend on the length in use, and one node those that no others compute."""
+        done = self._counted(lengths) if self._texts == 1 else ()
+        wanted = [name for name in lengths.wanted if name not in done]
+        if not wanted:
             return
-        op, given = lengths.computed(self._room)
-        names = {name: f"{self._scope}/{name}" for name in lengths.wanted}
+        op, given = lengths.computed(self._room, wanted)
+        names = {name: f"{self._scope}/{name}" for name in wanted}
         inputs, origins = (self._ends, *given), (self._caches[0].node.name,)
         self._nodes.append(Node(f"{self._scope}/by_length", op, inputs, tuple(names.values()), (), origins))
         self._seen |= names
+
+    def _counted(self, lengths: Lengths) -> Sequence[str]:
+        """Computes what positions decide, by the nodes of the graph from its positions for full caches, less the unused rows."""
+        steps, nodes, found = lengths.counted()
+        if not found:
+            return ()
+        unused = self._node(Reshape(), self._node(Sub(), self._ends, self._ints(self._room)), self._ints())
+        names = dict[str, str]()
+        for name, step in steps.items():
+            change = self._node(Cast(to=TensorType.of(step).dtype), unused)
+            names[name] = self._node(Add(), name, change if step == 1 else self._node(Mul(), change, self._constant(step)))
+        for node in nodes:
+            names |= {name: f"{self._scope}/{name}" for name in node.writes}
+            renamed = rename_reads(node, names)
+            outputs, origins = tuple(names.get(name, "") for name in node.outputs), (self._caches[0].node.name,)
+            copy = dataclasses.replace(renamed, name=f"{self._scope}/{node.name}", outputs=outputs, origins=origins)
+            self._nodes.append(copy)
+        self._seen |= {name: names[name] for name in found}
+        return found
 
     # --- nodes ---------------------------------------------------------------------------------------------------------
 
