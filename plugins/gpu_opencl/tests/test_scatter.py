@@ -104,7 +104,7 @@ def test_constant_places_with_another_first_dimension(kind: str, kind_device: Ca
         wanted = data.copy()
         wanted[0, index[0]] = updates[0]
         graph, feeds = bench.single(ScatterElements(axis=1), [data, index, updates], (1,))
-        graph = graph.replace(constants={name: index for name in graph.constants})  # one array, as of one model
+        graph = graph.replace(constants=dict.fromkeys(graph.constants, index))  # one array, as of one model
         executable = device.compile(graph, {})
         assert [command.launch.entry for command in executable.commands] == ["scatter_listed"]
         np.testing.assert_array_equal(executable.create_request().run(feeds)[0], wanted)
