@@ -60,3 +60,18 @@ def test_an_input_without_a_type_has_that_of_its_default(read: Any, model: Any) 
     proto = model(8)
     proto.graph.input[2].ClearField("type")
     assert str(read(onnx.ModelProto.FromString(proto.SerializeToString())).overridable["b"]) == "float32[3]"
+
+
+@pytest.mark.parametrize("taken", [(), ("b",)])
+def test_a_written_model_still_has_them(read: Any, model: Any, taken: tuple[str, ...], tmp_path: Any) -> None:
+    dovetail.Core().write_model(read(model(8)).overriding(taken), tmp_path / "written.onnx")
+    found = dovetail.Core().read_model(tmp_path / "written.onnx")
+    assert list(found.inputs) == ["x", *taken]
+    assert {name: str(tensor) for name, tensor in found.overridable.items()} == {
+        name: text for name, text in {"w": "float32[4, 3]", "b": "float32[3]"}.items() if name not in taken
+    }
+    feeds = {"x": np.ones((2, 4), np.float32), "w": 2 * W, "b": B}
+    np.testing.assert_allclose(dovetail.Core().compile_model(found, "NUMPY")(feeds)[0], np.maximum(feeds["x"] @ (2 * W) + B, 0))
+    if not taken:
+        session = onnxruntime.InferenceSession(tmp_path / "written.onnx")
+        assert [one.name for one in session.get_overridable_initializers()] == ["w", "b"]

@@ -95,6 +95,21 @@ def test_updates_of_constant_places_are_one_launch(
     np.testing.assert_allclose(found, wanted.astype(dtype), rtol=2e-3 if dtype == np.float16 else 1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_constant_places_with_another_first_dimension(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """The places of the same constant indices are listed again: each line of the last axis has some, however many lines."""
+    device, index, updates = kind_device(kind), np.array([[2, 1]]), np.array([[0.5, 4]], np.float32)
+    for rows in (3, 1, 500, 3):
+        data = _drawn(rng, np.float32, (rows, 4))
+        wanted = data.copy()
+        wanted[0, index[0]] = updates[0]
+        graph, feeds = bench.single(ScatterElements(axis=1), [data, index, updates], (1,))
+        graph = graph.replace(constants=dict.fromkeys(graph.constants, index))  # one array, as of one model
+        executable = device.compile(graph, {})
+        assert [command.launch.entry for command in executable.commands] == ["scatter_listed"]
+        np.testing.assert_array_equal(executable.create_request().run(feeds)[0], wanted)
+
+
 def test_constant_places_that_are_out_of_range_or_met_too_often(kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
     """The first is an error of the run, as where the index is an input; the second is joined by work groups."""
     data, updates = _drawn(rng, np.float32, (7, 2)), _drawn(rng, np.float32, (300, 2))

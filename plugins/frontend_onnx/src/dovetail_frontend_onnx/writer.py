@@ -36,6 +36,8 @@ def write(model: Model) -> bytes:
         proto.opset_import.add(domain=domain, version=version)
     try:
         proto.graph.CopyFrom(_graph_proto(model.graph, opsets))
+        # An initializer that is also an input is a default that a run may override.
+        proto.graph.input.extend(value_info(name, tensor) for name, tensor in model.overridable.items())
         proto.graph.doc_string = model.metadata.get(f"{_HEADER}graph_doc_string", "")
         content: bytes = proto.SerializeToString()
         if any(not output.HasField("type") for output in proto.graph.output):

@@ -101,7 +101,7 @@ class Scatter(CLKernel):
         if index is None or not 0 < plan.count <= _LISTED:
             return None
         places, last = node.outputs[0].size // plan.inner, reduction == "none"
-        lists = self.packed.get(index, ("scatter", plan, last), lambda: _by_place(index, plan, places, last))
+        lists = self.packed.get(index, ("scatter", plan, places, last), lambda: _by_place(index, plan, places, last))
         starts = lists[: places + 1]
         if not lists.size or int(np.diff(starts).max()) > _LONGEST:
             return None
