@@ -107,6 +107,18 @@ def _share(item: pytest.Item) -> float | None:
     return min(shares, default=None)
 
 
+def _drawn(family: Sequence[pytest.Item], share: float, seed: str) -> list[pytest.Item]:
+    """A share of the tests of a file, drawn at random; one of each function before a second of any."""
+    shuffled = random.Random(seed).sample(family, len(family))
+    met: set[str] = set()
+    first, others = list[pytest.Item](), list[pytest.Item]()
+    for item in shuffled:
+        function = item.nodeid.partition("[")[0]
+        (others if function in met else first).append(item)
+        met.add(function)
+    return (first + others)[: math.ceil(share * len(family))]
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the samples leave out. Comes after `-k` and `-m`: of tests that are asked for by name at least one runs,
@@ -117,14 +129,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         share = None if EXHAUSTIVE else _share(item)
         if share is not None:
             families[item.path.as_posix(), share].append(item)
-    left_out: list[pytest.Item] = []
+    left_out: set[pytest.Item] = set()
     for (path, share), family in families.items():
-        kept = math.ceil(share * len(family))
-        left_out += random.Random(f"{SEED} {Path(path).name}").sample(family, len(family) - kept)
+        left_out |= set(family) - set(_drawn(family, share, f"{SEED} {Path(path).name}"))
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        gone = set(left_out)
-        items[:] = [item for item in items if item not in gone]
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session")

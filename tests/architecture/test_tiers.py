@@ -23,8 +23,9 @@ def loaded(monkeypatch: pytest.MonkeyPatch, **environment: str) -> Mapping[str, 
 class Item:
     """A test of a file, with a device as parameter and the marks given."""
 
-    def __init__(self, number: int, *marks: Any, file: str = "test_a.py", device: str = "") -> None:
+    def __init__(self, number: int, *marks: Any, file: str = "test_a.py", device: str = "", function: str = "test") -> None:
         self.number, self.marks, self.path = number, marks, ROOT / file
+        self.nodeid = f"{file}::{function}[{number}]"
         self.callspec = SimpleNamespace(params={"device": device})
 
     def iter_markers(self, name: str) -> list[Any]:
@@ -59,6 +60,16 @@ def test_a_share_of_each_file_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 20 in found
     assert [sum(i % 2 == odd for i in found if i < 20) for odd in (0, 1)] == [5, 5]
     assert kept(conftest, items) == found == sorted(found)
+
+
+def test_each_function_has_a_test_before_one_has_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many more tests another function of the file has."""
+    functions = ["many"] * 90 + [f"few_{i // 2}" for i in range(10)]
+    items = [Item(i, pytest.mark.exhaustive(0.1), function=name) for i, name in enumerate(functions)]
+    for seed in "0123":
+        found = kept(loaded(monkeypatch, DOVETAIL_SEED=seed), items)
+        assert len(found) == 10
+        assert {functions[i] for i in found} == {*functions}
 
 
 def test_another_seed_draws_another_sample(monkeypatch: pytest.MonkeyPatch) -> None:
