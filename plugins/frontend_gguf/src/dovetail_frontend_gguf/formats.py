@@ -82,7 +82,8 @@ def _q5_1(rows: Array) -> Blocks:
 def _fives(packed: Array) -> Array:
     """Numbers 0 to 31 of 32 elements [..., 20]: the fifth bits, one after the other, then the other four."""
     high = np.unpackbits(packed[..., :4], axis=-1, bitorder="little")
-    return (_halves(packed[..., 4:]) | (high << 4)).view(np.int8)
+    numbers: Array = _halves(packed[..., 4:]) | (high << 4)
+    return numbers.view(np.int8)
 
 
 def _q8_0(rows: Array) -> Blocks:
