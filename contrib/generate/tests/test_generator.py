@@ -249,6 +249,17 @@ def test_a_tokenizer_in_its_own_file(generator: Any, model: Path, tmp_path: Path
     assert other.tokens.encode("the foxes") == generator.tokens.encode("the foxes")
     assert other.tokens.ends == {0, 2}
     assert other.tokens.chat([]) == "<|im_end|>"
+    (tmp_path / "chat_template.jinja").write_text("{{ 1 }}")
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [2, 7]}')
+    other = TextGenerator(model, "NUMPY", tokenizer=path)
+    assert other.tokens.ends == {0, 2, 7}
+    assert other.tokens.chat([]) == "1"
+    (tmp_path / "chat_template.jinja").unlink()
+    (tmp_path / "tokenizer_config.json").write_text('{"chat_template": [{"name": "default", "template": "{{ 2 }}"}]}')
+    assert TextGenerator(model, "NUMPY", tokenizer=path).tokens.chat([]) == "2"
+    (tmp_path / "tokenizer_config.json").write_text('{"chat_template": [{"name": "default"}]}')
+    with pytest.raises(FormatError, match="malformed configuration of a tokenizer"):
+        TextGenerator(model, "NUMPY", tokenizer=path)
     path.write_text("{")
     with pytest.raises(FormatError, match=r"tokenizer\.json: this is not a tokenizer\.json"):
         TextGenerator(model, "NUMPY", tokenizer=path)
@@ -312,3 +323,11 @@ def test_where_no_device_is_named_packed_weights_go_to_devices_that_build_kernel
         assert len(_tokens(made.generate([[5, 6]], limit=2, ends=False))) == 2
         assert made.device == device
         made.close()
+
+
+def test_a_penalty_for_repetitions(generator: Any) -> None:
+    def tokens(penalty: float) -> list[int]:
+        sampling = Sampling(repetition_penalty=penalty)
+        return [one.token for one in generator.generate([_prompt(8)], limit=40, sampling=sampling, ends=False)]
+
+    assert len(set(tokens(1e5))) > len(set(tokens(1.0)))

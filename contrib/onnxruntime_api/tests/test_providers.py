@@ -85,10 +85,23 @@ def test_the_device_for_every_provider(add: bytes, feed: dict[str, Any]) -> None
 
 def test_a_device_that_is_not_there(add: bytes) -> None:
     state = __import__("dovetail_onnxruntime.capi.onnxruntime_pybind11_state", fromlist=["Fail"])
-    with pytest.raises(state.Fail, match="NOSUCH"):
-        ort.InferenceSession(add, providers=[(OWN, {"device": "NOSUCH"})], enable_fallback=0)
-    session = ort.InferenceSession(add, providers=[(OWN, {"device": "NOSUCH"})])
-    assert session.get_providers() == [CPU]
+    for fallback in (0, 1):
+        with pytest.raises(state.Fail, match="NOSUCH"):
+            ort.InferenceSession(add, providers=[(OWN, {"device": "NOSUCH"})], enable_fallback=fallback)
+
+
+def test_fallbacks_are_logged_with_their_cause(
+    add: bytes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dovetail_onnxruntime.noted._noted", set())
+    with monkeypatch.context() as patch:
+        patch.setattr("dovetail_onnxruntime.session.device_of", lambda providers: ("NOSUCH", {}))
+        assert ort.InferenceSession(add, providers=[OWN]).get_providers() == [CPU]
+    ort.InferenceSession(add, providers=5)
+    told = [r.getMessage() for r in caplog.records if r.name == "dovetail.onnxruntime"]
+    assert "NOSUCH failed, the CPU is used: " in told[0]
+    assert "NOSUCH" in told[0].partition("used: ")[2]
+    assert "'providers' should be a sequence" in told[1]
 
 
 def test_options_without_effect_are_named_once(add: bytes, caplog: pytest.LogCaptureFixture) -> None:

@@ -37,7 +37,10 @@ def reference() -> Any:
 
 @pytest.fixture
 def write(tmp_path: Path, rng: np.random.Generator) -> Write:
-    """`write(architecture, biases=, norms=, facts=, tensors=, wide=)` writes a model of two layers; returns its path."""
+    """`write(architecture, biases=, norms=, facts=, tensors=, each=, without=, wide=, layers=)` writes a model; returns its path.
+
+    `each` are tensors of every layer; those whose names end as in `without` are left out.
+    """
 
     def write(
         name: str = "llama",
@@ -45,21 +48,25 @@ def write(tmp_path: Path, rng: np.random.Generator) -> Write:
         norms: bool = False,
         facts: Mapping[str, float | str] | None = None,
         tensors: Mapping[str, Any] | None = None,
+        each: Mapping[str, Any] | None = None,
+        without: tuple[str, ...] = (),
         wide: int = 96,
+        layers: int = 2,
     ) -> Path:
         hidden, heads, kv, size, words = 64, 4, 2, 16, 50
         writer = gguf.GGUFWriter(tmp_path / f"{name}.gguf", name)
-        numbers = {"block_count": 2, "context_length": 64, "embedding_length": hidden, "feed_forward_length": wide}
+        numbers = {"block_count": layers, "context_length": 64, "embedding_length": hidden, "feed_forward_length": wide}
         numbers |= {"attention.head_count": heads, "attention.head_count_kv": kv}
         for key, number in numbers.items():
             writer.add_uint32(f"{name}.{key}", number)
         writer.add_float32(f"{name}.attention.layer_norm_rms_epsilon", 1e-5)
         for key, value in (facts or {}).items():
-            (writer.add_string if isinstance(value, str) else writer.add_float32)(f"{name}.{key}", value)
+            adds = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}
+            adds[type(value)](f"{name}.{key}", value)
         writer.add_tokenizer_model("gpt2")
         writer.add_token_list([f"word{i}" for i in range(words)])
         shapes = {"token_embd.weight": (words, hidden), "output_norm.weight": (hidden,), **(tensors or {})}
-        for layer in range(2):
+        for layer in range(layers):
             at = f"blk.{layer}."
             shapes |= {f"{at}attn_norm.weight": (hidden,), f"{at}ffn_norm.weight": (hidden,)}
             for side, rows in (("q", heads * size), ("k", kv * size), ("v", kv * size)):
@@ -68,6 +75,8 @@ def write(tmp_path: Path, rng: np.random.Generator) -> Write:
             shapes |= {f"{at}attn_q_norm.weight": (size,), f"{at}attn_k_norm.weight": (size,)} if norms else {}
             shapes |= {f"{at}attn_output.weight": (hidden, heads * size), f"{at}ffn_gate.weight": (wide, hidden)}
             shapes |= {f"{at}ffn_up.weight": (wide, hidden), f"{at}ffn_down.weight": (hidden, wide)}
+            shapes |= {at + tensor: shape for tensor, shape in (each or {}).items()}
+        shapes = {tensor: shape for tensor, shape in shapes.items() if not tensor.endswith(without)}
         for index, (tensor, shape) in enumerate(shapes.items()):
             values = rng.uniform(0.5, 1.5, shape) if len(shape) == 1 else rng.standard_normal(shape) / 6
             kind = KINDS.F32 if len(shape) == 1 else MIXED[index % len(MIXED)]

@@ -38,59 +38,106 @@ class Reference:
     def linear(self, x: Any, name: str) -> Any:
         return self.weights[f"{name}.weight"] @ x + self.weights.get(f"{name}.bias", 0.0)
 
-    def turned(self, head: Any, position: int) -> Any:
-        count = self.fact("rope.dimension_count", len(head))
+    def is_local(self, layer: int) -> bool:
+        """Whether a layer sees the keys of a window only."""
+        every = {"gemma2": 2, "gemma3": 6, "olmo2": 4, "phi3": 10**9}.get(self.name, 1)
+        return self.fact("attention.sliding_window", 0) > 0 and (layer + 1) % every != 0
+
+    def angle(self, pair: int, count: int, position: int, local: bool) -> float:
+        base, scaling = self.fact("rope.freq_base", 10000.0), self.fact("rope.scaling.type")
+        if local:
+            return float(position * (10000.0 if self.name == "gemma3" else base) ** (-2 * pair / count))
+        angle = position * base ** (-2 * pair / count)
+        for name in ("rope_freqs.weight", "rope_factors_short.weight"):
+            if name in self.weights:
+                angle /= self.weights[name][pair]
+        if scaling == "linear":
+            return float(angle / self.fact("rope.scaling.factor"))
+        if scaling == "yarn":
+            # Pairs that turn 32 times and more keep their frequencies, those that turn once and less are divided.
+            turns = self.fact("rope.scaling.original_context_length") / (2 * math.pi)
+            low, high = (count * math.log(turns / times) / (2 * math.log(base)) for times in (32, 1))
+            low, high = max(math.floor(low), 0), min(math.ceil(high), count - 1)
+            share = min(max((pair - low) / max(high - low, 0.001), 0), 1)
+            return float(angle * (1 - share) + angle / self.fact("rope.scaling.factor") * share)
+        return float(angle)
+
+    def turned(self, head: Any, position: int, layer: int) -> Any:
+        if self.name == "smollm3" and layer % 4 == 3:
+            return head
+        count, local = self.fact("rope.dimension_count", len(head)), self.is_local(layer) and self.name != "phi3"
+        grown = 1.0 if local else self.fact("rope.scaling.attn_factor", 1.0)
+        if self.fact("rope.scaling.type") == "yarn" and not local:
+            grown *= 1 + 0.1 * math.log(self.fact("rope.scaling.factor"))
         y = head.copy()
         for pair in range(count // 2):
-            # llama's weights are stored for neighbours, those of the others for the two halves.
-            i, j = (2 * pair, 2 * pair + 1) if self.name == "llama" else (pair, pair + count // 2)
-            angle = position * self.fact("rope.freq_base", 10000.0) ** (-2 * pair / count)
-            if self.fact("rope.scaling.type") == "linear":
-                angle /= self.fact("rope.scaling.factor")
-            if "rope_freqs.weight" in self.weights:
-                angle /= self.weights["rope_freqs.weight"][pair]
+            # Some weights are stored for neighbours, others for the two halves.
+            neighbours = self.name in ("llama", "granite", "smollm3")
+            i, j = (2 * pair, 2 * pair + 1) if neighbours else (pair, pair + count // 2)
+            angle = self.angle(pair, count, position, local)
             y[i] = head[i] * math.cos(angle) - head[j] * math.sin(angle)
             y[j] = head[i] * math.sin(angle) + head[j] * math.cos(angle)
+            y[[i, j]] *= grown
         return y
 
-    def heads(self, x: Any, name: str, count: int, position: int) -> Any:
-        found = self.linear(x, name).reshape(count, -1)
-        if f"{name}_norm.weight" in self.weights:
-            found = np.array([self.normalized(head, f"{name}_norm.weight") for head in found])
-        return np.array([self.turned(head, position) for head in found])
+    def heads(self, found: Any, name: str, count: int, position: int, layer: int) -> Any:
+        norm = f"{name}_norm.weight"
+        if norm in self.weights and len(self.weights[norm]) == len(found):
+            found = self.normalized(found, norm)
+        found = found.reshape(count, -1)
+        if norm in self.weights and len(self.weights[norm]) == found.shape[1]:
+            found = np.array([self.normalized(head, norm) for head in found])
+        return np.array([self.turned(head, position, layer) for head in found])
 
     def attention(self, x: Any, layer: int) -> Any:
         at, past = f"blk.{layer}.attn_", self.past[layer]
         count = self.fact("attention.head_count")
-        shared = count // self.fact("attention.head_count_kv", count)
-        queries = self.heads(x, at + "q", count, len(past))
-        values = self.linear(x, at + "v").reshape(count // shared, -1)
-        past.append((self.heads(x, at + "k", count // shared, len(past)), values))
-        parts = []
+        kv = self.fact("attention.head_count_kv", count)
+        if f"{at}qkv.weight" in self.weights:
+            q, k, v = np.split(self.linear(x, at + "qkv").reshape(count + 2 * kv, -1), [count, count + kv])
+        else:
+            q, k, v = (self.linear(x, at + side) for side in "qkv")
+        queries = self.heads(q.reshape(-1), at + "q", count, len(past), layer)
+        past.append((self.heads(k.reshape(-1), at + "k", kv, len(past), layer), v.reshape(kv, -1)))
+        seen = past[-self.fact("attention.sliding_window") :] if self.is_local(layer) else past
+        cap, parts = self.fact("attn_logit_softcapping", 50.0 if self.name == "gemma2" else None), []
         for number, query in enumerate(queries):
-            keys = np.array([k[number // shared] for k, _ in past])
-            scores = keys @ query / math.sqrt(len(query))
+            keys = np.array([key[number * kv // count] for key, _ in seen])
+            scores = keys @ query * self.fact("attention.scale", 1 / math.sqrt(len(query)))
+            scores = cap * np.tanh(scores / cap) if cap else scores
             weights = np.exp(scores - scores.max())
-            parts.append(weights / weights.sum() @ np.array([v[number // shared] for _, v in past]))
+            parts.append(weights / weights.sum() @ np.array([value[number * kv // count] for _, value in seen]))
         return self.linear(np.concatenate(parts), at + "output")
+
+    def feed_forward(self, h: Any, at: str) -> Any:
+        if f"{at}ffn_gate.weight" in self.weights:
+            gate, up = self.linear(h, at + "ffn_gate"), self.linear(h, at + "ffn_up")
+        else:
+            gate, up = np.split(self.linear(h, at + "ffn_up"), 2)
+        if self.name.startswith("gemma"):
+            gate = gate / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate**3)))
+        else:
+            gate = gate / (1 + np.exp(-gate))
+        return self.linear(gate * up, at + "ffn_down")
 
     def step(self, token: int) -> Any:
         """The logits of what follows."""
         x = self.weights["token_embd.weight"][token]
-        if self.name == "gemma":
-            x = x * math.sqrt(len(x))
+        x = x * self.fact("embedding_scale", math.sqrt(len(x)) if self.name.startswith("gemma") else 1.0)
+
+        def norm(x: Any, name: str) -> Any:
+            return self.normalized(x, name) if name in self.weights else x
+
         for layer in range(len(self.past)):
-            at = f"blk.{layer}."
-            x = x + self.attention(self.normalized(x, at + "attn_norm.weight"), layer)
-            h = self.normalized(x, at + "ffn_norm.weight")
-            gate = self.linear(h, at + "ffn_gate")
-            if self.name == "gemma":
-                gate = gate / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate**3)))
-            else:
-                gate = gate / (1 + np.exp(-gate))
-            x = x + self.linear(gate * self.linear(h, at + "ffn_up"), at + "ffn_down")
+            at, by = f"blk.{layer}.", self.fact("residual_scale", 1.0)
+            y = self.attention(norm(x, at + "attn_norm.weight"), layer)
+            x = x + norm(y, at + "post_attention_norm.weight") * by
+            y = self.feed_forward(norm(x, at + "ffn_norm.weight"), at)
+            x = x + norm(y, at + "post_ffw_norm.weight") * by
         x = self.normalized(x, "output_norm.weight")
-        return self.weights.get("output.weight", self.weights["token_embd.weight"]) @ x
+        logits = self.weights.get("output.weight", self.weights["token_embd.weight"]) @ x / self.fact("logit_scale", 1.0)
+        cap = self.fact("final_logit_softcapping", 30.0 if self.name == "gemma2" else None)
+        return cap * np.tanh(logits / cap) if cap else logits
 
     def greedy(self, tokens: Sequence[int]) -> Iterator[int]:
         """The tokens that follow, the most likely one each time, without end."""

@@ -78,7 +78,7 @@ def test_files_that_are_wrong(core: Any, tmp_path: Any, which: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"facts": {"rope.scaling.type": "yarn"}}, "the scaling of rotations is 'yarn'"),
+        ({"facts": {"rope.scaling.type": "dynamic"}}, "the scaling of rotations is 'dynamic'"),
         ({"facts": {"expert_count": 8.0}}, "'llama.expert_count' is 8.0"),
         ({"facts": {"attention.key_length": -1.0}}, "'llama.attention.key_length' is -1.0"),
         ({"facts": {"rope.freq_base": float("nan")}}, "'llama.rope.freq_base' is nan"),

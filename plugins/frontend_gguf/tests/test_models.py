@@ -16,7 +16,10 @@ from dovetail_frontend_gguf.formats import FORMATS
 ROOM = 12
 TEXT = [3, 41, 7, 0, 49, 12, 7]
 
-MODELS = {
+AFTER = {"post_attention_norm.weight": (64,), "post_ffw_norm.weight": (64,)}
+FACTORS = {"rope_factors_short.weight": (4,), "rope_factors_long.weight": (4,)}
+
+MODELS: dict[str, dict[str, Any]] = {
     "llama": {},
     "llama_output": {"tensors": {"output.weight": (50, 64)}, "facts": {"rope.freq_base": 500.0}},
     "llama_linear": {"facts": {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}},
@@ -24,6 +27,45 @@ MODELS = {
     "qwen2": {"biases": True},
     "qwen3": {"norms": True},
     "gemma": {},
+    "llama_yarn": {
+        "facts": {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}
+    },
+    "gemma2": {"layers": 3, "each": AFTER, "facts": {"attention.sliding_window": 3, "attn_logit_softcapping": 1.5}},
+    "gemma3": {"layers": 7, "each": AFTER, "norms": True, "facts": {"attention.sliding_window": 3, "rope.freq_base": 500.0}},
+    "gemma3_linear": {
+        "layers": 7,
+        "each": AFTER,
+        "norms": True,
+        "facts": {"attention.sliding_window": 3, "rope.scaling.type": "linear", "rope.scaling.factor": 4.0},
+    },
+    "granite": {
+        "facts": {"embedding_scale": 12.0, "residual_scale": 0.3, "logit_scale": 4.0, "attention.scale": 0.1},
+        "tensors": {"output.weight": (50, 64)},
+    },
+    "olmo2": {
+        "layers": 5,
+        "each": {**AFTER, "attn_q_norm.weight": (64,), "attn_k_norm.weight": (32,)},
+        "without": (".attn_norm.weight", ".ffn_norm.weight"),
+        "facts": {
+            "attention.sliding_window": 3,
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 4.0,
+            "rope.scaling.original_context_length": 64,
+            "rope.scaling.attn_factor": 1.2,
+        },
+    },
+    "phi3": {
+        "each": {"attn_qkv.weight": (128, 64), "ffn_up.weight": (192, 64)},
+        "tensors": FACTORS,
+        "without": ("attn_q.weight", "attn_k.weight", "attn_v.weight", "ffn_gate.weight"),
+        "facts": {
+            "rope.dimension_count": 8,
+            "attention.sliding_window": 3,
+            "rope.scaling.attn_factor": 1.2,
+            "rope.scaling.original_context_length": 16,
+        },
+    },
+    "smollm3": {"layers": 5},
 }
 
 
@@ -65,6 +107,17 @@ def test_texts_of_several_lengths(core: Any, write: Any, reference: Any, device:
         prompts = request.infer({"input_ids": filled, "attention_mask": _mask(5, 2)})["logits"][:, 0]
         later = request.infer({"input_ids": [[9], [9]], "attention_mask": _mask(6, 3)})["logits"][:, 0]
         np.testing.assert_allclose(np.stack((prompts, later), 1), want, rtol=1e-4, atol=1e-4)
+
+
+def test_factors_of_long_texts(core: Any, write: Any) -> None:
+    path = write(**{"name": "phi3", **MODELS["phi3"]})
+    feeds, texts = {"input_ids": [TEXT[:4]]}, []
+    for room in (16, 17):
+        model = core.read_model(path).reshape({"attention_mask": (1, room)})
+        with core.compile_model(model, "NUMPY") as compiled:
+            mask = (np.arange(room) < 4).astype(np.int64)[None]
+            texts.append(compiled.create_infer_request().infer({**feeds, "attention_mask": mask})["logits"])
+    assert not np.allclose(texts[0], texts[1])
 
 
 def test_a_prompt_in_parts_that_overlap(core: Any, write: Any, reference: Any) -> None:

@@ -28,6 +28,20 @@ _INTERRUPTED = 130
 @click.option(
     "--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True, help="Choose among this share."
 )
+@click.option(
+    "--min-p",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Least share of the likeliest token's probability.",
+)
+@click.option(
+    "--repetition-penalty",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Divide logits of tokens in the text; 1: as they are.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed chooses the same tokens.")
 @click.option("--stop", multiple=True, metavar="WORD", help="End the text before this word. Repeatable.")
 @click.option(
@@ -45,6 +59,8 @@ def generate(
     temperature: float,
     top_k: int,
     top_p: float,
+    min_p: float,
+    repetition_penalty: float,
     seed: int,
     stop: tuple[str, ...],
     lookup: int,
@@ -72,7 +88,7 @@ def generate(
     asked = [sys.stdin.read() if prompt == "-" else prompt for prompt in prompts]
     generator = TextGenerator(model, device, tokenizer=tokenizer, room=room)
     texts = [_conversation(generator, prompt, system, raw) for prompt in asked]
-    sampling = Sampling(temperature, top_k, top_p, seed)
+    sampling = Sampling(temperature, top_k, top_p, seed, min_p, repetition_penalty)
     found: list[dict[str, Any]] = [{"prompt": prompt, "text": "", "tokens": [], "ended": ""} for prompt in asked]
     streamed = len(asked) == 1 and not as_json
     interrupted = False

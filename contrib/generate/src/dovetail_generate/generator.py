@@ -151,7 +151,7 @@ class TextGenerator:
             for index in [index for index, rest in enumerate(rests) if rest]:
                 # The logits after a guess count if that is the token which is chosen before it.
                 for row, guessed in zip(logits[index], [*guesses[index], None], strict=False):
-                    token = sampling.choose(row, generators[index])
+                    token = sampling.choose(row, generators[index], texts[index])
                     ended = "token" if ends and token in self.tokens.ends else ""
                     text, stopped = ("", False) if ended else writers[index].add(token)
                     texts[index].append(token)

@@ -20,6 +20,7 @@ __all__ = [
     "get_device",
     "gpu_providers",
     "is_available",
+    "names_device",
     "normalized",
     "use_device",
 ]
@@ -168,3 +169,9 @@ def device_of(providers: Mapping[str, Options]) -> tuple[str, Options]:
     for option in options:
         without_effect(f"option {option!r} of {name}")
     return override or ("GPU" if name in _GPUS else "CPU"), {}
+
+
+def names_device(providers: Mapping[str, Options]) -> bool:
+    """Whether the first provider is dovetail's, with a device named by its options."""
+    name, options = next(iter(providers.items()))
+    return name == DOVETAIL and bool(options.get("device"))

@@ -24,7 +24,7 @@ from dovetail_onnxruntime.feeds import FeedReader, result
 from dovetail_onnxruntime.noted import without_effect
 from dovetail_onnxruntime.options import RunOptions, SessionOptions
 from dovetail_onnxruntime.profiling import Profile
-from dovetail_onnxruntime.providers import CPU, core, device_of, normalized
+from dovetail_onnxruntime.providers import CPU, core, device_of, names_device, normalized
 from dovetail_onnxruntime.values import OrtValue
 
 __all__ = ["InferenceSession", "Session"]
@@ -288,10 +288,11 @@ class Session:
         threads = self._sess_options.intra_op_num_threads
         try:
             self._compiled = _with_threads(model, device, properties, threads)
-        except DovetailError:
-            if not self._enable_fallback or set(self._providers) == {CPU}:
+        except DovetailError as error:
+            # A device that the program names is no provider that onnxruntime may lack.
+            if not self._enable_fallback or set(self._providers) == {CPU} or names_device(self._providers):
                 raise
-            without_effect(f"provider {next(iter(self._providers))}", f"{device} failed, the CPU is used")
+            without_effect(f"provider {next(iter(self._providers))}", f"{device} failed, the CPU is used: {error}")
             self._providers = {CPU: {}}
             self._compiled = _with_threads(model, "CPU", {}, threads)
         self._decoder = Decoder.of(self._compiled)
@@ -327,9 +328,10 @@ class InferenceSession(Session):
                 providers = self._sess_options.providers
         try:
             self._providers = normalized(providers, provider_options)
-        except ValueError:
+        except ValueError as error:
             if not self._enable_fallback:
                 raise
+            without_effect("argument 'providers'", f"the CPU is used: {error}")
             self._providers = {CPU: {}}
         self._load()
 

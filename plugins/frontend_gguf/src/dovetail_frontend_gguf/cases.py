@@ -15,8 +15,24 @@ __all__ = ["get_rows", "mul_mat", "random_rows"]
 
 Array = NDArray[Any]
 
-_HALVES = {"Q4_0": (0,), "Q4_1": (0, 2), "Q8_0": (0,), "Q4_K": (0, 2), "Q6_K": (208,)}
+_HALVES = {
+    "Q4_0": (0,),
+    "Q4_1": (0, 2),
+    "Q5_0": (0,),
+    "Q5_1": (0, 2),
+    "Q8_0": (0,),
+    "Q2_K": (80, 82),
+    "Q3_K": (108,),
+    "Q4_K": (0, 2),
+    "Q5_K": (0, 2),
+    "Q6_K": (208,),
+    "IQ4_NL": (0,),
+    "IQ4_XS": (0,),
+    "MXFP4": (),
+}
 """Where blocks have float16 numbers."""
+
+_CLOSER = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 
 
 def mul_mat(rng: np.random.Generator) -> Iterator[Case]:
@@ -51,6 +67,8 @@ def random_rows(rng: np.random.Generator, kind: Format, count: int, columns: int
     for at in _HALVES[kind.name]:
         half = rng.uniform(-1, 1, (*blocks.shape[:2], 1)).astype("<f2")
         blocks[..., at : at + 2] = half.view(np.uint8)
+    if kind.name == "MXFP4":
+        blocks[..., 0] = rng.integers(120, 130, blocks.shape[:2])
     return blocks.reshape(count, -1)
 
 
@@ -80,21 +98,67 @@ def _q4_1(block: bytes) -> list[float]:
     return [_nibble(block[4 + i % 16], i // 16) * _half(block, 0) + _half(block, 2) for i in range(32)]
 
 
+def _five(block: bytes, at: int, i: int) -> int:
+    return _nibble(block[at + 4 + i % 16], i // 16) | (int.from_bytes(block[at : at + 4], "little") >> i & 1) << 4
+
+
+def _q5_0(block: bytes) -> list[float]:
+    return [(_five(block, 2, i) - 16) * _half(block, 0) for i in range(32)]
+
+
+def _q5_1(block: bytes) -> list[float]:
+    return [_five(block, 4, i) * _half(block, 0) + _half(block, 2) for i in range(32)]
+
+
 def _q8_0(block: bytes) -> list[float]:
     return [struct.unpack_from("<b", block, 2 + i)[0] * _half(block, 0) for i in range(32)]
 
 
+def _two(block: bytes, at: int, i: int) -> int:
+    return block[at + i // 128 * 32 + i % 32] >> i % 128 // 32 * 2 & 3
+
+
+def _q2_k(block: bytes) -> list[float]:
+    parts = [(_half(block, 80) * (block[part] & 15), _half(block, 82) * (block[part] >> 4)) for part in range(16)]
+    return [parts[i // 16][0] * _two(block, 16, i) - parts[i // 16][1] for i in range(256)]
+
+
+def _q3_k(block: bytes) -> list[float]:
+    found = []
+    for i in range(256):
+        part, third = i // 16, block[i % 32] >> i // 32 & 1
+        scale = _nibble(block[96 + part % 8], part // 8) | (block[104 + part % 4] >> part // 4 * 2 & 3) << 4
+        found.append(_half(block, 108) * (scale - 32) * (_two(block, 32, i) - (0 if third else 4)))
+    return found
+
+
+def _six_bits(block: bytes, part: int) -> tuple[float, float]:
+    """Scale and minimum of a part of Q4_K and Q5_K."""
+    six = block[4:16]
+    if part < 4:
+        scale, least = six[part] & 63, six[part + 4] & 63
+    else:
+        scale = six[part + 4] & 15 | six[part - 4] >> 6 << 4
+        least = six[part + 4] >> 4 | six[part] >> 6 << 4
+    return _half(block, 0) * scale, _half(block, 2) * least
+
+
 def _q4_k(block: bytes) -> list[float]:
-    found, six = [], block[4:16]
+    found = []
     for i in range(256):
         part = i // 32
-        if part < 4:
-            scale, least = six[part] & 63, six[part + 4] & 63
-        else:
-            scale = six[part + 4] & 15 | six[part - 4] >> 6 << 4
-            least = six[part + 4] >> 4 | six[part] >> 6 << 4
-        q = _nibble(block[16 + part // 2 * 32 + i % 32], part % 2)
-        found.append(_half(block, 0) * scale * q - _half(block, 2) * least)
+        scale, least = _six_bits(block, part)
+        found.append(scale * _nibble(block[16 + part // 2 * 32 + i % 32], part % 2) - least)
+    return found
+
+
+def _q5_k(block: bytes) -> list[float]:
+    found = []
+    for i in range(256):
+        part = i // 32
+        scale, least = _six_bits(block, part)
+        fifth = block[16 + i % 32] >> part & 1
+        found.append(scale * (_nibble(block[48 + part // 2 * 32 + i % 32], part % 2) | fifth << 4) - least)
     return found
 
 
@@ -109,4 +173,37 @@ def _q6_k(block: bytes) -> list[float]:
     return found
 
 
-_DECODERS = {"Q4_0": _q4_0, "Q4_1": _q4_1, "Q8_0": _q8_0, "Q4_K": _q4_k, "Q6_K": _q6_k}
+def _iq4_nl(block: bytes) -> list[float]:
+    return [_CLOSER[_nibble(block[2 + i % 16], i // 16)] * _half(block, 0) for i in range(32)]
+
+
+def _iq4_xs(block: bytes) -> list[float]:
+    found, high = [], int.from_bytes(block[2:4], "little")
+    for i in range(256):
+        part = i // 32
+        scale = _nibble(block[4 + part // 2], part % 2) | (high >> 2 * part & 3) << 4
+        found.append(_half(block, 0) * (scale - 32) * _CLOSER[_nibble(block[8 + part * 16 + i % 16], i % 32 // 16)])
+    return found
+
+
+def _mxfp4(block: bytes) -> list[float]:
+    numbers = [_nibble(block[1 + i % 16], i // 16) for i in range(32)]
+    floats = (0, 0.5, 1, 1.5, 2, 3, 4, 6)  # E2M1
+    return [(-1 if q & 8 else 1) * floats[q & 7] * 2.0 ** (block[0] - 127) for q in numbers]
+
+
+_DECODERS = {
+    "Q4_0": _q4_0,
+    "Q4_1": _q4_1,
+    "Q5_0": _q5_0,
+    "Q5_1": _q5_1,
+    "Q8_0": _q8_0,
+    "Q2_K": _q2_k,
+    "Q3_K": _q3_k,
+    "Q4_K": _q4_k,
+    "Q5_K": _q5_k,
+    "Q6_K": _q6_k,
+    "IQ4_NL": _iq4_nl,
+    "IQ4_XS": _iq4_xs,
+    "MXFP4": _mxfp4,
+}
