@@ -275,3 +275,10 @@ def test_a_device_in_the_place_of_an_entry_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "kernels" / A).unlink()
     (tmp_path / "kernels" / A).symlink_to("/dev/zero")
     assert cache.get(A) is None
+
+
+def test_an_entry_that_is_too_large_is_not_kept(tmp_path: Path) -> None:
+    cache = FileCache("mine", tmp_path, limit=100)
+    assert cache.put_pieces("a" * 64, [b"x" * 50, b"x" * 50]) == ""
+    assert cache.put_pieces("b" * 64, [b"x" * 50, b"x" * 51]) == "it has more than 100 bytes"
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["a" * 64]

@@ -102,10 +102,13 @@ class FileCache:
         if len(content) + _HEAD <= self._limit:
             self.put_pieces(key, (_head(content), content))
 
-    def put_pieces(self, key: str, pieces: Iterable[bytes | memoryview]) -> None:
-        """As `put`, for an entry that begins with a name of its own in place of a digest. Raises what `pieces` raises."""
+    def put_pieces(self, key: str, pieces: Iterable[bytes | memoryview]) -> str:
+        """As `put`, for an entry that begins with a name of its own in place of a digest. Raises what `pieces` raises.
+
+        Returns why the entry was not kept; `""` when it was.
+        """
         if not self.keeps:
-            return
+            return "the limit is 0, or the folder is not used"
         assert self._folder is not None
         import tempfile  # 4 ms, for processes that write
 
@@ -114,15 +117,19 @@ class FileCache:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=self._folder, prefix=_WRITING)
             with os.fdopen(handle, "wb") as file:
-                file.writelines(pieces)
+                for piece in pieces:
+                    file.write(piece)
+                    if file.tell() > self._limit:
+                        return f"it has more than {self._limit:,} bytes"
             os.replace(temporary, self._folder / key)
             temporary = ""
             self._shrink(keep=key)
-        except OSError:
-            pass
+        except OSError as error:
+            return error.strerror or str(error)
         finally:
             if temporary:
                 _remove(Path(temporary))
+        return ""
 
     def _shrink(self, keep: str) -> None:
         assert self._folder is not None

@@ -46,10 +46,11 @@ from dovetail.cli._output import (
 )
 from dovetail.cli._timing import Latency, measure, timed
 from dovetail.cli.plugins._records import describe_plugin, print_plugins
-from dovetail.names import DEFAULT_DEVICE, printable, some
+from dovetail.names import DEFAULT_DEVICE, PLAN_SUFFIX, printable, some
 
 __all__ = [
     "DEFAULT_DEVICE",
+    "PLAN_SUFFIX",
     "Latency",
     "Program",
     "clean",

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, MutableMapping
 DEFAULT_DEVICE = "DEFAULT"
 """The device where none is named: the virtual device of the entry `default`; without one, the best of all devices."""
 
+PLAN_SUFFIX = ".plans"
+"""The suffix of files of compiled models for commands, which `Core.import_model` reads under any name."""
+
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 

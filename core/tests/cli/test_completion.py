@@ -33,7 +33,7 @@ def test_operators(words: tuple[str, ...]) -> None:
     assert suggested(*words, "tim.vx::HSw") == {"tim.vx::HSwish": "plain"}
 
 
-@pytest.mark.parametrize("command", ["run", "bench", "explain", "info", "compare", "tune", "convert"])
+@pytest.mark.parametrize("command", ["run", "bench", "explain", "info", "compare", "compile", "tune", "convert"])
 def test_models_are_files(command: str) -> None:
     assert suggested(command, "mod") == {"mod": "file"}
 

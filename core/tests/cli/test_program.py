@@ -19,7 +19,7 @@ from dovetail.cli import program
 from dovetail.errors import DovetailError
 
 COMMANDS = ["devices", "plugins", "run"]
-ADDED = ["bench", "cache", "compare", "convert", "explain", "info", "ops", "tune", "where"]
+ADDED = ["bench", "cache", "compare", "compile", "convert", "explain", "info", "ops", "tune", "where"]
 """Commands of other packages of this repository that were the core's once."""
 BELOW = {
     "cache": ["clear", "list", "path"],

@@ -73,11 +73,22 @@ def test_a_changed_model_is_read_again(tmp_path: Path, model: Path) -> None:
     assert not is_unread(again)
 
 
-def test_files_are_exported_for_placed_nodes_only(tmp_path: Path, model: Path) -> None:
+def test_a_device_that_chose_one_exports_its_plans(tmp_path: Path, model: Path) -> None:
     with dovetail.Core(config=False) as core:
-        core.compile_model(model, "AUTO:NUMPY")(X)
+        chosen = core.compile_model(model, "AUTO:NUMPY")
+        y = chosen(X)[0].copy()
+        chosen.export_model(tmp_path / "m.plans")
+    again = dovetail.Core(config=False).import_model(tmp_path / "m.plans")
+    np.testing.assert_array_equal(again(X)[0], y)
+    assert again.device == "NUMPY"
+
+
+def test_plans_of_placed_nodes_are_exported(tmp_path: Path, model: Path) -> None:
+    with dovetail.Core(config=False) as core:
+        several = core.compile_model(model, "MULTI:NUMPY,ONEDNN")
+        several(X)
         with pytest.raises(UsageError, match="several devices"):
-            core.compile_model(model, "AUTO:NUMPY").export_model(tmp_path / "m.plans")
+            several.export_model(tmp_path / "m.plans")
         placed = core.compile_model(model, "HETERO:NUMPY,ONEDNN", {"AFFINITIES": {"product": "ONEDNN"}})
         y = placed(X)[0].copy()
         devices = [node.device for node in placed.report().nodes]
@@ -85,5 +96,5 @@ def test_files_are_exported_for_placed_nodes_only(tmp_path: Path, model: Path) -
     again = dovetail.Core(config=False).import_model(tmp_path / "m.plans", properties={"AFFINITIES": {"product": "ONEDNN"}})
     np.testing.assert_array_equal(again(X)[0], y)
     assert [node.device for node in again.report().nodes] == devices
-    with pytest.raises(FormatError, match="property AFFINITIES {'product': 'ONEDNN'}, here is None"):
+    with pytest.raises(FormatError, match=r"property AFFINITIES {'product': 'ONEDNN'}, here is None"):
         dovetail.Core(config=False).import_model(tmp_path / "m.plans")

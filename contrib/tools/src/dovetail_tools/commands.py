@@ -3,6 +3,7 @@
 import click
 
 from dovetail_tools.cache import cache
+from dovetail_tools.compile import compile_
 from dovetail_tools.conflicts import conflicts
 from dovetail_tools.convert import convert
 from dovetail_tools.doctor import doctor
@@ -16,6 +17,7 @@ __all__ = ["COMMANDS"]
 
 COMMANDS: dict[str, click.Command] = {
     "cache": cache,
+    "compile": compile_,
     "convert": convert,
     "ops": ops,
     "plugins conflicts": conflicts,

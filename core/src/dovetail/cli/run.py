@@ -10,6 +10,7 @@ from dovetail.cli._command import config_file_option, device_option, extension_o
 from dovetail.cli._complete import complete_files
 from dovetail.cli._output import duration, print_table, remark, show, value_type
 from dovetail.errors import UsageError
+from dovetail.names import DEFAULT_DEVICE, PLAN_SUFFIX
 
 if TYPE_CHECKING:
     from dovetail.runtime import Results
@@ -41,7 +42,7 @@ def command(
     model: str, device: str, given: tuple[str, ...], target: str | None, extensions: tuple[str, ...],
     config_files: tuple[str, ...], shapes: tuple[str, ...], seed: int, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run MODEL once; show or store its outputs.
+    """Run MODEL once; show or store its outputs. A file that `dovetail compile` has written is run as it was compiled.
 
     Pictures are scaled to the input's size; their values are 0..255 for integer inputs and 0..1 for floating-point ones.
     Random floats are in [0, 1), random integers are 0 or 1.
@@ -65,9 +66,15 @@ def command(
     if target is not None and not Path(target).absolute().parent.is_dir():
         raise UsageError(f"-o {target}: the folder {Path(target).parent} does not exist", hint="make it first")
     core = make_core(extensions)
-    read = reshaped(core.read_model(model), shapes)
+    properties = {"CONFIG_FILE": list(config_files)} if config_files else {}
+    if Path(model).suffix.lower() == PLAN_SUFFIX:
+        compiled = core.import_model(model, "" if device == DEFAULT_DEVICE else device, properties)
+        read = reshaped(compiled.model, shapes)
+    else:
+        read = reshaped(core.read_model(model), shapes)
+        compiled = None
     inputs = read_inputs(read.inputs, given, seed, read.overridable)
-    compiled = core.compile_model(read, device, {"CONFIG_FILE": list(config_files)} if config_files else {})
+    compiled = compiled or core.compile_model(read, device, properties)
     seconds, results = timed(lambda: compiled(inputs))
     if target is not None:
         write_npz(target, results)

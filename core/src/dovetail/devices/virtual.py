@@ -7,6 +7,7 @@ named.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from typing import Any, Protocol
 
 from dovetail.dataclass import dataclass, field
@@ -94,6 +95,9 @@ class Part(Protocol):
 
     def finish_compiling(self) -> None:
         """See `CompiledModel.finish_compiling`."""
+
+    def export_model(self, path: "str | PathLike[str]") -> None:
+        """See `CompiledModel.export_model`."""
 
     def close(self) -> None:
         """Free plans and requests."""

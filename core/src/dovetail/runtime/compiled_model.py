@@ -311,11 +311,16 @@ class CompiledModel:
     def export_model(self, path: "str | os.PathLike[str]") -> None:
         """Write the plans that are kept now into a file, from which `Core.import_model` compiles without passes.
 
-        The file has the weights, too. It holds for the versions of Python, NumPy, dovetail and plugins, the device and the
-        properties of this session. Raises `UsageError` for a model that was made or changed in memory, for one without plans
-        yet, and naming the node or plugin for what cannot be written.
+        The file has the weights, too. It holds for the versions of Python, NumPy, dovetail and plugins, the device (the one that
+        a virtual device chose) and the properties of this session. Raises `UsageError` for a model that was made or changed in
+        memory, for one without plans yet or on several devices, and naming the node or plugin for what cannot be written.
         """
-        export = self._prepared().export
+        prepared = self._prepared()
+        if prepared.composite is not None and len(prepared.composite.parts) == 1:
+            prepared.composite.finish_compiling()
+            prepared.composite.parts[0].export_model(path)
+            return
+        export = prepared.export
         if export is None:
             hint = "compile the model for one of them, or set CACHE_DIR"
             raise UsageError(f"{self.device} runs {self.model.source} on several devices: it has no plans to export", hint=hint)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PlanFolder", "PlanStore", "StoredModel", "StoredPlan", "export", "made_for", "read_plans", "write_plans"]
 
-_HINT = "export it again: compiled.export_model(path)"
+_HINT = "export it again: compiled.export_model(path), or dovetail compile"
 
 _unchanged: dict[str, Any] = {}
 """The modules of the file that was read last: mostly they are those of the next one."""
@@ -425,11 +425,12 @@ class PlanFolder:
             if changed := [one.path for one in stored.files if one.checksum is None]:
                 raise UsageError(f"the file '{printable(changed[0])}' changed since it was read")
             pieces = write_plans(stored, needs, self._plugins, stored.files if stored.plans else ())
-            self._files.put_pieces(_key(needs, stored.files[0].path, shapes), pieces)
+            reason: object = self._files.put_pieces(_key(needs, stored.files[0].path, shapes), pieces)
         except UsageError as error:
-            _log.info("%s is not kept in CACHE_DIR: %s", printable(stored.source), error)
-            return False
-        return True
+            reason = error
+        if reason:
+            _log.info("%s is not kept in CACHE_DIR: %s", printable(stored.source), reason)
+        return not reason
 
     def keep_interface(self, needs: Mapping[str, str], model: Model, device: str) -> None:
         """Keep a model without plans, unless it is there: devices that this one is made of keep plans of their own."""
