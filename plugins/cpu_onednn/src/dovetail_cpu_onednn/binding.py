@@ -8,7 +8,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from struct import pack
 from typing import Any, NamedTuple, TypeVar
 
@@ -419,11 +419,15 @@ class Onednn:
         values: list[Any] = []
         for arg, memory in arguments:
             values += (arg, memory.pointer.value)
-        array = c_char_p.from_param(pack(_ARGUMENTS[len(arguments)], *values))
-        execute = self._execute_holding if is_short else self._execute
-        return Launch(
-            partial(execute, primitive.argument, stream.argument, len(arguments), array), (primitive, stream, arguments)
-        )
+        packed = pack(_ARGUMENTS[len(arguments)], *values)
+        execute, array = self._execute_holding if is_short else self._execute, c_char_p.from_param(packed)
+        call = partial(execute, primitive.argument, stream.argument, len(arguments), array)
+        return Launch(call, (primitive, stream, arguments), packed)
+
+    @cached_property
+    def execute_address(self) -> int:
+        """Where the function is that executes primitives."""
+        return ctypes.cast(self._execute, c_void_p).value or 0
 
     def execute(self, desc: PrimitiveDesc, arguments: Sequence[tuple[int, MemoryDesc, int]]) -> None:
         """Make and execute a primitive once: arguments with their descriptors and addresses."""
@@ -468,13 +472,17 @@ _ERRORS: dict[int, type[DovetailError]] = {
 
 
 class Launch:
-    """A bound execution: `call()` gives the status, 0 for success; the rest is kept alive for it."""
+    """A bound execution: `call()` gives the status, 0 for success; `kept` is kept alive for it.
 
-    __slots__ = ("_kept", "call")
+    Of a primitive `kept` begins with it and its stream, and `packed` has its arguments.
+    """
 
-    def __init__(self, call: Callable[[], int], kept: Sequence[object]) -> None:
+    __slots__ = ("call", "kept", "packed")
+
+    def __init__(self, call: Callable[[], int], kept: Sequence[Any], packed: bytes = b"") -> None:
         self.call = call
-        self._kept = kept
+        self.kept = kept
+        self.packed = packed
 
 
 @lru_cache(DESCRIPTORS)

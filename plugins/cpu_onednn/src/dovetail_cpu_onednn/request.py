@@ -1,9 +1,11 @@
 """One inference at a time: an arena, and a flat tuple of executions bound to it."""
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Context
+from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -30,11 +32,18 @@ from dovetail_cpu_onednn.python_kernel import Array, Call, in_turn
 
 if TYPE_CHECKING:
     from dovetail_cpu_onednn.executable import OnednnExecutable
+    from dovetail_cpu_onednn.placement import Placement
 
 __all__ = ["CLOSED", "OnednnRequest"]
 
 COPIED = 1 << 13
 """Bytes of an input up to which copying it, 0.3 us, takes less time than telling primitives its address, 1.4 us each."""
+
+JOINED_NS = 100_000
+"""Estimated nanoseconds of the launches in one call: a limit of time, or a cancelled run, waits for its end."""
+
+_Bind = tuple[Launch | Call, "Placement"]
+"""A launch with the placement of its node."""
 
 _UNLIMITED = WorkBudget()
 
@@ -66,12 +75,12 @@ class OnednnRequest(ExecutableRequest):
         self._arena = binder.arena
         self._given = tuple(states.values())
         graph = executable.graph
-        bound = [(launch, p.node.node, p.threads) for p in executable.placements for launch in binder.launches(p)]
+        bound = [(launch, p) for p in executable.placements for launch in binder.launches(p)]
         if bound:
             library().plan_threads(executable.shared_by)
-            final = binder.nan_checks(executable.final_nan_checks)
-            bound += [(launch, bound[-1][1], executable.shared_by) for launch in final]
-        calls, ends_with = _calls([(launch, threads) for launch, _, threads in bound], executable.shared_by)
+            last = replace(bound[-1][1], threads=executable.shared_by)
+            bound += [(launch, last) for launch in binder.nan_checks(executable.final_nan_checks)]
+        steps, ends_with = _steps(_in_groups(bound), executable.shared_by)
         # A state that was written where it is, is returned as it was given.
         storage = executable.memory.storage
         new = {} if states else {i: binder.output(n) for i, n in enumerate(graph.outputs) if binder.is_new(n)}
@@ -82,12 +91,14 @@ class OnednnRequest(ExecutableRequest):
         # What only primitives read need not be copied: they get the caller's address at every run.
         large = [name for name in graph.inputs if name not in states and graph.types[name].nbytes > COPIED]
         borrowed = {name: binder.readers.get(name, []) for name in large if name not in binder.arrays}
-        in_python = any(not isinstance(launch, Launch) for launch, _, _ in bound)
+        in_python = any(not isinstance(launch, Launch) for launch, _ in bound)
         return _Bound(
-            calls=calls,
-            nodes=tuple(node for _, node, _ in bound),
+            calls=tuple([call for call, _ in steps]),
+            ends=tuple(accumulate([count for _, count in steps])),
+            launches=bound,
+            threads=executable.shared_by,
             in_python=in_python,
-            is_plain=not (in_python or borrowed or new or executable.checks_values),
+            is_plain=not (in_python or borrowed or new),
             outputs=outputs,
             new=new,
             borrowed=tuple((i, tuple(borrowed[n])) for i, n in enumerate(graph.inputs) if n in borrowed),
@@ -96,7 +107,7 @@ class OnednnRequest(ExecutableRequest):
             copied=tuple((i, binder.array(n)) for i, n in enumerate(graph.inputs) if n not in borrowed and n not in states),
             large=binder.large,
             with_nan=binder.with_nan,
-            kept=[binder, *(launch for launch, _, _ in bound)],
+            kept=[binder],
             begin=partial(library().set_threads, executable.shared_by),  # of the calling thread, whichever that is
             end=None if ends_with == executable.threads else library().changes_threads(executable.threads),
         )
@@ -114,10 +125,12 @@ class OnednnRequest(ExecutableRequest):
                 bound.begin()
                 for index, staging in bound.copied:
                     staging[...] = inputs[index]
+                if bound.large or bound.with_nan:  # of the last run
+                    bound.forget()
                 self._call_all(bound)
                 if bound.end is not None:
                     bound.end()
-                return bound.outputs
+                return self._run_strictly(inputs) if bound.with_nan else bound.outputs
             outputs = self._run(bound, inputs, self._call_all)
             return self._run_strictly(inputs) if bound.with_nan else outputs
         except MemoryError as error:
@@ -160,8 +173,7 @@ class OnednnRequest(ExecutableRequest):
         for index, memories in bound.borrowed:
             move(memories, inputs[index])
         new = {index: output.make() for index, output in bound.new.items()} if bound.new else None
-        bound.large.clear()
-        bound.with_nan.clear()
+        bound.forget()
         for index, name in bound.lent:
             bound.given[name] = inputs[index]
         try:
@@ -187,20 +199,21 @@ class OnednnRequest(ExecutableRequest):
         return [array.copy() for array in outputs] if self.fresh and not strict.fresh else outputs
 
     def _call_all(self, bound: "_Bound") -> None:
-        calls, budget = iter(bound.calls), current_budget() or _UNLIMITED
+        calls, budget, failed = iter(bound.calls), current_budget() or _UNLIMITED, 1
         try:
             for call in calls:
                 if (status := call()) or budget.deadline is not None:
                     if status:
+                        status, failed = status & 0xFFFFFFFF, max(1, status >> 32)  # see `joined`
                         library().check(status, "primitive_execute")
                     if budget.deadline is not None and perf_counter() > budget.deadline:
                         break
             else:
                 return
         except Exception as error:
-            raise self._located(error, bound.nodes[-operator.length_hint(calls) - 1]) from error
+            raise self._located(error, bound.node(bound.ends[-operator.length_hint(calls) - 1] - failed)) from error
         if remaining := operator.length_hint(calls):
-            budget.check(bound.nodes[-remaining - 1])
+            budget.check(bound.node(bound.ends[-remaining - 1] - 1))
 
     def _call_by_node(self, bound: "_Bound") -> None:
         """As `_call_all`, with a stamp before the first node and after each, where the budget is looked at."""
@@ -253,16 +266,19 @@ def _quiet_state() -> Context | None:
 class _Bound:
     """Everything that a run uses. While a thread holds it, the memory that primitives read and write stays alive.
 
-    `is_plain`: calls of primitives are all, besides copying inputs. `borrowed` are inputs that only primitives read, which get
-    the caller's address, `lent` those that kernels in Python find in `given` during a run; `copied` those that have a place of
-    their own. `new` are outputs that only primitives touch, for which each run makes an array; `outputs` has an empty array in
-    their place. `large` and `with_nan` are those of the binder. `kept`
-    are it and the launches, whose calls hold bare addresses. `begin` sets the number of threads, `end` that of the device where
-    the last calls had another one.
+    `launches` are all, with the placements of their nodes; a run begins with `threads`. Each of the `calls` makes some of them,
+    in `ends` is how many are made then. `is_plain`: calls of primitives are all, besides copying inputs. `borrowed` are inputs
+    that only primitives read, which get the caller's address, `lent` those that kernels in Python find in `given` during a run;
+    `copied` those that have a place of their own. `new` are outputs that only primitives touch, for which each run makes an
+    array; `outputs` has an empty array in their place. `large` and `with_nan` are those of the binder, which is `kept` as the
+    launches are, because calls hold bare addresses. `begin` sets the number of threads, `end` that of the device where the last
+    calls had another one.
     """
 
     calls: tuple[Call, ...]
-    nodes: tuple[Node, ...]
+    ends: tuple[int, ...]
+    launches: Sequence[_Bind]
+    threads: int
     in_python: bool
     is_plain: bool
     outputs: tuple[Array, ...]
@@ -277,6 +293,15 @@ class _Bound:
     begin: Callable[[], object]
     end: Callable[[], object] | None
 
+    def node(self, launch: int) -> Node:
+        """That of a launch."""
+        return self.launches[launch][1].node.node
+
+    def forget(self) -> None:
+        """Forget what checks found in the last run."""
+        self.large.clear()
+        self.with_nan.clear()
+
 
 @dataclass(frozen=True, slots=True)
 class _ByNode:
@@ -290,23 +315,49 @@ class _ByNode:
 
     @staticmethod
     def of(bound: _Bound, recorder: PartRecorder) -> "_ByNode":
-        found = by_node(bound.calls, bound.nodes)
+        steps, _ = _steps([[one] for one in bound.launches], bound.threads)
+        found = by_node([call for call, _ in steps], [p.node.node for _, p in bound.launches])
         calls = tuple(group[0] if len(group) == 1 else in_turn(group) for group in found.groups)
         return _ByNode(calls, found.nodes, found.marks, recorder, recorder.stamps.append)
 
 
-def _calls(launches: Sequence[tuple[Launch | Call, int]], threads: int) -> tuple[tuple[Call, ...], int]:
-    """The calls of a run that begins with so many threads, and the number with which it ends.
-
-    It changes only where a primitive needs another one.
+def _in_groups(nodes: Iterable[_Bind]) -> list[list[_Bind]]:
+    """The launches of nodes in order, in groups: primitives that follow each other on as many threads, with little work together,
+    are one, all others one each.
     """
-    calls = []
-    for launch, wanted in launches:
-        call = launch.call if isinstance(launch, Launch) else launch
-        if isinstance(launch, Launch) and wanted != threads:
-            call, threads = _with_threads(wanted, call), wanted
-        calls.append(call)
-    return tuple(calls), threads
+    groups: list[list[_Bind]] = []
+    work = last = 0.0
+    for launch, placement in nodes:
+        may_join = isinstance(launch, Launch) and bool(launch.packed)
+        work += placement.nanoseconds
+        if may_join and last == placement.threads and work <= JOINED_NS:
+            groups[-1].append((launch, placement))
+        else:
+            groups.append([(launch, placement)])
+            work, last = placement.nanoseconds, placement.threads if may_join else 0
+    return groups
+
+
+def _steps(groups: Iterable[Sequence[_Bind]], threads: int) -> tuple[list[tuple[Call, int]], int]:
+    """The calls of a run that begins with so many threads, each with its number of launches, and the threads with which it ends.
+
+    These change only where a primitive needs another number.
+    """
+    steps: list[tuple[Call, int]] = []
+    for group in groups:
+        one = _joined(group) if len(group) > 1 else None
+        for launch, placement in group[:1] if one is not None else group:
+            call = one or (launch.call if isinstance(launch, Launch) else launch)
+            if isinstance(launch, Launch) and placement.threads != threads:
+                call, threads = _with_threads(placement.threads, call), placement.threads
+            steps.append((call, 1 if one is None else len(group)))
+    return steps, threads
+
+
+def _joined(group: Sequence[_Bind]) -> Call | None:
+    from dovetail_cpu_onednn.joined_launches import joined  # here, because models of long nodes need none
+
+    return joined([launch for launch, _ in group if isinstance(launch, Launch)], all(p.is_short for _, p in group))
 
 
 def _with_threads(threads: int, call: Call) -> Call:
