@@ -137,8 +137,9 @@ class Expression(Elementwise):
         assert text is not None
         node = in_order_of(node)
         types = [t for t in node.inputs if t is not None]
-        is_float = node.outputs[0].dtype.is_float and all(t.dtype.is_float for t in types)
-        vec = vector_width(node.outputs[0], self.caps) if self._vectorizable and is_float else 1
+        floats = {accumulator(t.dtype) if t.dtype.is_float else None for t in (*types, node.outputs[0])}
+        is_alike = len(floats) == 1 and None not in floats
+        vec = vector_width(node.outputs[0], self.caps) if self._vectorizable and is_alike else 1
         loads = [Load(Read(name), tensor) for name, tensor in zip(node.node.inputs, types, strict=True)]
         launches = []
         while len(loads) > _AT_ONCE:

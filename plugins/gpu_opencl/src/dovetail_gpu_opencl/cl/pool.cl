@@ -24,6 +24,7 @@
 #include "windows.cl"
 #include "quotients.cl"
 #include "post.cl"
+#include "norms.cl"
 
 // The taps of a window that starts at `at`: the first one from 0 on, and how many start before `end`.
 #define FIRST(at, dilation) ((at) < 0 ? (-(at) + (dilation) - 1) / (dilation) : 0)
@@ -81,7 +82,7 @@ __kernel void pool(__global const T* restrict src, __global T* dst INDEX_ARG SIZ
 #endif
 #else
 #ifdef POWER
-        row += pown(fabs(v), POWER);
+        row += POWERED(v);
 #else
         row += v;
 #endif
@@ -97,7 +98,7 @@ __kernel void pool(__global const T* restrict src, __global T* dst INDEX_ARG SIZ
 #ifdef MAXIMUM
   STORE_T(dst, o, POST(acc, o));
 #elif defined(POWER)
-  STORE_T(dst, o, POST(pow(acc, (ACC)1 / POWER), o));
+  STORE_T(dst, o, POST(ROOT(acc), o));
 #else
 #ifdef COUNT_PADS
   const ACC count = (ACC)END(z0, DILATION_Z, COUNT_D, KD) * END(y0, DILATION_Y, COUNT_H, KH) * END(x0, DILATION_X, COUNT_W, KW);

@@ -4,7 +4,7 @@
 // to the left or right, single elements elsewhere.
 // NDRange: (OH, planes, 1), local size 1.
 //
-// MAXIMUM: the largest element, NaN wins. Otherwise the mean: over elements inside the input, or with COUNT_PADS over those inside
+// MAXIMUM: the largest element, NaN wins. POWER, 1 or 2: the root of the sum of the magnitudes to that power. Otherwise the mean: over elements inside the input, or with COUNT_PADS over those inside
 // the input and its pads, which end at COUNT_H and COUNT_W.
 //
 // Layout: src [planes][IH][IW] and dst [planes][OH][OW] dense.
@@ -17,6 +17,11 @@
 #define START (-INFINITY)
 #define JOIN(v, acc) ((v) > (acc) || (v) != (v) ? (v) : (acc))
 #define RESULT(acc, count) (acc)
+#elif defined(POWER)
+#include "norms.cl"
+#define START 0
+#define JOIN(v, acc) ((acc) + POWERED(v))
+#define RESULT(acc, count) ROOT(acc)
 #else
 #define START 0
 #define JOIN(v, acc) ((acc) + (v))

@@ -15,10 +15,13 @@ from dovetail_ops_onnx.lp_pool import LpPool
 from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_onnx.spatial import ConvGeometry
 
-__all__ = ["MOST_TAPS", "PoolDirect", "PoolRows", "geometry", "padded_ends", "refuse_taps"]
+__all__ = ["MOST_SUMMED", "MOST_TAPS", "PoolDirect", "PoolRows", "geometry", "padded_ends", "refuse_taps"]
 
 MOST_TAPS = 2**33
 """Elements that one launch reads, some seconds on two cores."""
+
+MOST_SUMMED = 64
+"""Elements of a window of which one sum is made: more are rounded too often. The program is written out for each of them."""
 
 _DIVISORS = ("OD", "OH", "OW")
 _SIZES = ("PLANES", *(name for name in IMAGES if name not in _DIVISORS), "COUNT_D", "COUNT_H", "COUNT_W")

@@ -10,7 +10,7 @@ from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
 from dovetail_gpu_opencl.formulas import Formula
-from dovetail_gpu_opencl.kernel import CLKernel, group_size, spread
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, group_size, spread
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, storage
@@ -26,9 +26,14 @@ class _Reduction(Protocol):
         """The axes to reduce, counted from the front, in order."""
 
 
-class Reduce(CLKernel):
-    """reduce.cl. `element` is C over x, `join` over a and b, `end` over a, with COUNT elements; `start` the value of none.
+_STRIP = 32
+"""Neighbouring results that a work item of a CPU computes."""
 
+
+class Reduce(CLKernel):
+    """reduce.cl, or on CPUs reduce_columns.cl where neighbouring elements go into neighbouring results.
+
+    `element` is C over x, `join` over a and b, `end` over a, with COUNT elements; `start` the value of none.
     `integers` says how these are computed: `exact` in 64 bits, where sums wrap as those of their own width do, because the result
     is cut to it, with `whole_end` in place of `end`; or in `double`, truncated, out of range to the nearest bound.
     """
@@ -77,44 +82,46 @@ class Reduce(CLKernel):
 
     def launch(self, node: TypedNode, computed: Formula | None = None) -> Launch:
         """The launch, with input 0 computed where it is loaded if there is a formula."""
-        src, dst = node.given(0), node.outputs[0]
-        reduced = set(self.axes(node))
-        steps = strides_of(src.dims)
+        src, dst, reduced = node.given(0), node.outputs[0], set(self.axes(node))
         kept = [axis for axis in range(src.rank) if axis not in reduced]
         gone = [axis for axis in range(src.rank) if axis in reduced]
-        count = math.prod(src.dims[axis] for axis in gone)
+        count, inner = math.prod(src.dims[axis] for axis in gone), math.prod(src.dims[gone[-1] + 1 :]) if gone else 1
+        sizes, steps = RuntimeSizes(), strides_of(src.dims)
 
         def index(axes: Sequence[int], name: str) -> str:
             dims, strides = [src.dims[axis] for axis in axes], [steps[axis] for axis in axes]
             return f"({flat_index(dims, strides, name, sizes, None, axes, src.rank)})"
 
-        group = group_size(self.caps, 128) if self.caps.kind == "GPU" and count >= 64 else 1
-        group = self.packed.settled(self.name, node, group)
-        sizes = RuntimeSizes()
-        defines = {
+        defines: dict[str, object] = {
             **storage(src.dtype),
             **storage(dst.dtype, "R"),
             **self._arithmetic(node),
-            "SIZE": sizes.number(dst.size, "size"),
             "COUNT": sizes.number(count, "count"),
-            "GROUP": group,
-            "BASE(o)": index(kept, "(o)"),
             "AT(r)": index(gone, "(r)"),
-            "SIZES": sizes.parameters,
             "ELEMENT(x)": f"({self._element})",
             "JOIN(a, b)": f"({self._join})",
             "START": self.start(dst.dtype),
-            "SHIFTED": self._shifted,
         }
+        entry = "reduce"
+        if self.caps.kind == "CPU" and gone and gone[-1] < src.rank - 1 and not self._shifted:
+            entry, rows = "reduce_columns", dst.size // max(1, inner)
+            kept = [axis for axis in kept if axis < gone[-1]]
+            defines |= {"ROWS": sizes.number(rows, "rows"), "INNER": sizes.number(inner, "inner"), "STRIP": _STRIP}
+            work, local = spread(rows * ceil_div(inner, _STRIP), self.caps, 1)
+        else:
+            group = group_size(self.caps, 128) if self.caps.kind == "GPU" and count >= 64 else 1
+            group = self.packed.settled(self.name, node, group)
+            defines |= {"SIZE": sizes.number(dst.size, "size"), "GROUP": group, "SHIFTED": self._shifted}
+            work, local = ((dst.size * group,), (group,)) if group > 1 else spread(dst.size, self.caps, 16)
+        defines |= {"BASE(o)": index(kept, "(o)"), "SIZES": sizes.parameters}
         read: tuple[Argument, ...] = (Read(node.node.inputs[0]),)
         if computed is not None:
             defines |= computed.defines
             read = computed.arguments
         chain = post_ops.epilogue(node)
-        work, local = ((dst.size * group,), (group,)) if group > 1 else spread(dst.size, self.caps, 16)
         arguments = (*read, Write(node.node.outputs[0]), *sizes.arguments, *chain.arguments)
-        source = assemble("reduce.cl", defines, "" if computed is None else computed.source, chain.source)
-        return Launch("reduce.cl", source, "reduce", arguments, work, local)
+        source = assemble(f"{entry}.cl", defines, "" if computed is None else computed.source, chain.source)
+        return Launch(f"{entry}.cl", source, entry, arguments, work, local)
 
     def _in_double(self, node: TypedNode) -> bool:
         return self._integers == "double" and not node.outputs[0].dtype.is_float

@@ -10,8 +10,8 @@ __all__ = ["WithAttributes"]
 class WithAttributes(Expression):
     """A C expression over `a` for floating-point inputs, with the attributes (numbers) in the places `{name}`."""
 
-    def __init__(self, template: str) -> None:
-        super().__init__(None)
+    def __init__(self, template: str, *, vectorizable: bool = False) -> None:
+        super().__init__(None, vectorizable=vectorizable)
         self._template = template
 
     def text(self, node: TypedNode) -> str | None:

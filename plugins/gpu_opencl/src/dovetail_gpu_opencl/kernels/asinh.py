@@ -4,4 +4,4 @@ from dovetail_gpu_opencl.elementwise import Expression
 
 __all__ = ["KERNELS"]
 
-KERNELS = (Expression("asinh(a)"),)
+KERNELS = (Expression("asinh(a)", vectorizable=True),)

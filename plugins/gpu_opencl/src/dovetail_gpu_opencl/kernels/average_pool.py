@@ -5,20 +5,17 @@ from collections.abc import Sequence
 
 from dovetail.device import PLAIN, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernels._channels import innermost, layouts, windows_launch
-from dovetail_gpu_opencl.kernels._pool import PoolDirect, PoolRows, geometry, padded_ends
+from dovetail_gpu_opencl.kernels._pool import MOST_SUMMED, PoolDirect, PoolRows, geometry, padded_ends
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Launch, Read
 from dovetail_ops_onnx.average_pool import AveragePool
 
 __all__ = ["KERNELS"]
 
-_MOST = 64
-"""Elements of a window of which one sum is made: more are rounded too often. The program is written out for each of them."""
-
 
 def _large(node: TypedNode) -> Refusal | None:
     taps = math.prod(geometry(node).kernel)
-    return None if taps <= _MOST else Refusal(Reason.SHAPE, f"windows of {taps} elements; accepted: up to {_MOST}")
+    return None if taps <= MOST_SUMMED else Refusal(Reason.SHAPE, f"windows of {taps} elements; accepted: up to {MOST_SUMMED}")
 
 
 class AveragePoolRows(PoolRows):

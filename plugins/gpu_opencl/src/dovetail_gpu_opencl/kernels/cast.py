@@ -35,4 +35,4 @@ class CastExpression(Expression):
         return "a"
 
 
-KERNELS = (CastExpression("a"),)
+KERNELS = (CastExpression("a", vectorizable=True),)

@@ -1,5 +1,6 @@
 """Conv: as a matrix product, by rows, depthwise or by Winograd's algorithm on CPUs; tiled on GPUs; directly where none fits."""
 
+import functools
 import math
 from collections.abc import Mapping
 
@@ -26,7 +27,7 @@ from dovetail_gpu_opencl.kernels._register_tiles import (
 )
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, WINDOW, interior, named
 from dovetail_gpu_opencl.kernels._tuned import Problem
-from dovetail_gpu_opencl.launch import Constant, Launch
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Scratch, ints
 from dovetail_gpu_opencl.memory import aligned_empty
 from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble, storage
 from dovetail_ops_onnx.conv import Conv
@@ -44,8 +45,6 @@ class ConvRows(RegisterTiled, ConvKernel):
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "CPU":
             return Refusal(Reason.CAPABILITY, "made for CPUs")
-        if node.given(1).value is None:
-            return Refusal(Reason.ATTRIBUTE, "the weights are not constant")
         return super().check(node)
 
     def any_sizes(self, node: TypedNode) -> bool:
@@ -67,8 +66,7 @@ class ConvRows(RegisterTiled, ConvKernel):
         tiling, lanes = self.settled(problem, node), lanes_of(problem, self.caps)
         batch, _, _, groups = sizes(node)
         columns = tiling.vectors * lanes
-        weights, acc = constant_weights(node), accumulator(node.outputs[0].dtype)
-        packed = self.packed.get(weights, (groups, columns, acc), lambda: pack_weights(weights, groups, columns, acc))
+        packed, before = self._packed_weights(node, columns)
         chain = post_ops.epilogue(node)
         numbers = self.sizes(node) | {"DOWN": tiling.down}
         names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X DOWN"
@@ -76,9 +74,24 @@ class ConvRows(RegisterTiled, ConvKernel):
         names += " ID OD KD STRIDE_Z DILATION_Z PAD_Z" if in_space else ""
         defines = {**self.types(node), **tiling.defines(), "VEC": lanes, "SPACE": in_space}
         work = (*tiling.work(ceil_div(problem.m, tiling.rows), groups * ceil_div(problem.n, columns)), batch)
-        arguments = (*self.arguments(node, Constant(packed)), *named(numbers, names), *chain.arguments)
+        arguments = (*self.arguments(node, packed), *named(numbers, names), *chain.arguments)
         source = assemble("conv_rows.cl", defines, chain.source)
-        return (Launch("conv_rows.cl", source, "conv_rows", arguments, work, (1, 1, 1)),)
+        return (*before, Launch("conv_rows.cl", source, "conv_rows", arguments, work, (1, 1, 1)))
+
+    def _packed_weights(self, node: TypedNode, columns: int) -> tuple[Constant | Scratch, tuple[Launch, ...]]:
+        """The weights in the order of conv_rows.cl, and the launch that brings them into it where they are computed."""
+        given, (_, _, _, groups), acc = node.given(1), sizes(node), accumulator(node.outputs[0].dtype)
+        if (weights := given.value) is not None:
+            make = functools.partial(pack_weights, weights, groups, columns, acc)
+            return Constant(self.packed.get(weights, (groups, columns, acc), make)), ()
+        own, channels, elements = given.dims[0] // groups, given.dims[1], math.prod(given.dims[2:])
+        blocks = ceil_div(own, columns)
+        size = groups * blocks * elements * channels * columns * accumulator_bytes(node.outputs[0].dtype)
+        scratch = Scratch(f"scratch:{node.name}:0", size)
+        defines = {**storage(given.dtype), "ACC": acc, "COLUMNS": columns}
+        arguments: tuple[Argument, ...] = (Read(node.node.inputs[1]), scratch, *ints(own, channels, elements))
+        source, work = assemble("pack_weights.cl", defines), (elements, blocks, groups)
+        return scratch, (Launch("pack_weights.cl", source, "pack_weights", arguments, work, (1, 1, 1)),)
 
 
 def pack_weights(weights: NDArray[np.generic], groups: int, columns: int, c_type: str) -> NDArray[np.generic]:

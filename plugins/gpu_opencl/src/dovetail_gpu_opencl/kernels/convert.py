@@ -18,4 +18,4 @@ class ConvertExpression(Expression):
         return "a"
 
 
-KERNELS = (ConvertExpression("a"),)
+KERNELS = (ConvertExpression("a", vectorizable=True),)

@@ -34,4 +34,4 @@ class RealPower(Expression):
         return f"{power} != {power} ? 0 : convert_{C_TYPES[x.dtype]}_sat_rtz({power})" if real else None
 
 
-KERNELS = (Chain(), IntegerPower(None), RealPower(None), Expression("pow(a, (A)b)"))
+KERNELS = (Chain(), IntegerPower(None), RealPower(None), Expression("pow(a, (A)b)", vectorizable=True))
