@@ -15,7 +15,10 @@ from dovetail.graph.types import TensorType
 from dovetail.operators.formula import Formula, dimensions
 
 Types = Sequence[TensorType | None]
-WorkSize = Callable[[Types, Sequence[TensorType]], tuple[int, ...]]
+# Functions of kernels get None for inputs that are left out. They are declared for those without, for which type checkers accept
+# `inputs[0].dims`, and one that is annotated with `TensorType | None` fits as well.
+Given = Sequence[TensorType]
+WorkSize = Callable[[Given, Given], tuple[int, ...]]
 """Work size from input and output types: one to three positive numbers."""
 
 SCALAR_TYPES = ("float", "int", "uint")
@@ -61,13 +64,13 @@ class OpenCLKernel(KernelSource):
     scalars: tuple[tuple[str, str], ...] = ()
     options: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
-    defines: Mapping[str, Any] | Callable[[Any, Types, Sequence[TensorType]], Mapping[str, Any]] = field(default_factory=dict)
+    defines: Mapping[str, Any] | Callable[[Any, Given, Given], Mapping[str, Any]] = field(default_factory=dict)
     global_size: WorkSize | tuple[str, ...] | None = None
     local_size: WorkSize | tuple[str, ...] | tuple[int, ...] | None = None
     dim: str = "output"
     layouts: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[str, str] = field(default_factory=dict)
-    scratch: tuple[str | Callable[[Types, Sequence[TensorType]], int], ...] = ()
+    scratch: tuple[str | Callable[[Given, Given], int], ...] = ()
     origin: str = "<kernel source>"
 
     def __post_init__(self) -> None:
@@ -144,7 +147,7 @@ class OpenCLKernel(KernelSource):
 
     def scratch_bytes(self, inputs: Types, outputs: Sequence[TensorType]) -> tuple[int, ...]:
         """Bytes of each scratch buffer. Raises `UsageError` for a size that is not positive."""
-        sizes = tuple(self._one(s, inputs, outputs) if isinstance(s, str) else s(inputs, outputs) for s in self.scratch)
+        sizes = tuple(self._one(s, inputs, outputs) if isinstance(s, str) else s(_given(inputs), outputs) for s in self.scratch)
         for size in sizes:
             if size < 1:
                 raise UsageError(f"{self.origin}: a scratch buffer has {size} bytes; accepted: 1 or more")
@@ -152,14 +155,14 @@ class OpenCLKernel(KernelSource):
 
     def define_lines(self, op: Any, inputs: Types, outputs: Sequence[TensorType]) -> str:
         """The `#define` lines for a node."""
-        defines = self.defines(op, inputs, outputs) if callable(self.defines) else self.defines
+        defines = self.defines(op, _given(inputs), outputs) if callable(self.defines) else self.defines
         if not isinstance(defines, Mapping):
             raise OperatorError(f"{self.origin}: defines gave {defines!r}; accepted: a mapping of names to numbers and text")
         return "".join(f"#define {name} {_literal(self.origin, name, value)}\n" for name, value in defines.items())
 
     def _size(self, size: Any, inputs: Types, outputs: Sequence[TensorType]) -> tuple[int, ...]:
         if callable(size):
-            given = size(inputs, outputs)
+            given = size(_given(inputs), outputs)
             try:
                 return tuple(operator.index(one) for one in given)
             except TypeError:
@@ -174,6 +177,10 @@ class OpenCLKernel(KernelSource):
         if tensor is None:
             raise UsageError(f"{self.origin}: dim is {self.dim!r}, but the node has no such input")
         return Formula.parse(text).evaluate(dimensions(tensor.dims))
+
+
+def _given(inputs: Types) -> Given:
+    return inputs  # type: ignore[return-value]  # see `Given`
 
 
 def _by_dtype(origin: str, entry: str | Mapping[Any, str]) -> str | Mapping[str, str]:
