@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
+from dovetail._lazy import lazy_names
+
 if TYPE_CHECKING:
     from dovetail.devices.contract import Device, DeviceInfo, Unavailable
     from dovetail.devices.virtual import VirtualDevice
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     # For the annotations of implementations, which import from here.
     from dovetail.plugins.registry import OpRegistry as OpRegistry
     from dovetail.tracing import Trace
+
+__getattr__ = lazy_names(__name__, {"dovetail.plugins.registry": ("OpRegistry",)})
 
 hookspec = pluggy.HookspecMarker("dovetail")
 hookimpl = pluggy.HookimplMarker("dovetail")

@@ -85,6 +85,26 @@ def test_a_package_of_modules_is_imported_module_by_module(site: Any) -> None:
     assert [cls.op_type for cls in PluginManager().operators("lazy.dom")] == ["FirstOne", "Second"]
 
 
+def test_a_module_with_another_name_than_its_operators(site: Any) -> None:
+    site.plugin("ops", "lazy.dom", "@hookimpl\ndef dovetail_register_ops(registry):\n    registry.add_package('misnamed_ops')\n")
+    (site.folder / "misnamed_ops").mkdir()
+    (site.folder / "misnamed_ops" / "__init__.py").write_text("")
+    source = (
+        "from dovetail.op import Operator\nclass {0}(Operator):\n    domain = 'lazy.dom'\n    def reference(self, X): return X\n"
+    )
+    (site.folder / "misnamed_ops" / "carafe.py").write_text(source.format("MMCVCarafe"))
+    (site.folder / "misnamed_ops" / "right.py").write_text(source.format("Right") + source.format("RightsBase"))
+    (site.folder / "misnamed_ops" / "base.py").write_text(source.format("_Base"))
+    manager = PluginManager()
+    assert manager.operator("lazy.dom", "Right", 1)
+    said = "misnamed_ops.carafe defines MMCVCarafe, which is looked for in mmcv_carafe.py: rename the module, or pass the class"
+    with pytest.raises(UnknownOperator) as caught:
+        manager.operator("lazy.dom", "MMCVCarafe", 1)
+    assert said in caught.value.hint
+    (text,) = manager.misplaced("lazy.dom")
+    assert said in text
+
+
 def test_the_newest_class_that_the_version_allows(site: Any) -> None:
     source = "from dovetail.op import Operator\n@hookimpl\ndef dovetail_register_ops(registry):\n"
     source += "    for n in (7, 1, 3):\n        registry.add(type('A', (Operator,), dict(domain='acme', since=n, op_type='A')))\n"

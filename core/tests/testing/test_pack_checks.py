@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 import dovetail
-from dovetail.errors import UnknownOperator
-from dovetail.op import FLOATS, GraphBuilder, OpenCLKernel, Operator, TensorType
+from dovetail.errors import PluginIncompatible, UnknownOperator
+from dovetail.op import FLOATS, Graph, GraphBuilder, OpenCLKernel, Operator, TensorType
 from dovetail.testing import Case, Outcome
 from dovetail.testing.check import ConformanceFailure
-from dovetail.testing.packs import OpPackChecks, probe
+from dovetail.testing.packs import OpPackChecks, _kernel_dtypes, probe
 
 SOURCE = "__kernel void twice(__global const float *src, __global float *dst, float factor) {}"
 
@@ -113,6 +113,13 @@ def test_a_port_without_type() -> None:
     assert "port 'Y' has no data type" in failure(variant(outputs=("Y",)), "twice-definition")
 
 
+@pytest.mark.parametrize(("written", "meant"), [("refrence", "reference"), ("kernel", "kernels")])
+def test_a_name_that_is_almost_one_of_the_contract(written: str, meant: str) -> None:
+    assert f"the class has {written!r}: write {meant!r}" in failure(variant(**{written: ()}), "twice-definition")
+    both = variant(**{written: (), meant: getattr(Twice, meant)})
+    assert results(both, make_toy_core, "operators")["twice-definition"].outcome is Outcome.PASSED
+
+
 def test_neither_reference_nor_composition() -> None:
     cls = variant(reference=Operator.reference)
     assert "runs nowhere" in failure(cls, "twice-definition")
@@ -122,7 +129,6 @@ def test_neither_reference_nor_composition() -> None:
     ("kernel", "message"),
     [
         ({"entry": "twise"}, "no kernel 'twise'"),
-        ({"entry": {"float23": "twice"}}, "float23"),
         ({"entry": "twice", "layouts": {"Z": "BYXF"}}, "layouts names"),
     ],
 )
@@ -219,3 +225,42 @@ def test_shapes_from_data_are_compared_where_they_are_known(make_core: Any) -> N
     assert found["positive-float32"].outcome is Outcome.PASSED, found["positive-float32"].detail
     assert probe(Positive)
     assert "infer() gives float32[?, ?]" in failure(WrongRank, "wrong_rank-float32")
+
+
+class Repeat(Twice):
+    """Runs the body twice: a class with `control` and no reference."""
+
+    reference = Operator.reference
+    body: Graph
+
+    def control(self, run: Any, X: Any) -> Any:
+        return run(self.body, run(self.body, [X]))[0]
+
+    @classmethod
+    def cases(cls, rng: np.random.Generator) -> Iterator[Case]:
+        g = GraphBuilder()
+        body = g.graph([g.node(Twice(), g.input("x", "float32", [3]))])
+        yield Case("twice", cls(body=body), (np.float32([1, 2, 3]),), (np.float32([4, 8, 12]),))
+
+
+def test_cases_of_control_flow_run_on_devices(make_core: Any) -> None:
+    found = results(Repeat, make_core)
+    assert found["repeat-twice"].outcome is Outcome.PASSED
+    assert found["repeat-twice-NUMPY"].outcome is Outcome.PASSED
+
+
+def test_what_keeps_a_pack_from_loading_is_the_error() -> None:
+    def core() -> dovetail.Core:
+        made = dovetail.Core()
+        made.plugins.register(SimpleNamespace(dovetail_api="0.1"), name="acme", kind="ops", key="com.acme")
+        return made
+
+    with pytest.raises(PluginIncompatible, match=r"plugin API 0\.1"):
+        _ = OpPackChecks("com.acme", core).checks
+
+
+def test_one_entry_for_all_types_needs_a_case_that_runs_it() -> None:
+    kernels = (OpenCLKernel(source=SOURCE, entry={"float16": "twice"}), OpenCLKernel(source=SOURCE, entry="twice"))
+    assert _kernel_dtypes(variant(kernels=kernels)) == [("float16",), ("bfloat16", "float32", "float64")]
+    assert _kernel_dtypes(variant(kernels=kernels[:1])) == [("float16",)]
+    assert _kernel_dtypes(variant(kernels=())) == []

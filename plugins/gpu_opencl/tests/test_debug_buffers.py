@@ -70,6 +70,28 @@ def test_a_stray_write_is_named(place: int, buffer: int, said: str, device: Open
     assert caught.value.message.count("changed") == 1
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
+def test_what_a_kernel_does_not_write_is_named(dtype: str, device: OpenCLDevice, bench: Any) -> None:
+    class Half(Operator):
+        """Copies the first six elements."""
+
+        domain = "test.debug"
+        kernels = (
+            OpenCLKernel(
+                source="__kernel void half_(__global const TYPE* x, __global TYPE* y) { int i = get_global_id(0); y[i] = x[i]; }",
+                entry="half_",
+                defines={"TYPE": {"float32": "float", "int32": "int", "int64": "long"}[dtype]},
+                global_size=("6",),
+                origin="half.cl",
+            ),
+        )
+
+    graph, feeds = bench.single(Half(), [X.astype(dtype)])
+    said = r"node 'node' \(test.debug::Half\): the kernel 'half_' \(half.cl\) did not write 6 elements of output 'y0'"
+    with pytest.raises(InferError, match=said):
+        bench.run(device, graph, feeds, DEBUG_BUFFERS=True)
+
+
 def test_a_kernel_that_stays_inside_passes(device: OpenCLDevice, bench: Any) -> None:
     (y,) = run(device, bench, Stray(place=11), DEBUG_BUFFERS=True)
     expected = -2 * np.abs(X)

@@ -12,7 +12,7 @@ import dovetail
 from dovetail.device import DeviceInfo, Refusal, TypedNode
 from dovetail.errors import CompileError, OperatorError
 from dovetail.graph import GraphBuilder
-from dovetail.op import FLOATS, NUMERIC, OpenCLKernel, Operator
+from dovetail.op import FLOATS, NUMERIC, KernelRefused, OpenCLKernel, Operator
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.launch import Image, Scratch
 
@@ -399,6 +399,14 @@ WHERE = r"node 'node' \(test.own::Written\)"
         ({"images": {"X": "image2d_t"}}, rf"{WHERE}: the kernel 'good' of good.cl: argument 0 is .*accepted: an image"),
         ({"scalars": (("by", "float"),)}, rf"{WHERE}: the kernel 'good' of good.cl takes 2 arguments: .*float32 1.0"),
         (
+            {"source": "__kernel void good(__global float* y, __global const float* x) {}"},
+            rf"{WHERE}: the kernel 'good' of good.cl: argument 1 is declared as __global const float.*given output 'y0'",
+        ),
+        (
+            {"source": GOOD.replace("y)", "y, int n)"), "scalars": (("by", "float"),)},
+            rf"{WHERE}: the kernel 'good' of good.cl: argument 2 is declared as int; accepted: a number of type float",
+        ),
+        (
             {"source": GOOD.replace("y[", "z[")},
             rf"{WHERE}: the kernel 'good' of good.cl does not compile:[\s\S]*\n    1 __kernel",
         ),
@@ -434,6 +442,41 @@ def test_a_mistake_in_a_kernels_data_names_the_node(device: OpenCLDevice, change
     y = g.node(operator_with(**changes), g.input("x", "float32", X.shape), name="node")
     with pytest.raises(OperatorError, match=rf"{WHERE} with inputs \(float32\[2, 3, 4\]\): .*{said}"):
         core.compile_model(g.model([y]), device.info.name)
+
+
+def test_a_kernel_may_refuse_a_node(device: OpenCLDevice, bench: Any) -> None:
+    """In any of its functions; another kernel of the class is asked then."""
+
+    def only_large(*given: Any) -> Any:
+        raise KernelRefused("24 elements; accepted: 100 or more")
+
+    for changes in ({"defines": only_large}, {"global_size": only_large}, {"scratch": (only_large,)}):
+        said = refusal(device, bench, operator_with(**changes), [X])
+        assert said == "no configuration of the operator's kernel: 24 elements; accepted: 100 or more"
+    op = operator_with(defines=only_large)
+    second = OpenCLKernel(source=GOOD.replace("good", "second"), entry="second")
+    type(op).kernels = (*type(op).kernels, second)
+    executable, (x,) = compiled(device, bench, op, [X])
+    assert executable.reports[0].kernel == "second"
+    (y,) = executable.create_request().run([x])
+    np.testing.assert_array_equal(y, X)
+
+
+def test_extensions_that_a_kernel_needs(device: OpenCLDevice, bench: Any) -> None:
+    said = refusal(device, bench, operator_with(extensions=("cl_acme_dreams",)), [X])
+    assert said == "the device lacks a capability: the device lacks the extension cl_acme_dreams"
+    name = min(device.caps.extensions)
+    executable, _ = compiled(device, bench, operator_with(extensions=(name,)), [X])
+    assert executable.reports[0].kernel == "good"
+
+
+def test_bools_as_defines(device: OpenCLDevice, bench: Any) -> None:
+    op = operator_with(
+        source=GOOD.replace("= x", "= (FLAG ? 2 : 1) * x"), defines=lambda op, inputs, outputs: {"FLAG": op.by > 0}
+    )
+    executable, (x,) = compiled(device, bench, op, [X])
+    (y,) = executable.create_request().run([x])
+    np.testing.assert_array_equal(y, 2 * X)
 
 
 def test_a_group_larger_than_the_devices_is_refused(device: OpenCLDevice, bench: Any) -> None:

@@ -36,7 +36,8 @@ def operators_named(core: "Core", asked: str) -> "Iterable[list[type[Operator]]]
         o for o in everything if name in (o.op_type, o.stem) and (not separator or (o.domain or STANDARD_DOMAIN) == domain)
     ]
     if not fitting:
-        known = {o.op_type for o in everything} | {o.key for o in everything}
+        same = [o.op_type for o in everything if separator and (o.domain or STANDARD_DOMAIN) == domain]
+        known = {f"{domain}::{one}" for one in same} or {o.op_type for o in everything} | {o.key for o in everything}
         raise UnknownOperator(f"no operator is called {asked!r}", hint=did_you_mean(asked, known))
     groups: dict[tuple[str, str, str], list[type[Operator]]] = {}
     for operator in fitting:

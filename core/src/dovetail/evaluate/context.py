@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
 from dovetail.errors import DovetailError, GraphError, OperatorError, OutOfMemory, UsageError
-from dovetail.graph.graph import Node
+from dovetail.graph.graph import AbstractOperator, Node
 from dovetail.graph.types import TensorType
 
 
@@ -40,8 +40,21 @@ class _NodeContext:  # a generator would take three times as long
             text = str(error) or "the host has no memory left"
             raise OutOfMemory(f"node {node}{_given(self._inputs)}: {text}", hint="use smaller inputs or batches") from error
         else:
-            what = f"the operator raised {type(error).__name__}: {error}"
-            raise OperatorError(f"node {node}{_given(self._inputs)}: {what}") from error
+            what, hint = explain_failure(error, node.op)
+            raise OperatorError(f"node {node}{_given(self._inputs)}: the operator raised {what}", hint=hint) from error
+
+
+def explain_failure(error: Exception, op: AbstractOperator) -> tuple[str, str]:
+    """An error that an operator's code raised by mistake, with the line of its package that it came from; and a hint, or ""."""
+    place, frame = "", error.__traceback__
+    while frame is not None:
+        code = frame.tb_frame.f_code
+        if frame.tb_frame.f_globals.get("__name__", "").partition(".")[0] == op.package:
+            place = f" ({code.co_filename.replace(chr(92), '/').rpartition('/')[2]}, line {frame.tb_lineno}, in {code.co_name})"
+        frame = frame.tb_next
+    written = isinstance(error, ValueError) and "read-only" in str(error)
+    hint = "inputs are read-only: change a copy, X = X.copy()" if written else ""
+    return f"{type(error).__name__}: {error}{place}", hint
 
 
 def _given(inputs: Iterable[TensorType | None]) -> str:

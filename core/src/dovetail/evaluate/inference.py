@@ -1,5 +1,6 @@
 """Types of a node's outputs from those of its inputs, and the limit on their size."""
 
+import reprlib
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -54,7 +55,8 @@ def _inferred(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorTy
     present = tuple([t for name, t in zip(names, outputs, strict=False) if name])
     for t in present:
         if not isinstance(t, TensorType):
-            raise OperatorError(f"infer() gave {t!r}", hint="it returns a TensorType for each output")
+            hint = "it returns a TensorType for each output, such as X.with_shape((2, 3)) for an input X"
+            raise OperatorError(f"infer() gave {reprlib.repr(given)}", hint=hint)
     return present
 
 

@@ -26,6 +26,8 @@ def run_reference(node: Node, values: Sequence[NDArray[Any] | None], outputs: Se
         _check_count(given, node)
         present = [np.asarray(a) for name, a in zip(node.outputs, given, strict=False) if name]  # trailing ones may be left out
         for array, expected in zip(present, outputs, strict=True):
+            if array.ndim == 0 and array.item() is None:
+                raise OperatorError("reference() gave None", hint="return an array for each output")
             if DType.of(array.dtype) is not expected.dtype or array.shape != expected.shape:
                 raise OperatorError(f"reference() gave {TensorType.of(array)}, infer() says {expected}")
     return present

@@ -115,9 +115,7 @@ def read_attributes(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     specs = cls.attributes
     for name in given:
         if name not in specs:
-            raise OperatorError(
-                f"unknown attribute {name!r}", hint=did_you_mean(name, specs) or f"known: {', '.join(specs) or 'none'}"
-            )
+            raise OperatorError(f"unknown attribute {name!r}", hint=_instead(cls, name))
     values = {name: specs[name].read(value) for name, value in given.items()}
     for name in cls._required:
         if name not in values:
@@ -125,6 +123,14 @@ def read_attributes(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
                 f"the required attribute {name!r} is missing", hint=f"give {_KINDS[specs[name].type_name].example}"
             )
     return values
+
+
+def _instead(cls: Any, name: str) -> str:
+    """A hint for an unknown attribute."""
+    kind = type(default := vars(cls).get(name)).__name__
+    if kind in ("int", "float", "str", "bool"):
+        return f"in {cls.__qualname__}, {name} has no annotation: write {name}: {kind} = {default!r}"
+    return did_you_mean(name, cls.attributes) or f"known: {', '.join(cls.attributes) or 'none'}"
 
 
 def _int(value: Any) -> int:

@@ -38,11 +38,14 @@ def _check_arguments(cls: type[Operator], name: str) -> None:
         hint = f"write def {name}(self, {', '.join([*ports[:-1], f'*{ports[-1]}'])})"
         raise OperatorError(f"operator {cls.key}: {name}() takes {accepted} inputs, and {ports[-1]!r} is variadic", hint=hint)
     required = accepted - len(getattr(cls, name).__defaults__ or ())
+    hint = f"write def {name}({', '.join(['self', *ports])})"
     if not required <= len(ports) <= accepted:
-        raise OperatorError(
-            f"operator {cls.key}: {name}() takes {accepted} inputs; the class has {len(ports)} ({', '.join(ports)})",
-            hint=f"write def {name}({', '.join(['self', *ports])})",
-        )
+        takes = f"takes {accepted} inputs; the class has {len(ports)} ({', '.join(ports)})"
+        raise OperatorError(f"operator {cls.key}: {name}() {takes}", hint=hint)
+    names = code.co_varnames[1 : len(ports) + 1]
+    if sorted(names) == sorted(ports) and list(names) != ports:
+        order = f"takes the inputs as {', '.join(names)}; they are given in the order of the ports, {', '.join(ports)}"
+        raise OperatorError(f"operator {cls.key}: {name}() {order}", hint=hint)
 
 
 def _check_scalars(cls: type[Operator], kernel: OpenCLKernel) -> None:

@@ -25,7 +25,10 @@ _RESERVED = ("ref", "view")
 
 
 class KernelRefused(Exception):
-    """Raised by `HostKernel.prepare`: this configuration cannot be taken after all, and why. Never leaves the runtime."""
+    """The kernel does not take this node, and why: raised by `HostKernel.prepare` and by functions of an `OpenCLKernel`.
+
+    The next configuration or kernel is tried. Never leaves the runtime.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,28 @@
 """Device kernels that an operator has as data, so that an op pack imports no device package."""
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from dovetail.dataclass import dataclass, field
-from dovetail.errors import OperatorError, UsageError
+from dovetail.errors import OperatorError, UsageError, did_you_mean
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import KernelSource
-from dovetail.graph.layout import Layout
+from dovetail.graph.layout import ANY, Layout
 from dovetail.graph.types import TensorType
 from dovetail.operators.formula import Formula, dimensions
 
 Types = Sequence[TensorType | None]
-WorkSize = Callable[[Types, Sequence[TensorType]], tuple[int, ...]]
+# Functions of kernels get None for inputs that are left out. They are declared for those without, for which type checkers accept
+# `inputs[0].dims`, and one that is annotated with `TensorType | None` fits as well.
+Given = Sequence[TensorType]
+WorkSize = Callable[[Given, Given], tuple[int, ...]]
 """Work size from input and output types: one to three positive numbers."""
 
 SCALAR_TYPES = ("float", "int", "uint")
+LAYOUTS = ("BFYX", "BYXF", "YXFB", "FYXB", "ANY")
 IMAGE_KINDS = ("image2d_t", "image2d_array_t")
 
 
@@ -31,7 +38,10 @@ class OpenCLKernel(KernelSource):
     function, or a function for each data type of the first input (`{"float32": "hswish_f32"}`); a node of a data type that is
     not listed is refused. `scalars` are `(attribute, C type)` pairs in argument order, with the C types float, int and uint.
     `options` go to the compiler as they are; `defines` become `#define` lines, given as a mapping or as a function of operator,
-    input types and output types.
+    input types and output types. Values are numbers and text; bools become 1 and 0, floats literals of C (double ones).
+
+    The functions may raise `KernelRefused("axis is 0; accepted: the last one")`: the next kernel is asked, as for a data type
+    without an entry. `extensions` are those that the device must have, such as `cl_khr_subgroups`.
 
     `global_size` is the NDRange: formulas (`("X", "Y", "B*F")`, see `dovetail.op.Formula`) or a function of input and output
     types; the default is one work item for each element of output 0. `local_size` likewise; None leaves it to the driver.
@@ -50,19 +60,22 @@ class OpenCLKernel(KernelSource):
     language: ClassVar[str] = "opencl"
 
     source: str
-    entry: str | Mapping[str, str]
+    entry: str | Mapping[str, str] | Mapping[DType, str]
     scalars: tuple[tuple[str, str], ...] = ()
     options: tuple[str, ...] = ()
-    defines: Mapping[str, Any] | Callable[[Any, Types, Sequence[TensorType]], Mapping[str, Any]] = field(default_factory=dict)
+    extensions: tuple[str, ...] = ()
+    defines: Mapping[str, Any] | Callable[[Any, Given, Given], Mapping[str, Any]] = field(default_factory=dict)
     global_size: WorkSize | tuple[str, ...] | None = None
     local_size: WorkSize | tuple[str, ...] | tuple[int, ...] | None = None
     dim: str = "output"
     layouts: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[str, str] = field(default_factory=dict)
-    scratch: tuple[str | Callable[[Types, Sequence[TensorType]], int], ...] = ()
+    scratch: tuple[str | Callable[[Given, Given], int], ...] = ()
     origin: str = "<kernel source>"
 
     def __post_init__(self) -> None:
+        self._take_tuples()
+        object.__setattr__(self, "entry", _by_dtype(self.origin, self.entry))
         for attribute, c_type in self.scalars:
             if c_type not in SCALAR_TYPES:
                 accepted = ", ".join(SCALAR_TYPES)
@@ -70,12 +83,29 @@ class OpenCLKernel(KernelSource):
         for port, kind in self.images.items():
             if kind not in IMAGE_KINDS:
                 raise OperatorError(f"{self.origin}: image {port!r} is {kind!r}; accepted: {', '.join(IMAGE_KINDS)}")
+        for port, name in self.layouts.items():
+            layout = Layout.of(name)
+            if layout != ANY and not layout.is_permutation and not layout.block:
+                message = f"{self.origin}: the layout of {port!r} is {name!r}; accepted: {', '.join(LAYOUTS)}"
+                raise OperatorError(message, hint=did_you_mean(name, LAYOUTS))
+        for text in self._formulas():
+            try:
+                Formula.parse(text)
+            except UsageError as error:
+                raise OperatorError(f"{self.origin}: {error.message}", hint=error.hint) from None
+        _dim_index(self.dim, self.origin)
+
+    def _take_tuples(self) -> None:
+        """Lists become tuples. Raises `OperatorError` for one value without a tuple."""
+        for name in ("scalars", "options", "extensions", "global_size", "local_size", "scratch"):
+            given = getattr(self, name)
+            if isinstance(given, list):
+                object.__setattr__(self, name, tuple(given))
+            elif not (isinstance(given, tuple) or (name.endswith("_size") and (given is None or callable(given)))):
+                raise OperatorError(f"{self.origin}: {name} is {given!r}; accepted: a tuple", hint=f"write {name}=({given!r},)")
         for size in (self.global_size, self.local_size):
             if isinstance(size, tuple) and not 1 <= len(size) <= 3:
                 raise OperatorError(f"{self.origin}: {size!r} has {len(size)} work sizes; accepted: one to three")
-        for text in self._formulas():
-            Formula.parse(text)
-        _dim_index(self.dim, self.origin)
 
     def _formulas(self) -> list[str]:
         sizes = [*_as_tuple(self.global_size), *_as_tuple(self.local_size), *self.scratch]
@@ -95,7 +125,8 @@ class OpenCLKernel(KernelSource):
 
     def entry_for(self, dtype: DType) -> str | None:
         """The kernel function for a data type of the first input; None when there is none."""
-        return self.entry if isinstance(self.entry, str) else self.entry.get(dtype.value)
+        entry: Any = self.entry  # by name since the constructor
+        return entry if isinstance(entry, str) else entry.get(dtype.value)
 
     def layout_of(self, port: str) -> Layout:
         """The layout that the kernel wants at a port."""
@@ -116,7 +147,7 @@ class OpenCLKernel(KernelSource):
 
     def scratch_bytes(self, inputs: Types, outputs: Sequence[TensorType]) -> tuple[int, ...]:
         """Bytes of each scratch buffer. Raises `UsageError` for a size that is not positive."""
-        sizes = tuple(self._one(s, inputs, outputs) if isinstance(s, str) else s(inputs, outputs) for s in self.scratch)
+        sizes = tuple(self._one(s, inputs, outputs) if isinstance(s, str) else s(_given(inputs), outputs) for s in self.scratch)
         for size in sizes:
             if size < 1:
                 raise UsageError(f"{self.origin}: a scratch buffer has {size} bytes; accepted: 1 or more")
@@ -124,12 +155,20 @@ class OpenCLKernel(KernelSource):
 
     def define_lines(self, op: Any, inputs: Types, outputs: Sequence[TensorType]) -> str:
         """The `#define` lines for a node."""
-        defines = self.defines(op, inputs, outputs) if callable(self.defines) else self.defines
-        return "".join(f"#define {name} {value}\n" for name, value in defines.items())
+        defines = self.defines(op, _given(inputs), outputs) if callable(self.defines) else self.defines
+        if not isinstance(defines, Mapping):
+            raise OperatorError(f"{self.origin}: defines gave {defines!r}; accepted: a mapping of names to numbers and text")
+        return "".join(f"#define {name} {_literal(self.origin, name, value)}\n" for name, value in defines.items())
 
     def _size(self, size: Any, inputs: Types, outputs: Sequence[TensorType]) -> tuple[int, ...]:
         if callable(size):
-            return tuple(size(inputs, outputs))
+            given = size(_given(inputs), outputs)
+            try:
+                return tuple(operator.index(one) for one in given)
+            except TypeError:
+                hint = "write (n,) for one dimension, and // to divide"
+                message = f"{self.origin}: the work size is {given!r}; accepted: a tuple of one to three whole numbers"
+                raise UsageError(message, hint=hint) from None
         return tuple(one if isinstance(one, int) else self._one(one, inputs, outputs) for one in size)
 
     def _one(self, text: str, inputs: Types, outputs: Sequence[TensorType]) -> int:
@@ -138,6 +177,31 @@ class OpenCLKernel(KernelSource):
         if tensor is None:
             raise UsageError(f"{self.origin}: dim is {self.dim!r}, but the node has no such input")
         return Formula.parse(text).evaluate(dimensions(tensor.dims))
+
+
+def _given(inputs: Types) -> Given:
+    return inputs  # type: ignore[return-value]  # see `Given`
+
+
+def _by_dtype(origin: str, entry: str | Mapping[Any, str]) -> str | Mapping[str, str]:
+    """The functions by the names of data types, for keys that are names or `DType`s."""
+    if isinstance(entry, str):
+        return entry
+    try:
+        return {DType.of(dtype).value: name for dtype, name in entry.items()}
+    except UsageError as error:
+        raise OperatorError(f"{origin}: entry: {error.message}", hint=error.hint) from None
+
+
+def _literal(origin: str, name: str, value: Any) -> str:
+    """A number or text in OpenCL C."""
+    if isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    if isinstance(value, (float, np.floating)) and not np.isfinite(value):
+        return "NAN" if np.isnan(value) else "INFINITY" if value > 0 else "(-INFINITY)"
+    if isinstance(value, (str, int, float, np.integer, np.floating)):
+        return str(value)
+    raise OperatorError(f"{origin}: defines gave {name} = {value!r} ({type(value).__name__}); accepted: numbers, bools and text")
 
 
 def _as_tuple(size: Any) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from dovetail.graph.graph import AbstractOperator, Graph, KernelSource, Magnitud
 from dovetail.graph.types import TensorType
 from dovetail.names import operator_key, stem_of
 from dovetail.operators.attributes import AttributeSpec, attribute_specs, read_attributes
-from dovetail.operators.ports import check_ports, parse_ports
+from dovetail.operators.ports import DTYPE_NAMES, check_ports, parse_ports
 from dovetail.operators.translation import Translation
 
 __all__ = ["Operator"]
@@ -96,9 +96,17 @@ class Operator(AbstractOperator):
         _drop_what_described_another_reference(cls)
         cls.inputs = parse_ports(cls, "inputs")
         cls.outputs = parse_ports(cls, "outputs")
+        kernels: Any = cls.kernels
+        if not isinstance(kernels, (tuple, list)):
+            given = f"kernels is {reprlib.repr(kernels)}; accepted: a tuple"
+            raise OperatorError(f"operator {cls.__qualname__}: {given}", hint="write kernels = (OpenCLKernel(...),)")
         # Most classes have the attributes of their base: no data class is made for them.
         if not hasattr(cls, "__declared__") or not _ANNOTATED.isdisjoint(cls.__dict__):
-            dataclass(init=False, frozen=True, kw_only=True, eq=False)(cls)
+            try:
+                dataclass(init=False, frozen=True, kw_only=True, eq=False)(cls)
+            except ValueError as error:  # a default that can be changed
+                hint = "write a tuple, such as pads: tuple[int, ...] = (0, 0), or ClassVar[...] for what is not an attribute"
+                raise OperatorError(f"operator {cls.__qualname__}: {error}", hint=hint) from None
             cls.attributes = attribute_specs(cls)
             cls._required = tuple(name for name, spec in cls.attributes.items() if spec.required)
             cls._graphs = tuple(name for name, spec in cls.attributes.items() if spec.type_name == "Graph")
@@ -123,7 +131,10 @@ class Operator(AbstractOperator):
             check()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        raise FrozenInstanceError(
+            f"cannot assign to field {name!r}: operators are immutable, and shared by requests and threads; "
+            "attributes are annotated class variables, set by the constructor"
+        )
 
     def __delattr__(self, name: str) -> None:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
@@ -135,9 +146,11 @@ class Operator(AbstractOperator):
 
         Shapes are numbers when this is called; inputs that are left out are None; `TensorType.value` has the content of
         inputs that are known while planning. Raise `ShapeError` for shapes that do not fit. The default gives every
-        output the type of the first input, which is right for elementwise operators of one input.
+        output the type of the first input, which is right for elementwise operators of one input; an output whose port names
+        a data type (`"Y: int64"`) has that.
         """
-        return tuple(inputs[0].with_shape(inputs[0].shape) for _ in self.outputs)
+        first = inputs[0].with_shape(inputs[0].shape)
+        return tuple(first.with_dtype(DType(port.type)) if port.type in DTYPE_NAMES else first for port in self.outputs)
 
     def reference(self, *inputs: Any, **_: Any) -> Any:
         """Compute the outputs in NumPy: one array, or a tuple for several. Inputs left out are None; never write to inputs.

@@ -3,10 +3,11 @@
 import functools
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 
 from dovetail.operators.operator import Operator
 
-__all__ = ["classes_in", "stems_in"]
+__all__ = ["classes_in", "misplaced_in", "stems_in"]
 
 
 def stems_in(package: str) -> tuple[str, ...]:
@@ -33,5 +34,18 @@ def classes_in(package: str, stem: str) -> tuple[type[Operator], ...]:
         if error.name != name:  # one that the module imports
             raise
         return ()
-    own = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Operator)]
-    return tuple(sorted((c for c in own if c.__module__ == name and c.stem == stem), key=lambda c: c.since))
+    return tuple(sorted((c for c in _defined_in(module) if c.stem == stem), key=lambda c: c.since))
+
+
+def misplaced_in(package: str) -> tuple[type[Operator], ...]:
+    """The classes in modules that define no operator of their stem: nothing finds them. Imports all modules."""
+    found = []
+    for stem in stems_in(package):
+        if not classes_in(package, stem):
+            found += [c for c in _defined_in(import_module(f"{package}.{stem}")) if not c.__name__.startswith("_")]
+    return tuple(found)
+
+
+def _defined_in(module: ModuleType) -> list[type[Operator]]:
+    own = (c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Operator))
+    return [c for c in own if c.__module__ == module.__name__]

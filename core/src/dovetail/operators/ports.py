@@ -21,11 +21,15 @@ _PORT = re.compile(r"(?P<name>\w+)(?P<mark>[?*]?)(?::\s*(?P<type>\w+))?")
 
 def parse_ports(cls: Any, side: str) -> tuple[Port, ...]:
     """The ports written in `cls.inputs` or `cls.outputs`. Raises `OperatorError` for text outside the grammar."""
-    ports = tuple(p if isinstance(p, Port) else _parse_port(cls, p) for p in getattr(cls, side))
+    given = getattr(cls, side)
+    if isinstance(given, str):
+        hint = f"write {side} = ({given!r},), with the comma"
+        raise OperatorError(f"operator {cls.__qualname__}: {side} is the text {given!r}; accepted: a tuple of ports", hint=hint)
+    ports = tuple(p if isinstance(p, Port) else _parse_port(cls, p) for p in given)
     if any(port.variadic for port in ports[:-1]):
         raise OperatorError(f"operator {cls.__qualname__}: only the last of {side} may be variadic ('*')")
     for port in ports:
-        if port.type and port.type not in cls.types and port.type not in _DTYPE_NAMES:
+        if port.type and port.type not in cls.types and port.type not in DTYPE_NAMES:
             known = ", ".join(map(str, cls.types)) or "none"  # a set where a mapping was meant is shown, too
             raise OperatorError(
                 f"operator {cls.__qualname__}: port {port.name!r} has type {port.type!r}",
@@ -35,7 +39,7 @@ def parse_ports(cls: Any, side: str) -> tuple[Port, ...]:
     return ports
 
 
-_DTYPE_NAMES = frozenset(d.value for d in DType)
+DTYPE_NAMES = frozenset(d.value for d in DType)
 
 
 def _parse_port(cls: Any, text: str) -> Port:

@@ -223,6 +223,8 @@ def _entry_point(line: str, kind: str, base: PluginRecord) -> PluginRecord:
         return _unknown_group(record)
     if not equals or not key or not all(part.isidentifier() for part in value.replace(":", ".", 1).split(".")):
         return _malformed(record, f"the entry point {line!r} is not of the form `name = module` or `name = module:object`")
+    if kind == "frontends" and key.startswith("."):
+        return _malformed(record, f"the entry point {line!r} is for a suffix with its dot; accepted: {key[1:]!r}")
     return record
 
 

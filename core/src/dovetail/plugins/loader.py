@@ -146,6 +146,11 @@ def _import_hint(record: PluginRecord, cause: BaseException | None) -> str:
     missing = (cause.name or "").partition(".")[0] if isinstance(cause, ModuleNotFoundError) else ""
     if missing and missing != own:
         return f"install what provides the module {missing}, for example: pip install {missing.replace('_', '-')}"
+    module, _, attribute = record.value.partition(":")
+    if isinstance(cause, ModuleNotFoundError) and module.startswith(cause.name or "?"):
+        return f"name a module of the package in the entry point {record.key!r} of pyproject.toml, and install the package again"
+    if attribute and isinstance(cause, AttributeError) and getattr(cause, "name", "") == attribute:
+        return f"name the module {module} in the entry point {record.key!r} of pyproject.toml, and install the package again"
     return f"if the installation is damaged: {reinstall(record.distribution)}"
 
 

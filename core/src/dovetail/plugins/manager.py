@@ -259,6 +259,11 @@ class PluginManager:
         with self._lock:
             return self._operators.all(domain)
 
+    def misplaced(self, domain: str) -> tuple[str, ...]:
+        """A sentence on each class of the loaded packs of a domain that no model finds, because its module has another name."""
+        with self._lock:
+            return self._operators.misplaced(domain)
+
     def provider(self, operator: type["AbstractOperator"]) -> str:
         """Where a class comes from: `dovetail 0.1.0`, `acme-ops 1.0` or `session (my_ops.py)`.
 

@@ -90,6 +90,12 @@ class Operators:
         chosen = (o for o in known if wanted is None or wanted in (o.domain, *(t.domain for t in o.translations)))
         return tuple(sorted(chosen, key=lambda o: (operator_name(o), self.provider(o))))
 
+    def misplaced(self, domain: str) -> tuple[str, ...]:
+        """The sentences of `OpRegistry.misplaced` for the loaded packs of a domain."""
+        wanted = plain_domain(domain)
+        packs = (staged.operators for record, staged in self._loader.loaded(*PACKS) if plain_domain(record.key) == wanted)
+        return tuple(text for pack in packs if pack is not None for text in pack.misplaced())
+
     def provider(self, operator: type[AbstractOperator]) -> str:
         """Where a class comes from, as reports name it."""
         if operator in self._providers:
@@ -160,6 +166,7 @@ class Operators:
                 message, hint="the model says that it was written for an older operator set; export it for a newer one"
             )
         hints = [_similar(op_type, {name for operator in known for name in _names(operator, domain)})] if known else []
+        hints += [f"{text}." for text in self.misplaced(domain) if f" {op_type}," in text]
         stopped = [r for r in self._packs(domain) if r.state != "loaded"]
         if not known and stopped:
             shows = f"{HOST} plugins info {domain or STANDARD_DOMAIN} shows more"

@@ -6,7 +6,7 @@ from dovetail.errors import PluginError
 from dovetail.names import stem_of
 from dovetail.operators.definition import check_definition
 from dovetail.operators.operator import Operator
-from dovetail.operators.packages import classes_in, stems_in
+from dovetail.operators.packages import classes_in, misplaced_in, stems_in
 from dovetail.operators.translated import translated_class
 from dovetail.operators.translation import Translation
 from dovetail.plugins.attribution import attributed
@@ -95,6 +95,16 @@ class OpRegistry:
         stems = dict.fromkeys(stem for package in self._packages for stem in stems_in(package))
         listed = (cls for stem in stems for cls in self._module(stem))
         return tuple(sorted((*self.added, *listed), key=lambda cls: (plain_domain(cls.domain), cls.op_type, cls.since)))
+
+    def misplaced(self) -> tuple[str, ...]:
+        """A sentence on each class that no model finds, because its module has another name. Imports all modules."""
+        classes = (cls for package in self._packages for cls in misplaced_in(package) if cls not in self._operators.values())
+        return tuple(
+            f"{cls.__module__} defines {cls.op_type}, which is looked for in {cls.stem}.py: rename the module, "
+            "or pass the class to registry.add"
+            for cls in classes
+            if plain_domain(cls.domain) == self.domain
+        )
 
     def _module(self, stem: str) -> tuple[type[Operator], ...]:
         if stem not in self._modules:

@@ -46,6 +46,8 @@ class ReferenceKernel(NumpyKernel):
 def _store(results: Sequence[object], index: int, dst: Array) -> None:
     if index >= len(results):
         raise InferError(f"reference() gave {len(results)} outputs; the node asks for output {index}")
+    if results[index] is None:
+        raise InferError(f"reference() gave None for output {index}", hint="return an array for each output")
     result = np.asarray(results[index])
     if result.shape != dst.shape or result.dtype != dst.dtype:
         raise InferError(

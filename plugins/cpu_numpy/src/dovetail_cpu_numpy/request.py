@@ -20,6 +20,7 @@ from dovetail.device import (
     by_node,
     clock,
     current_budget,
+    explain_failure,
 )
 from dovetail.errors import DovetailError, InferError
 from dovetail_cpu_numpy.kernel import Call
@@ -146,7 +147,8 @@ def _located(error: Exception, node: Node) -> InferError:
         return OutOfMemory(f"NUMPY, node {node}: {str(error) or 'the host has no memory left'}")
     if isinstance(error, DovetailError):
         return InferError(f"NUMPY, node {node}: {error.message}", hint=error.hint)
-    return InferError(f"NUMPY, node {node}: {type(error).__name__}: {error}")
+    text, hint = explain_failure(error, node.op)
+    return InferError(f"NUMPY, node {node}: {text}", hint=hint)
 
 
 def _with_settings(run: Callable[..., None], *arguments: Any) -> None:

@@ -22,6 +22,7 @@ from dovetail.device import (
     by_node,
     clock,
     current_budget,
+    explain_failure,
 )
 from dovetail.errors import DovetailError, InferError
 from dovetail_cpu_onednn.binder import Binder, Output, move
@@ -246,7 +247,8 @@ class OnednnRequest(ExecutableRequest):
             return refused(error, node)
         if isinstance(error, DovetailError):
             return InferError(f"ONEDNN, node {node}: {error.message}", hint=error.hint)
-        return InferError(f"ONEDNN, node {node}: {type(error).__name__}: {error}")
+        text, hint = explain_failure(error, node.op)
+        return InferError(f"ONEDNN, node {node}: {text}", hint=hint)
 
 
 def _quiet_state() -> Context | None:

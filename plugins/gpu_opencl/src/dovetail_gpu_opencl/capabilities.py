@@ -68,6 +68,7 @@ class Capabilities:
     native_lanes: int = 0
     multiplies_fours: bool = False
     compute_capability: tuple[int, int] = (0, 0)
+    extensions: frozenset[str] = frozenset()
 
     @property
     def exact_options(self) -> tuple[str, ...]:
@@ -103,6 +104,7 @@ class Capabilities:
             native_lanes=device.native_vector_width_float,
             multiplies_fours=multiplies_fours(device),
             compute_capability=compute_capability_of(device, extensions),
+            extensions=frozenset(extensions),
             exact_division=bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
         )
 

@@ -19,7 +19,7 @@ from dovetail_gpu_opencl.launch import Constant, Counters, Fault, Image, Launch,
 from dovetail_gpu_opencl.memory import Buffers, GuardedBuffers, pinned
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.packed import PackedConstants, Uploaded
-from dovetail_gpu_opencl.program import Programs
+from dovetail_gpu_opencl.program import ARGUMENT_INFO, Programs
 from dovetail_gpu_opencl.reorder import in_layout
 
 __all__ = ["Command", "CompiledGraph", "Flags", "Readers", "bind"]
@@ -201,6 +201,13 @@ class CompiledGraph:
                 what = "a constant made from its weights" if isinstance(argument, Constant) else str(argument)
                 found.append((f"{what} ({nbytes} bytes)", buffer))
         return found
+
+    def written(self, command: Command, buffers: Mapping[str, Any]) -> list[tuple[str, Any, DType]]:
+        """The outputs of a command that runs a kernel of the user: what errors call it, its buffer and data type."""
+        if not any(option.startswith(ARGUMENT_INFO) for option in command.launch.options):
+            return []
+        places = [argument for argument in command.launch.places if isinstance(argument, Write)]
+        return [(str(place), _value(self, place, buffers), self.graph.types[place.value].dtype) for place in places]
 
     def _downloaded(self, index: int) -> str:
         """The block that an output is read from; empty when there is nothing to read: no elements, a constant, or a state."""

@@ -20,7 +20,7 @@ from dovetail.device import (
     padded,
 )
 from dovetail.errors import OperatorError
-from dovetail.op import Port
+from dovetail.op import KernelRefused, Port
 from dovetail_gpu_opencl.halves import only_loads_and_stores
 from dovetail_gpu_opencl.images import geometry, read_launch, refuse_image, write_launch
 from dovetail_gpu_opencl.kernel import CLKernel
@@ -100,7 +100,10 @@ class OwnKernel(CLKernel):
                 refusal = Refusal(Reason.DTYPE, f"the operator's kernel has no entry for {_dtype(node)}")
                 continue
             with node_context(node.node, node.inputs):
-                found = self._refuse(kernel, node)
+                try:
+                    found = self._refuse(kernel, node)
+                except KernelRefused as refused:
+                    found = Refusal(Reason.CONFIGURATION, str(refused))
             if found is None:
                 return kernel, entry
             refusal = found
@@ -108,6 +111,9 @@ class OwnKernel(CLKernel):
 
     def _refuse(self, kernel: OpenCLKernel, node: TypedNode) -> Refusal | None:
         _check_ports(kernel, node.op.inputs, node.op.outputs)
+        missing = sorted(set(kernel.extensions) - self.caps.extensions)
+        if missing:
+            return Refusal(Reason.CAPABILITY, f"the device lacks the extension {', '.join(missing)}")
         for place in (*_inputs(node), *_outputs(node)):
             layout = kernel.layout_of(place.port)
             if place.tensor is not None and layout != ANY and not layout.fits(place.tensor.rank):

@@ -66,6 +66,10 @@ class Buffers:
         """Where bytes outside `buffer` were changed; empty if nowhere, or if it is not one of the owner's. Restores them."""
         return ""
 
+    def unwritten(self, queue: Any, buffer: Any, dtype: DTypeLike) -> int:
+        """How many elements of a buffer hold what it was made with; 0 where that is not known, or possible as a result."""
+        return 0
+
     def _make(self, nbytes: int) -> Any:
         return cl.Buffer(self._context, cl.mem_flags.READ_WRITE | self._where, nbytes)
 
@@ -160,3 +164,12 @@ class GuardedBuffers(Buffers):
                 sides.append(f"{changed.size} bytes changed {side} (the nearest is byte {distance} {side.split()[0]} it)")
                 cl.enqueue_copy(queue, whole, self._guard, dst_offset=start)
         return " and ".join(sides)
+
+    def unwritten(self, queue: Any, buffer: Any, dtype: DTypeLike) -> int:
+        if id(buffer) not in self._wholes or np.dtype(dtype).itemsize < 4:
+            return 0
+        nbytes = self._wholes[id(buffer)][2]
+        found = np.empty(nbytes // np.dtype(dtype).itemsize, dtype)
+        cl.enqueue_copy(queue, found, buffer)
+        same = found.view(np.uint16).reshape(found.size, -1) == np.frombuffer(self.PATTERN, np.uint16)
+        return int(same.all(axis=1).sum())

@@ -19,7 +19,7 @@ from dovetail_gpu_opencl.builders import Builders, Job, count
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.enqueue import KernelObject
 from dovetail_gpu_opencl.failures import as_dovetail, out_of_memory
-from dovetail_gpu_opencl.launch import Argument, Image, Launch, Scalar
+from dovetail_gpu_opencl.launch import Argument, Image, Launch, Scalar, Write
 from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.linker import HINT, lacks
 
@@ -35,7 +35,10 @@ SPARE = 64
 """Kernel objects of an entry that are kept for later requests. The equal layers of a model launch the same entry."""
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MAY_HAVE_KERNELS = re.compile(r"(?<!-)\b(?:__)?kernel\b|#\s*include\b")
-_ABOUT, _PLACE = cl.kernel_arg_info, cl.kernel_arg_address_qualifier
+_ABOUT, _PLACE, _QUALIFIER = cl.kernel_arg_info, cl.kernel_arg_address_qualifier, cl.kernel_arg_type_qualifier
+_NUMBERS = {"f": ("float",), "i": ("int", "uint", "unsigned int"), "I": ("uint", "int", "unsigned int")}
+"""NumPy's character of a data type -> the names in OpenCL C of parameters that take it."""
+_OTHER_NUMBERS = frozenset({"float", "int", "uint", "unsigned int", "double", "half", "long", "ulong", "unsigned long", "short"})
 
 
 def build_options(launch: Launch) -> list[str]:
@@ -255,7 +258,11 @@ def _misfit(kernel: Any, index: int, argument: Argument) -> str:
     if isinstance(argument, Image):
         fits, accepted = image, "an image"
     elif isinstance(argument, Scalar):
-        fits, accepted = place == _PLACE.PRIVATE, "a number"
+        names = _NUMBERS.get(argument.value.dtype.char, (name,))
+        fits = place == _PLACE.PRIVATE and (name in names or name not in _OTHER_NUMBERS)
+        accepted = f"a number of type {names[0]}"
+    elif isinstance(argument, Write) and kernel.get_arg_info(index, _ABOUT.TYPE_QUALIFIER) & _QUALIFIER.CONST:
+        fits, accepted, name = False, "a pointer to what a kernel may write", f"const {name}"
     else:
         fits, accepted = place in (_PLACE.GLOBAL, _PLACE.CONSTANT) and not image, "a pointer to __global or __constant"
     qualifier = {_PLACE.LOCAL: "__local ", _PLACE.GLOBAL: "__global "}.get(place, "") if not image else ""

@@ -437,10 +437,11 @@ class DebugRequest(CLRequest):
     def __init__(self, compiled: CompiledGraph) -> None:
         super().__init__(compiled)
         self._touched = tuple(compiled.touched(command, self._buffers) for command in compiled.commands)
+        self._written = tuple(compiled.written(command, self._buffers) for command in compiled.commands)
 
     def close(self) -> None:
         super().close()
-        self._touched = ()
+        self._touched = self._written = ()
 
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
         for array, buffer in zip(inputs, self._uploads, strict=True):
@@ -467,8 +468,13 @@ class DebugRequest(CLRequest):
                 damage = owner.damage(self._queue, buffer)
                 if damage:
                     found[what] = damage
+        command = self._compiled.commands[index]
+        where = f"node {command.node}: the kernel {command.launch.entry!r} ({command.launch.file})"
         if found:
-            command = self._compiled.commands[index]
-            where = f"node {command.node}: the kernel {command.launch.entry!r} ({command.launch.file}) wrote outside its buffers"
             said = "; ".join(f"{what}: {damage}" for what, damage in found.items())
-            raise InferError(f"{where}. {said}", hint="oclgrind names the line of the kernel and the work item")
+            hint = "oclgrind names the line of the kernel and the work item"
+            raise InferError(f"{where} wrote outside its buffers. {said}", hint=hint)
+        for what, buffer, dtype in self._written[index]:
+            missing = self._memory.unwritten(self._queue, buffer, dtype.numpy)
+            if missing:
+                raise InferError(f"{where} did not write {missing} elements of {what}", hint="see its global size")
