@@ -231,6 +231,32 @@ def test_constants_are_not_written() -> None:
     assert share_storage(typed(g, y), in_place)[y] == y
 
 
+@pytest.mark.parametrize(
+    ("reads", "later", "pairs", "shared"),
+    [
+        (["s"], [], {"s": 0}, True),
+        (["s", "s"], [], {"s": 0}, False),  # element i of the second operand may be read after element j was written
+        (["s"], ["s"], {"s": 0}, False),  # another node reads what the state was
+        (["s"], [], {"x": 0}, False),  # the output continues another state
+        (["s"], [], {}, False),
+    ],
+    ids=["", "read twice", "read later", "another state", "none"],
+)
+def test_a_node_writes_into_the_state_that_its_output_continues(
+    reads: list[str], later: list[str], pairs: Mapping[str, int], shared: bool
+) -> None:
+    """Where no one reads the state afterwards, and the node does so once."""
+    g = GraphBuilder()
+    g.input("s", "float32", [8])
+    x = g.input("x", "float32", [8])
+    y = g.node(Step(), x, *reads)
+    z = g.node(Step(), y, *later)
+    graph = typed(g, y, z).replace(states=pairs)
+    storage = share_storage(graph, lambda node: (), lambda node: {node.writes[0]: "s"} if "s" in node.reads else {})
+    assert (storage[y] == "s") == shared
+    assert share_storage(graph, lambda node: ())[y] == y
+
+
 def test_a_view_keeps_its_source_alive() -> None:
     g = GraphBuilder()
     x = g.input("x", "float32", [8])

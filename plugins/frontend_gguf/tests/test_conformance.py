@@ -1,6 +1,8 @@
 """The conformance kits: malformed files, and the operators with each of their cases on every device that is installed."""
 
-from dovetail.testing import FrontendConformance, OpPackConformance
+import pytest
+
+from dovetail.testing import Check, FrontendConformance, OpPackConformance
 
 
 class TestFrontend(FrontendConformance):
@@ -13,3 +15,8 @@ class TestOperators(OpPackConformance):
     """Operators of the domain ggml."""
 
     domain = "ggml"
+
+    @pytest.mark.exhaustive(0.4, device="OPENCL")  # each case compiles programs
+    def test_devices(self, check: Check) -> None:
+        """A case on a device."""
+        super().test_devices(check)

@@ -13,6 +13,12 @@ import dovetail
 Arrays = Sequence[Any]
 
 
+@pytest.fixture(autouse=True)
+def _no_telemetry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outside of CI `openvino.convert_model` reports each use to its makers, from a process that it forks for each event."""
+    monkeypatch.setenv("CI", "true")
+
+
 @pytest.fixture(scope="session")
 def core() -> dovetail.Core:
     """One session for all tests of this folder."""

@@ -205,7 +205,7 @@ def constants(inputs: Sequence[Any], others: Sequence[Any]) -> list[int]:
     return [i for i, (one, other) in enumerate(zip(inputs, others, strict=True)) if one is other]
 
 
-@pytest.mark.exhaustive(0.4)  # each compiles programs
+@pytest.mark.exhaustive(0.2)  # each compiles programs
 @pytest.mark.parametrize("first", [0, 4])
 @pytest.mark.parametrize(
     ("kind", "case"), [*(("CPU", case) for case in CASES if case != "stft"), *(("GPU", case) for case in ON_GPUS)]

@@ -47,7 +47,7 @@ ROWS = [  # for CPUs, whose blocks are of 32 to 128 keys and up to 128 queries
 KERNELS = [*(("GPU", "attention", sizes) for sizes in SIZES), *(("CPU", "attention_rows", sizes) for sizes in SIZES + ROWS)]
 
 
-@pytest.mark.exhaustive(0.25)
+@pytest.mark.exhaustive(0.15)
 @pytest.mark.parametrize(("kind_of_device", "kernel", "sizes"), KERNELS)
 def test_attention(
     kind_of_device: str, kernel: str, sizes: tuple[Any, ...], kind_device: Callable[[str], Any], bench: Any, rng: Any
@@ -171,7 +171,7 @@ CACHED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.exhaustive(0.25)
+@pytest.mark.exhaustive(0.15)
 @pytest.mark.parametrize("kind", ["GPU", "CPU"])
 @pytest.mark.parametrize("queries", [1, 6])
 @pytest.mark.parametrize("how", CACHED, ids=str)

@@ -202,7 +202,7 @@ KINDS: dict[str, tuple[Mapping[str, Any], int, bool]] = {
     "out of order": (OUT_OF_ORDER, OUT_OF_RESOURCES, False),
     "guard bytes": (DEBUG, OUT_OF_RESOURCES, False),
 }
-SAMPLE = 12
+SAMPLE = 8
 """Calls of a kind that fail; all of them with DOVETAIL_EXHAUSTIVE=1."""
 Sampled = Callable[[Sequence[Any], int], Sequence[Any]]
 

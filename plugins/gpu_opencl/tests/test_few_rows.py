@@ -14,6 +14,7 @@ from dovetail_ops_onnx.rms_normalization import RMSNormalization
 KERNEL = "gemm_few_rows"
 
 
+@pytest.mark.exhaustive(0.5)  # each compiles programs
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize(("rows", "columns", "depth"), [(1, 1, 8), (2, 7, 24), (3, 130, 1032), (4, 33, 4104), (1, 64, 264)])
 def test_products_of_few_rows(

@@ -11,7 +11,7 @@ from dovetail.graph import GraphBuilder
 from dovetail.op import NHWC
 from dovetail.passes.layout import assign_layouts
 
-pytestmark = pytest.mark.exhaustive(0.5)  # each test compiles programs
+pytestmark = pytest.mark.exhaustive(0.25)  # each test compiles programs
 
 Open = Callable[[str], Any]
 

@@ -12,7 +12,7 @@ from dovetail.op import NHWC
 from dovetail_ops_onnx.group_normalization import GroupNormalization
 from dovetail_ops_onnx.resize import Resize
 
-pytestmark = pytest.mark.exhaustive(0.5)  # each test compiles programs
+pytestmark = pytest.mark.exhaustive(0.25)  # each test compiles programs
 
 Array = np.ndarray[Any, Any]
 Open = Callable[[str], Any]

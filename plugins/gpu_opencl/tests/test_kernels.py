@@ -10,7 +10,7 @@ from dovetail.device import DType, TypedNode
 from dovetail.testing import Case, KernelBench, passed
 from dovetail_gpu_opencl.device import OpenCLDevice
 
-pytestmark = pytest.mark.exhaustive(0.12)  # each test compiles programs
+pytestmark = pytest.mark.exhaustive(0.07)  # each test compiles programs
 
 _FOLDER = resources.files("dovetail_gpu_opencl") / "kernels"
 _INTERNAL = {

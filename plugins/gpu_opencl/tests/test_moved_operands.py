@@ -18,7 +18,7 @@ from dovetail_ops_onnx.slice import Slice
 from dovetail_ops_onnx.split import Split
 from dovetail_ops_onnx.transpose import Transpose
 
-pytestmark = pytest.mark.exhaustive(0.5)  # each test compiles programs
+pytestmark = pytest.mark.exhaustive(0.25)  # each test compiles programs
 
 Open = Callable[[str], Any]
 

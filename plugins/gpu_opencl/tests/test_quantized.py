@@ -18,7 +18,7 @@ from dovetail_gpu_opencl.source import assemble
 from dovetail_ops_onnx import find
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
-pytestmark = pytest.mark.exhaustive(0.13)  # each test compiles programs
+pytestmark = pytest.mark.exhaustive(0.1)  # each test compiles programs
 
 Array = NDArray[Any]
 PREVIOUS = -1

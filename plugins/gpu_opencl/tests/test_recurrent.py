@@ -16,7 +16,7 @@ from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.lstm import LSTM
 from dovetail_ops_onnx.rnn import RNN
 
-pytestmark = pytest.mark.exhaustive(0.3)  # each test compiles programs
+pytestmark = pytest.mark.exhaustive(0.15)  # each test compiles programs
 
 OPERATORS = {
     "lstm": LSTM(direction="bidirectional"),

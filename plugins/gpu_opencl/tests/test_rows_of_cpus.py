@@ -8,7 +8,7 @@ import pytest
 
 from dovetail_ops_onnx.resize import Resize
 
-pytestmark = pytest.mark.exhaustive(0.5)  # each test compiles programs
+pytestmark = pytest.mark.exhaustive(0.3)  # each test compiles programs
 
 Open = Callable[[str], Any]
 KINDS = pytest.mark.parametrize("kind", ["CPU", "GPU"])

@@ -13,6 +13,7 @@ from dovetail_ops_onnx.scatter_nd import ScatterND
 JOINS: dict[str, Callable[[Any, Any], Any]] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
+@pytest.mark.exhaustive(0.3)  # each compiles programs
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
 @pytest.mark.parametrize(
@@ -45,6 +46,7 @@ def test_slices_that_meet(count: int, kind_device: Callable[[str], Any], bench: 
     np.testing.assert_allclose(bench.run(kind_device("GPU"), graph, feeds)[0], wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.exhaustive(0.4)  # each compiles programs
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
 @pytest.mark.parametrize(("places", "size", "inner"), [(100, 3000, 7), (700, 4500, 1), (40, 900, 150)])
@@ -66,6 +68,7 @@ def test_rows_of_constant_indices(
 CONSTANT = [("ScatterElements", 1), ("ScatterElements", 0), ("ScatterND", 2), ("ScatterND", 3)]
 
 
+@pytest.mark.exhaustive(0.3)  # each compiles programs
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
 @pytest.mark.parametrize("reduction", ["none", *JOINS])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
@@ -129,6 +132,7 @@ def _drawn(rng: np.random.Generator, dtype: Any, dims: tuple[int, ...]) -> Any:
     return rng.integers(-3, 4, dims).astype(dtype) if dtype == np.int32 else rng.uniform(0.9, 1.1, dims).astype(dtype)
 
 
+@pytest.mark.exhaustive(0.4)  # each compiles programs
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.uint8])
 @pytest.mark.parametrize(("rows", "count", "columns"), [(7, 40, 3), (3, 1, 1), (300, 700, 5), (2000, 500, 8)])
 def test_the_last_update_of_a_place_wins(

@@ -16,7 +16,7 @@ from dovetail.graph.post_ops import ELTWISE_ALGORITHMS
 from dovetail.passes.layout import assign_layouts
 from dovetail_gpu_opencl.device import OpenCLDevice
 
-pytestmark = pytest.mark.exhaustive(0.1)  # each test compiles programs
+pytestmark = pytest.mark.exhaustive(0.06)  # each test compiles programs
 
 Floats = NDArray[np.float32]
 Pair = tuple[int, int]
