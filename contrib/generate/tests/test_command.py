@@ -39,6 +39,11 @@ def test_json_of_several_prompts(model: Path) -> None:
     assert _run(model, "-p", "The fox", "-p", "Another", "--tokens", "2").stdout.count("The fox") == 1
 
 
+def test_a_draft_model(model: Path) -> None:
+    want = _run(model, "-p", "The fox", "--tokens", "9", "--raw")
+    assert _run(model, "-p", "The fox", "--tokens", "9", "--raw", "--draft", str(model)).stdout == want.stdout
+
+
 def test_an_interrupt_ends_the_text(model: Path, monkeypatch: Any) -> None:
     steps: list[int] = []
     logits = Decoding.logits

@@ -15,6 +15,7 @@ from dovetail_generate import Sampling, TextGenerator
 from dovetail_generate.decoding import Decoding
 from dovetail_generate.generator import device_for
 from dovetail_generate.lookup import guess
+from dovetail_generate.vocabulary import SPLITS
 
 
 def _tokens(pieces: Any, index: int = 0) -> list[int]:
@@ -71,6 +72,41 @@ def test_guessed_tokens_change_nothing(generator: Any, monkeypatch: Any, count: 
     for index in range(len(prompts)):
         assert [piece for piece in pieces if piece.index == index] == [piece for piece in want if piece.index == index]
     assert len(runs) == steps
+
+
+@pytest.mark.parametrize(("seed", "least", "most"), [(3, 11, 11), (5, 12, 41)])
+def test_a_draft_model_changes_nothing(
+    generator: Any, write: Any, tmp_path: Path, monkeypatch: Any, seed: int, least: int, most: int
+) -> None:
+    """The same model guesses right, another one hardly ever."""
+    prompts = [_prompt(5, 1), _prompt(40, 3), [7, 8]]
+    want = list(generator.generate(prompts, limit=41, ends=False))
+    draft = TextGenerator(write(tmp_path / "draft.gguf", seed=seed), "NUMPY", room=300)
+    checks, sizes, checked, run = list[Any](), list[int](), Decoding.checked, Decoding._run
+    monkeypatch.setattr(Decoding, "checked", lambda self, *given: (checks.append(given), checked(self, *given))[1])
+    monkeypatch.setattr(Decoding, "_run", lambda self, *given: (sizes.append(given[2]), run(self, *given))[1])
+    with_draft = TextGenerator(generator.model, "NUMPY", room=300, draft=draft)
+    pieces = list(with_draft.generate(prompts, limit=41, ends=False, lookup=3))
+    for index in range(len(prompts)):
+        assert [piece for piece in pieces if piece.index == index] == [piece for piece in want if piece.index == index]
+    assert least <= len(checks) <= most
+    assert set(sizes[-20:]) == {1}  # behind its prompts the draft model runs single tokens
+
+
+def test_draft_models_that_are_refused(generator: Any, write: Any, tmp_path: Path) -> None:
+    other = TextGenerator(write(tmp_path / "other.gguf"), "NUMPY", room=300)
+    other.tokens.tokenizer.add_tokens(["one more"])
+    with pytest.raises(
+        UsageError, match=r"the draft model .*other\.gguf has 263 tokens, .*small\.gguf has 262, not all the same"
+    ):
+        TextGenerator(generator.model, "NUMPY", draft=other)
+
+
+def test_a_draft_model_without_room(generator: Any, model: Path) -> None:
+    want = _tokens(generator.generate([_prompt(20)], limit=30, ends=False))
+    draft = TextGenerator(model, "NUMPY", room=30)
+    given = TextGenerator(model, "NUMPY", room=300, draft=draft).generate([_prompt(20)], limit=30, ends=False, lookup=3)
+    assert _tokens(given) == want
 
 
 def test_guesses_at_the_end_of_the_room(generator: Any) -> None:
@@ -231,12 +267,14 @@ def test_messages_become_text_by_the_template(generator: Any, write: Any, tmp_pa
         TextGenerator(unsafe, "NUMPY").chat(messages)
 
 
-@pytest.mark.parametrize("pre", ["smollm", "gpt-2", "qwen2", "llama-bpe"])
+@pytest.mark.parametrize("pre", SPLITS)
 def test_tokens_are_text_again(write: Any, tmp_path: Path, pre: str) -> None:
     tokens = TextGenerator(write(tmp_path / "m.gguf", pre=pre), "NUMPY").tokens
     text = "The quick brown fox, the 12345 foxes' dens;\n\n\tit's 50% — naïve 🦊."
     assert tokens.tokenizer.decode(tokens.encode(text)) == text
-    assert tokens.encode(" the") == [3 + 256 + 2]
+    begin = [1] if tokens.begin == 1 else []
+    assert bool(begin) == (pre in {"llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "tekken"})
+    assert tokens.encode(" the") == [*begin, 3 + 256 + 2]
 
 
 def test_a_tokenizer_in_its_own_file(generator: Any, model: Path, tmp_path: Path) -> None:

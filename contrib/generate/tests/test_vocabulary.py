@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers.pre_tokenizers import ByteLevel
 
 from dovetail.errors import FormatError
 from dovetail_generate.tokens import Tokens, of_metadata
@@ -147,3 +148,32 @@ def test_merges_that_are_wrong(merge: str) -> None:
     fields = {"tokens": words, "token_type": "[1, 1]", "merges": json.dumps([merge]), "model": "gpt2", "pre": "gpt-2"}
     with pytest.raises(FormatError, match=f"'tokenizer.ggml.merges' has '?{merge}'?.*; accepted"):
         of_metadata({f"tokenizer.ggml.{key}": text for key, text in fields.items()}, "m.gguf")
+
+
+def _splits(pre: str, text: str) -> list[str]:
+    """The tokens of a text in a vocabulary of bytes, `abc`, which no merge gives, and merges of `1` and `2`, of `A` and `b`."""
+    alphabet = sorted(ByteLevel.alphabet())
+    words = ["<s>", *alphabet, "abc", "12", "121", "Ab", "\u010a\u010a", "\u0120\u0120"]
+    merges = ["1 2", "12 1", "A b", "\u010a \u010a", "\u0120 \u0120"]
+    kinds = [CONTROL, *[NORMAL] * (len(words) - 1)]
+    fields = {"model": "gpt2", "pre": pre, "tokens": words, "token_type": kinds, "merges": merges, "bos_token_id": 0}
+    given = {f"tokenizer.ggml.{key}": one if isinstance(one, str) else json.dumps(one) for key, one in fields.items()}
+    tokens = of_metadata(given, "m.gguf")
+    return [words[index] for index in tokens.encode(text)]
+
+
+@pytest.mark.parametrize(
+    ("pre", "text", "want"),
+    [
+        ("llama-bpe", "abc1212", ["<s>", "abc", "121", "2"]),
+        ("dbrx", "abc1212", ["a", "b", "c", "121", "2"]),
+        ("tekken", "abc121", ["<s>", "abc", "1", "2", "1"]),
+        ("gpt-2", "12121", ["12", "121"]),
+        ("smollm", "121", ["1", "2", "1"]),
+        ("qwen2", "121 \n\n", ["1", "2", "1", "\u0120", "\u010a\u010a"]),
+        ("gpt-4o", "cAbAb", ["c", "Ab", "Ab"]),
+        ("default", "1212121", ["121", "2", "12", "1"]),
+    ],
+)
+def test_splits_of_text(pre: str, text: str, want: list[str]) -> None:
+    assert _splits(pre, text) == want

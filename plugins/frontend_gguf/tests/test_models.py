@@ -12,6 +12,7 @@ import pytest
 import dovetail
 from dovetail_frontend_gguf import operators
 from dovetail_frontend_gguf.formats import FORMATS
+from dovetail_frontend_gguf.grids import grid
 
 ROOM = 12
 TEXT = [3, 41, 7, 0, 49, 12, 7]
@@ -164,6 +165,15 @@ def test_decoding_agrees_with_gguf(rng: Any, code: int) -> None:
     rows = random_rows(rng, FORMATS[code], 7, 512)
     want = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType(code))
     np.testing.assert_array_equal(FORMATS[code].read(rows).floats(), want.reshape(7, 512))
+
+
+@pytest.mark.parametrize("name", ["iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"])
+def test_grids_are_those_of_gguf(name: str) -> None:
+    import gguf
+
+    kind = getattr(gguf.quants, name.upper())
+    kind.init_grid()
+    np.testing.assert_array_equal(grid(name), kind.grid.reshape(kind.grid_shape))
 
 
 def test_tokens_that_the_model_does_not_have(core: Any, write: Any) -> None:

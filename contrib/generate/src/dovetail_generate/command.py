@@ -15,6 +15,9 @@ __all__ = ["generate"]
 _INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended."""
 
+_GUESSED = 4
+"""Tokens that a draft model guesses."""
+
 
 @command('dovetail generate model.gguf --prompt "What is an ocean?"')
 @click.argument("model")
@@ -47,6 +50,9 @@ _INTERRUPTED = 130
 @click.option(
     "--lookup", type=click.IntRange(0, 64), default=0, show_default=True, help="Guess so many tokens from earlier text."
 )
+@click.option(
+    "--draft", metavar="MODEL", help="A smaller model that guesses the tokens, by default 4. It has the same tokenizer."
+)
 @click.option("--room", type=click.IntRange(min=2), default=2048, show_default=True, help="Tokens of prompt and text together.")
 @click.option("--tokenizer", type=click.Path(exists=True, dir_okay=False), help="A tokenizer.json, where the model has none.")
 def generate(
@@ -64,6 +70,7 @@ def generate(
     seed: int,
     stop: tuple[str, ...],
     lookup: int,
+    draft: str | None,
     room: int,
     tokenizer: str | None,
     as_json: bool,
@@ -86,7 +93,9 @@ def generate(
     from dovetail_generate.sampling import Sampling
 
     asked = [sys.stdin.read() if prompt == "-" else prompt for prompt in prompts]
-    generator = TextGenerator(model, device, tokenizer=tokenizer, room=room)
+    guessing = None if draft is None else TextGenerator(draft, device, tokenizer=tokenizer, room=room)
+    lookup = lookup or (0 if guessing is None else _GUESSED)
+    generator = TextGenerator(model, device, tokenizer=tokenizer, room=room, draft=guessing)
     texts = [_conversation(generator, prompt, system, raw) for prompt in asked]
     sampling = Sampling(temperature, top_k, top_p, seed, min_p, repetition_penalty)
     found: list[dict[str, Any]] = [{"prompt": prompt, "text": "", "tokens": [], "ended": ""} for prompt in asked]
@@ -108,6 +117,8 @@ def generate(
     else:
         _print(described, streamed)
     generator.close()
+    if guessing is not None:
+        guessing.close()
     if interrupted:
         click.get_current_context().exit(_INTERRUPTED)
 

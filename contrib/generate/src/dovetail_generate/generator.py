@@ -58,7 +58,8 @@ class TextGenerator:
 
     `tokenizer` is a tokenizer.json; by default the one in the .gguf file, or beside another one. `room` is how many tokens a
     prompt and its continuation may have together, at most as many as the model was trained for. `properties` are those of
-    `Core.compile_model`. Used by one thread at a time. Raises `FormatError` and `UsageError`.
+    `Core.compile_model`. `draft` is a smaller model with the same tokens, which guesses where `generate` is asked to `lookup`
+    tokens. Used by one thread at a time. Raises `FormatError` and `UsageError`.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class TextGenerator:
         room: int = 2048,
         properties: Mapping[str, Any] | None = None,
         core: dovetail.Core | None = None,
+        draft: "TextGenerator | None" = None,
     ) -> None:
         self._core = core or dovetail.Core()
         self.model = model if isinstance(model, dovetail.Model) else self._core.read_model(model)
@@ -78,7 +80,9 @@ class TextGenerator:
         self.room = min(room, int(trained)) if trained is not None and trained.isdecimal() else room
         if self.room < 2:
             raise UsageError(f"room for {room} tokens; accepted: 2 or more")
-        self._device, self._properties = device, dict(properties or {})
+        self._device, self._properties, self._draft = device, dict(properties or {}), draft
+        if draft is not None:
+            self._check_draft(draft)
         self._decoding: tuple[int, Decoding | Apart | GrowingDecoding] | None = None
         self.seconds: dict[str, float] = {}
 
@@ -112,9 +116,9 @@ class TextGenerator:
         """The continuations of prompts, which are texts or tokens, together: after each step a piece of each that goes on.
 
         At most `limit` tokens each; a text ends before the first of the words in `stop`, and, if `ends`, before a token by which
-        the model ends it. With `lookup` that many tokens are guessed from what followed the last ones earlier in the text, and
-        checked in one run: the same tokens, in less time where texts repeat themselves. It needs temperature 0. `seconds` then
-        has `load` (0 where the model was compiled before), `first_token` and `rest`.
+        the model ends it. With `lookup` that many tokens are guessed, by the draft model or from what followed the last ones
+        earlier in the text, and checked in one run: the same tokens, in less time where guesses are right. It needs temperature
+        0. `seconds` then has `load` (0 where the model was compiled before), `first_token` and `rest`.
         """
         if isinstance(prompts, str) or not prompts or limit < 1 or not all(stop):
             raise UsageError(
@@ -141,7 +145,7 @@ class TextGenerator:
         generators = sampling.generators(len(texts))
         rests, has_begun = [limit] * len(texts), False
         while any(rests):
-            guesses = [guess(text, lookup) if lookup and rest else [] for text, rest in zip(texts, rests, strict=True)]
+            guesses = self._guesses(texts, rests, lookup) if lookup else [[] for _ in texts]
             logits = decoding.checked(texts, guesses, lookup) if lookup else decoding.logits(texts)[:, None]
             now = time.perf_counter()
             if has_begun:
@@ -163,6 +167,38 @@ class TextGenerator:
                         texts[index].pop()  # a text that has ended only keeps its place
                     if ended or token != guessed:
                         break
+
+    def _guesses(self, texts: Sequence[Sequence[int]], rests: Sequence[int], count: int) -> list[list[int]]:
+        """At most `count` tokens that may follow each text that goes on."""
+        if self._draft is None:
+            return [guess(text, count) if rest else [] for text, rest in zip(texts, rests, strict=True)]
+        return self._draft.likely(texts, count)
+
+    def likely(self, texts: Sequence[Sequence[int]], count: int) -> list[list[int]]:
+        """The `count` tokens that this model finds most likely to follow each text, one after the other; none without room.
+
+        The last one is in the caches too, so that a text that goes on behind it needs one run for one token.
+        """
+        found: list[list[int]] = [[] for _ in texts]
+        if any(len(text) + count > self.room for text in texts):
+            return found
+        decoding = self._loaded(texts)
+        for step in range(count + 1):
+            logits = decoding.logits([[*text, *guessed] for text, guessed in zip(texts, found, strict=True)])
+            for guessed, row in zip(found, logits, strict=True):
+                guessed += [int(row.argmax())] if step < count else []
+        return found
+
+    def _check_draft(self, draft: "TextGenerator") -> None:
+        if draft.model.growth is not None:
+            raise UsageError(
+                f"the draft model {draft.model.source} has states that grow, which cannot take back tokens",
+                hint="accepted: .gguf files, and .onnx files with caches",
+            )
+        own, other = (one.tokens.tokenizer.get_vocab() for one in (self, draft))
+        if own != other:
+            given = f"the draft model {draft.model.source} has {len(other)} tokens, {self.model.source} has {len(own)}"
+            raise UsageError(f"{given}, not all the same", hint="accepted: a model with the same tokenizer")
 
     def _loaded(self, texts: Sequence[Sequence[int]]) -> Decoding | Apart | GrowingDecoding:
         """The model compiled for so many texts."""

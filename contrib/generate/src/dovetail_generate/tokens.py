@@ -65,7 +65,7 @@ def of_metadata(metadata: Mapping[str, str], source: str) -> Tokens:
     if kind == "llama":
         return _described(vocabulary, vocabulary.of_pieces(), begins=True)
     if kind == "gpt2" and split in SPLITS:
-        return _described(vocabulary, vocabulary.of_bytes(split), begins=False)
+        return _described(vocabulary, vocabulary.of_bytes(split), begins=vocabulary.begins(split))
     raise FormatError(
         f"{source}: the tokenizer is {printable(kind) or 'missing'}, {printable(split) or 'without name'}; "
         f"accepted: llama, or gpt2 with one of {', '.join(SPLITS)}",

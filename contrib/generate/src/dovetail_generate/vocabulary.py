@@ -19,18 +19,31 @@ UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4
 
 _KINDS = range(1, 7)
 
+_ENDINGS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
-_REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-_PATTERNS = {
-    "qwen2": rf"(?i:'s|'t|'re|'ve|'m|'ll|'d)|{_WORDS}|\p{{N}}|{_REST}",
-    "llama-bpe": rf"(?i:'s|'t|'re|'ve|'m|'ll|'d)|{_WORDS}|\p{{N}}{{1,3}}|{_REST}",
+_LOWER = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+_UPPER = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+_SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_REST = rf" ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_SPACES}"
+_LINES = rf" ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_SPACES}"
+_GPT_2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_QWEN_2 = rf"{_ENDINGS}|{_WORDS}|\p{{N}}|{_REST}"
+_LLAMA_3 = rf"{_ENDINGS}|{_WORDS}|\p{{N}}{{1,3}}|{_REST}"
+_GPT_4O = rf"{_LOWER}{_ENDINGS}?|{_UPPER}{_ENDINGS}?|\p{{N}}{{1,3}}|{_LINES}"
+
+_WHOLE_WORDS = ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "tekken")
+"""Vocabularies whose words are tokens also where no merges give them, and whose texts begin with a token by default."""
+
+SPLITS: Mapping[str, tuple[str, ...]] = {
+    "default": (r"[\p{P}\$\+<=>\^~\|]+", _GPT_2, r"\p{N}+", "[0-9][0-9][0-9]"),
+    **dict.fromkeys(("gpt-2", "phi-2", "olmo", "mpt"), (_GPT_2,)),
+    **dict.fromkeys(("smollm", "refact", "starcoder", "command-r"), (r"\p{N}", _GPT_2)),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2"), (_QWEN_2,)),
+    **dict.fromkeys(("dbrx", "smaug-bpe", *_WHOLE_WORDS[:5]), (_LLAMA_3,)),
+    "tekken": (rf"{_LOWER}|{_UPPER}|\p{{N}}|{_LINES}",),
+    **dict.fromkeys(("gpt-4o", "llama4"), (_GPT_4O,)),
 }
-"""How text is split into words, by the name in .gguf, where it is not as in GPT-2."""
-
-_LIKE_GPT_2 = ("default", "gpt-2", "smollm")
-
-SPLITS = (*_LIKE_GPT_2, *_PATTERNS)
-"""The names of the ways to split text that are known."""
+"""How text is split into words: by each expression in turn, by the name in .gguf (llama.cpp, src/llama-vocab.cpp)."""
 
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 """The tokens of single bytes in vocabularies of SentencePiece."""
@@ -71,6 +84,11 @@ class Vocabulary:
                 found[key] = int(text)
         return found
 
+    @staticmethod
+    def begins(split: str) -> bool:
+        """Whether texts begin with a token where nothing is said, in a vocabulary that splits text so."""
+        return split in _WHOLE_WORDS
+
     def flag(self, key: str, default: bool) -> bool:
         """A field that is true or false."""
         text = self.metadata.get(f"tokenizer.ggml.{key}", str(default).lower())
@@ -86,8 +104,10 @@ class Vocabulary:
         for left, right in pairs:
             if left not in known or right not in known or left + right not in known:
                 raise self._wrong("merges", f"has {printable(left + ' ' + right, 60)!r}", "two tokens that make a third one")
-        tokenizer = Tokenizer(models.BPE(vocab={word: index for index, word in enumerate(words)}, merges=pairs))
-        tokenizer.pre_tokenizer = _splitter(split)
+        vocabulary = {word: index for index, word in enumerate(words)}
+        tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=pairs, ignore_merges=split in _WHOLE_WORDS))
+        parts = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in SPLITS[split]]
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*parts, pre_tokenizers.ByteLevel(False, use_regex=False)])
         tokenizer.decoder = decoders.ByteLevel()
         return self._with_whole(tokenizer, {CONTROL: True, USER_DEFINED: False})
 
@@ -155,12 +175,3 @@ def _merges(vocabulary: Mapping[str, int], scores: list[float]) -> list[tuple[st
             if word[:at] in vocabulary and word[at:] in vocabulary:
                 pairs.append((-scores[index], index, len(pairs), word[:at], word[at:]))
     return [(left, right) for *_, left, right in sorted(pairs)]
-
-
-def _splitter(name: str) -> Any:
-    if name in _PATTERNS:
-        parts = [pre_tokenizers.Split(Regex(_PATTERNS[name]), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
-    else:
-        digits = [pre_tokenizers.Digits(individual_digits=True)] if name == "smollm" else []
-        parts = [*digits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]
-    return pre_tokenizers.Sequence(parts)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dovetail.testing import Case
 from dovetail_frontend_gguf.formats import FORMATS, Format
+from dovetail_frontend_gguf.grids import grid
 from dovetail_frontend_gguf.operators import GetRows, MulMat
 
 __all__ = ["get_rows", "mul_mat", "random_rows"]
@@ -26,6 +27,7 @@ _HALVES = {
     "Q4_K": (0, 2),
     "Q5_K": (0, 2),
     "Q6_K": (208,),
+    **dict.fromkeys(("IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"), (0,)),
     "IQ4_NL": (0,),
     "IQ4_XS": (0,),
     "MXFP4": (),
@@ -186,6 +188,59 @@ def _iq4_xs(block: bytes) -> list[float]:
     return found
 
 
+def _sign(seven: int, i: int) -> int:
+    """Of eight signs in seven bits: the last one makes the number of those that are negative even."""
+    return -1 if (seven | seven.bit_count() % 2 << 7) >> i & 1 else 1
+
+
+def _iq2_xxs(block: bytes) -> list[float]:
+    found = []
+    for i in range(256):
+        at, group = 2 + i // 32 * 8, i % 32 // 8
+        rest = int.from_bytes(block[at + 4 : at + 8], "little")
+        scale = _half(block, 0) * (0.5 + (rest >> 28)) / 4
+        found.append(scale * int(grid("iq2_xxs")[block[at + group], i % 8]) * _sign(rest >> 7 * group & 127, i % 8))
+    return found
+
+
+def _iq2_xs(block: bytes) -> list[float]:
+    found = []
+    for i in range(256):
+        place = int.from_bytes(block[2 + i // 8 * 2 : 4 + i // 8 * 2], "little")
+        scale = _half(block, 0) * (0.5 + _nibble(block[66 + i // 32], i // 16 % 2)) / 4
+        found.append(scale * int(grid("iq2_xs")[place & 511, i % 8]) * _sign(place >> 9, i % 8))
+    return found
+
+
+def _iq2_s(block: bytes) -> list[float]:
+    found = []
+    for i in range(256):
+        at = i // 8
+        place = block[2 + at] | (block[66 + at // 4] >> at % 4 * 2 & 3) << 8
+        scale = _half(block, 0) * (0.5 + _nibble(block[74 + i // 32], i // 16 % 2)) / 4
+        found.append(scale * int(grid("iq2_s")[place, i % 8]) * (-1 if block[34 + at] >> i % 8 & 1 else 1))
+    return found
+
+
+def _iq3_xxs(block: bytes) -> list[float]:
+    found = []
+    for i in range(256):
+        rest = int.from_bytes(block[66 + i // 32 * 4 : 70 + i // 32 * 4], "little")
+        scale = _half(block, 0) * (0.5 + (rest >> 28)) / 2
+        found.append(scale * int(grid("iq3_xxs")[block[2 + i // 4], i % 4]) * _sign(rest >> 7 * (i % 32 // 8) & 127, i % 8))
+    return found
+
+
+def _iq3_s(block: bytes) -> list[float]:
+    found = []
+    for i in range(256):
+        at = i // 4
+        place = block[2 + at] | (block[66 + at // 8] >> at % 8 & 1) << 8
+        scale = _half(block, 0) * (1 + 2 * _nibble(block[106 + i // 64], i // 32 % 2))
+        found.append(scale * int(grid("iq3_s")[place, i % 4]) * (-1 if block[74 + i // 8] >> i % 8 & 1 else 1))
+    return found
+
+
 def _mxfp4(block: bytes) -> list[float]:
     numbers = [_nibble(block[1 + i % 16], i // 16) for i in range(32)]
     floats = (0, 0.5, 1, 1.5, 2, 3, 4, 6)  # E2M1
@@ -203,6 +258,11 @@ _DECODERS = {
     "Q4_K": _q4_k,
     "Q5_K": _q5_k,
     "Q6_K": _q6_k,
+    "IQ2_XXS": _iq2_xxs,
+    "IQ2_XS": _iq2_xs,
+    "IQ2_S": _iq2_s,
+    "IQ3_XXS": _iq3_xxs,
+    "IQ3_S": _iq3_s,
     "IQ4_NL": _iq4_nl,
     "IQ4_XS": _iq4_xs,
     "MXFP4": _mxfp4,

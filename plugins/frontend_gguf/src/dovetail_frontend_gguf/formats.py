@@ -11,32 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.frontend import DType
+from dovetail_frontend_gguf.blocks import Blocks, joined, number_of
+from dovetail_frontend_gguf.grids import iq2_s, iq2_xs, iq2_xxs, iq3_s, iq3_xxs
 
 __all__ = ["FORMATS", "Blocks", "Format"]
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """Rows as `numbers` [rows, K] times scales plus offsets, one [rows, K / size] for each `size` elements of a row.
-
-    Numbers of `bits` 4 are 0 to 15 in bytes; of 8 they are int8; of 16 and 32 floats, with one scale for a row, which is 1.
-    """
-
-    bits: int
-    size: int
-    numbers: Array
-    scales: Array
-    offsets: Array | None = None
-
-    def floats(self) -> Array:
-        """The rows in float32."""
-        rows, columns = self.numbers.shape
-        found = self.numbers.reshape(rows, -1, self.size).astype(np.float32) * self.scales[..., None]
-        if self.offsets is not None:
-            found += self.offsets[..., None]
-        return np.asarray(found.reshape(rows, columns))
 
 
 @dataclass(frozen=True)
@@ -54,29 +34,25 @@ def _halves(packed: Array) -> Array:
     return np.concatenate((packed & 15, packed >> 4), -1)
 
 
-def _joined(numbers: Array) -> Array:
-    return numbers.reshape(len(numbers), -1)
-
-
 def _q4_0(rows: Array) -> Blocks:
     block = rows.reshape(len(rows), -1, 18)
-    scale = _number(block[..., :2])
-    return Blocks(4, 32, _joined(_halves(block[..., 2:])), scale, np.float32(-8) * scale)
+    scale = number_of(block[..., :2])
+    return Blocks(4, 32, joined(_halves(block[..., 2:])), scale, np.float32(-8) * scale)
 
 
 def _q4_1(rows: Array) -> Blocks:
     block = rows.reshape(len(rows), -1, 20)
-    return Blocks(4, 32, _joined(_halves(block[..., 4:])), _number(block[..., :2]), _number(block[..., 2:4]))
+    return Blocks(4, 32, joined(_halves(block[..., 4:])), number_of(block[..., :2]), number_of(block[..., 2:4]))
 
 
 def _q5_0(rows: Array) -> Blocks:
     block = rows.reshape(len(rows), -1, 22)
-    return Blocks(8, 32, _joined(_fives(block[..., 2:])) - np.int8(16), _number(block[..., :2]))
+    return Blocks(8, 32, joined(_fives(block[..., 2:])) - np.int8(16), number_of(block[..., :2]))
 
 
 def _q5_1(rows: Array) -> Blocks:
     block = rows.reshape(len(rows), -1, 24)
-    return Blocks(8, 32, _joined(_fives(block[..., 4:])), _number(block[..., :2]), _number(block[..., 2:4]))
+    return Blocks(8, 32, joined(_fives(block[..., 4:])), number_of(block[..., :2]), number_of(block[..., 2:4]))
 
 
 def _fives(packed: Array) -> Array:
@@ -88,15 +64,15 @@ def _fives(packed: Array) -> Array:
 
 def _q8_0(rows: Array) -> Blocks:
     block = rows.reshape(len(rows), -1, 34)
-    return Blocks(8, 32, _joined(block[..., 2:].view(np.int8)), _number(block[..., :2]))
+    return Blocks(8, 32, joined(block[..., 2:].view(np.int8)), number_of(block[..., :2]))
 
 
 def _q2_k(rows: Array) -> Blocks:
     """Blocks of 256 in sixteen parts of 16, whose scales and minima have four bits."""
     block = rows.reshape(len(rows), -1, 84)
-    scale, least = (_number(block[..., i : i + 2])[..., None] for i in (80, 82))
+    scale, least = (number_of(block[..., i : i + 2])[..., None] for i in (80, 82))
     scales, minima = block[..., :16] & 15, block[..., :16] >> 4
-    return Blocks(4, 16, _joined(_twos(block[..., 16:80])), _joined(scale * scales), _joined(-least * minima))
+    return Blocks(4, 16, joined(_twos(block[..., 16:80])), joined(scale * scales), joined(-least * minima))
 
 
 def _q3_k(rows: Array) -> Blocks:
@@ -106,8 +82,8 @@ def _q3_k(rows: Array) -> Blocks:
     numbers = _twos(block[..., 32:96]) | (third.reshape(*block.shape[:2], 256) << 2)
     high = (block[..., None, 104:108] >> _PAIRS[:, None]) & 3
     six = _halves(block[..., 96:104]) | (high.reshape(*block.shape[:2], 16) << 4)
-    scales = _joined(_number(block[..., 108:])[..., None] * (six.view(np.int8) - np.int8(32)))
-    return Blocks(4, 16, _joined(numbers), scales, np.float32(-4) * scales)
+    scales = joined(number_of(block[..., 108:])[..., None] * (six.view(np.int8) - np.int8(32)))
+    return Blocks(4, 16, joined(numbers), scales, np.float32(-4) * scales)
 
 
 def _twos(packed: Array) -> Array:
@@ -120,7 +96,7 @@ def _q4_k(rows: Array) -> Blocks:
     """Blocks of 256 in eight parts of 32, whose scales and minima have six bits."""
     block = rows.reshape(len(rows), -1, 144)
     numbers = _halves(block[..., 16:].reshape(*block.shape[:2], 4, 32))
-    return Blocks(4, 32, _joined(numbers), *_six_bits(block))
+    return Blocks(4, 32, joined(numbers), *_six_bits(block))
 
 
 def _q5_k(rows: Array) -> Blocks:
@@ -128,7 +104,7 @@ def _q5_k(rows: Array) -> Blocks:
     block = rows.reshape(len(rows), -1, 176)
     four = _halves(block[..., 48:].reshape(*block.shape[:2], 4, 32)).reshape(*block.shape[:2], 8, 32)
     fifth = (block[..., None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None]) & 1
-    return Blocks(8, 32, _joined((four | (fifth << 4)).view(np.int8)), *_six_bits(block))
+    return Blocks(8, 32, joined((four | (fifth << 4)).view(np.int8)), *_six_bits(block))
 
 
 def _six_bits(block: Array) -> tuple[Array, Array]:
@@ -137,8 +113,8 @@ def _six_bits(block: Array) -> tuple[Array, Array]:
     low, middle, high = packed[..., :4], packed[..., 4:8], packed[..., 8:]
     scales = np.concatenate((low & 63, (high & 15) | ((low >> 6) << 4)), -1)
     minima = np.concatenate((middle & 63, (high >> 4) | ((middle >> 6) << 4)), -1)
-    scale, least = (_number(block[..., i : i + 2])[..., None] for i in (0, 2))
-    return _joined(scale * scales), _joined(-least * minima)
+    scale, least = (number_of(block[..., i : i + 2])[..., None] for i in (0, 2))
+    return joined(scale * scales), joined(-least * minima)
 
 
 def _q6_k(rows: Array) -> Blocks:
@@ -149,14 +125,14 @@ def _q6_k(rows: Array) -> Blocks:
     four = np.concatenate((low & 15, low >> 4), 3).reshape(*block.shape[:2], 2, 4, 32)
     two = (high >> _PAIRS[:, None]) & 3
     numbers = (four | (two << 4)).view(np.int8) - np.int8(32)
-    scales = _number(block[..., 208:])[..., None] * block[..., 192:208].view(np.int8)
-    return Blocks(8, 16, _joined(numbers), _joined(scales))
+    scales = number_of(block[..., 208:])[..., None] * block[..., 192:208].view(np.int8)
+    return Blocks(8, 16, joined(numbers), joined(scales))
 
 
 def _iq4_nl(rows: Array) -> Blocks:
     """Sixteen numbers that are closer near zero."""
     block = rows.reshape(len(rows), -1, 18)
-    return Blocks(8, 32, _joined(_CLOSER[_halves(block[..., 2:])]), _number(block[..., :2]))
+    return Blocks(8, 32, joined(_CLOSER[_halves(block[..., 2:])]), number_of(block[..., :2]))
 
 
 def _iq4_xs(rows: Array) -> Blocks:
@@ -166,25 +142,18 @@ def _iq4_xs(rows: Array) -> Blocks:
     low = np.stack((block[..., 4:8] & 15, block[..., 4:8] >> 4), -1)
     six = low.reshape(*block.shape[:2], 8) | (high.reshape(*block.shape[:2], 8) << 4)
     numbers = _CLOSER[_halves(block[..., 8:].reshape(*block.shape[:2], 8, 16))]
-    return Blocks(8, 32, _joined(numbers), _joined(_number(block[..., :2])[..., None] * (six.view(np.int8) - np.int8(32))))
+    return Blocks(8, 32, joined(numbers), joined(number_of(block[..., :2])[..., None] * (six.view(np.int8) - np.int8(32))))
 
 
 def _mxfp4(rows: Array) -> Blocks:
     """Floats of four bits, doubled, with a power of two for 32 of them."""
     block = rows.reshape(len(rows), -1, 17)
-    return Blocks(
-        8, 32, _joined(_FLOATS4[_halves(block[..., 1:])]), np.ldexp(np.float32(1), block[..., 0].astype(np.int32) - 128)
-    )
+    return Blocks(8, 32, joined(_FLOATS4[_halves(block[..., 1:])]), np.ldexp(np.float32(1), block[..., 0].astype(np.int32) - 128))
 
 
 _PAIRS = np.array([0, 2, 4, 6], np.uint8)
 _CLOSER = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
 _FLOATS4 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
-
-
-def _number(half: Array) -> Array:
-    """The float16 in two bytes [..., 2], as float32."""
-    return np.asarray(np.ascontiguousarray(half).view("<f2")[..., 0].astype(np.float32))
 
 
 def _floats(dtype: Any) -> Callable[[Array], Blocks]:
@@ -215,7 +184,12 @@ FORMATS: Mapping[int, Format] = {
     12: Format("Q4_K", 256, 144, _q4_k),
     13: Format("Q5_K", 256, 176, _q5_k),
     14: Format("Q6_K", 256, 210, _q6_k),
+    16: Format("IQ2_XXS", 256, 66, iq2_xxs),
+    17: Format("IQ2_XS", 256, 74, iq2_xs),
+    18: Format("IQ3_XXS", 256, 98, iq3_xxs),
     20: Format("IQ4_NL", 32, 18, _iq4_nl),
+    21: Format("IQ3_S", 256, 110, iq3_s),
+    22: Format("IQ2_S", 256, 82, iq2_s),
     23: Format("IQ4_XS", 256, 136, _iq4_xs),
     30: Format("BF16", 1, 2, _bfloat16),
     39: Format("MXFP4", 32, 17, _mxfp4),

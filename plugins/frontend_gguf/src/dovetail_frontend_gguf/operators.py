@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from dovetail.hookspecs import hookimpl
 from dovetail.op import DType, GraphBuilder, Operator, OperatorError, ShapeError, TensorType
+from dovetail_frontend_gguf.blocks import Blocks
 from dovetail_frontend_gguf.container import release
-from dovetail_frontend_gguf.formats import FORMATS, Blocks, Format
+from dovetail_frontend_gguf.formats import FORMATS, Format
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix
 from dovetail_ops_onnx.mat_mul_rows import MatMulRows, RowFormat
