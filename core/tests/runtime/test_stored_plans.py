@@ -445,8 +445,7 @@ def test_control_flow_is_stored(tmp_path: Path) -> None:
     assert is_unread(second)
 
 
-def test_states_are_kept(tmp_path: Path) -> None:
-    """A stored plan keeps the states of its model; here of one whose states a property declares, which is stored by no file."""
+def test_states_that_a_property_declares_are_not_stored(tmp_path: Path) -> None:
     path = write_model(tmp_path / "m.onnx")
     core = dovetail.Core(config=False)
     with pytest.raises(UsageError):

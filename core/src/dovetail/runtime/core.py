@@ -265,7 +265,7 @@ class Core:
         return made_for(self.plugins, device, own.device, *self._opened(self._session.targets(device, given)[0]))
 
     def _interface_needs(self, device: str, given: Properties) -> Mapping[str, str]:
-        """As `_needs`, for the interface of a model on a virtual device, which may open others later."""
+        """As `_needs`, for inputs and outputs of a model on a virtual device, which may open others later."""
         from dovetail.runtime.stored_plans import made_for  # as above
 
         own = self._own_options(device, given)
