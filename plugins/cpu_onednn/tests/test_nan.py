@@ -35,6 +35,7 @@ from dovetail_ops_onnx.p_relu import PRelu
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.round import Round
 from dovetail_ops_onnx.sigmoid import Sigmoid
+from dovetail_ops_onnx.softmax import Softmax
 from dovetail_ops_onnx.tanh import Tanh
 from dovetail_ops_onnx.transpose import Transpose
 
@@ -274,6 +275,31 @@ def active(g, name, channels, *chain):
     return g.node(Conv(group=channels), name, g.constant(np.ones((channels, 1, 1, 1), np.float32)), post_ops=chain)
 
 
+@pytest.mark.parametrize("last", ["softmax", "max_pool"])
+def test_a_guard_finds_what_a_fused_step_made(bench, last):
+    """The guard of the node that reads an activation looks for NaN already: no result is checked once more."""
+    rng, g = np.random.default_rng(6), GraphBuilder()
+    x = rng.standard_normal((1, 16, 4, 6)).astype(np.float32)
+    value = active(g, g.input("x", "float32", x.shape), 16, Eltwise("relu"))
+    value = g.node(Softmax() if last == "softmax" else MaxPool(kernel_shape=(2, 2), strides=(2, 2)), value)
+    executable = bench.executable(g.graph([value]))
+    assert not executable.nan_checks.before
+    assert not executable.nan_checks.final
+    assert len(executable.nan_checks.refused) == 1
+    request = executable.create_request()
+
+    def expected(v):
+        with np.errstate(invalid="ignore"):
+            v = np.maximum(v.astype(np.float64), 0)
+            e = np.exp(v - v.max(-1, keepdims=True))
+            return e / e.sum(-1, keepdims=True) if last == "softmax" else maxima(v, 2)
+
+    for infinity, is_repeated in ((0.0, False), (np.inf, False), (-np.inf, True), (np.nan, True), (1.0, True)):
+        x[0, 1, 2, 3] = infinity
+        np.testing.assert_allclose(request.run([x])[0], expected(x), rtol=1e-6, atol=1e-7)
+        assert (request._strict is not None) is is_repeated
+
+
 @pytest.mark.parametrize("channels", [16, 5])
 @pytest.mark.parametrize("algorithm", ["relu", "gelu_erf"])
 def test_infinities_in_activations(bench, algorithm, channels):
@@ -286,8 +312,9 @@ def test_infinities_in_activations(bench, algorithm, channels):
     large = g.node(Greater(), active(g, name, channels, Eltwise(algorithm)), g.constant(np.float32(-9)))
     added = active(g, active(g, name, channels), channels, Binary("add", active(g, name, channels)), Eltwise(algorithm))
     executable = bench.executable(g.graph([pooled, large, added]))
-    assert len(executable.nan_checks) == 1
-    assert executable.final_nan_checks == executable.graph.outputs[::2]
+    assert len(executable.nan_checks.before) == 1
+    assert executable.nan_checks.final == executable.graph.outputs[2:]
+    assert executable.nan_checks.refused == {"max_pool"}
     request, infinity = executable.create_request(), -np.inf if algorithm == "relu" else np.inf
     request.run([x])
     assert request._strict is None

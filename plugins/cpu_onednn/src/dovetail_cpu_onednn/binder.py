@@ -104,8 +104,8 @@ class Binder:
             self._planned = placement.threads
             library().plan_threads(placement.threads)
         name = placement.node.node.name
-        if name in self.executable.nan_checks:
-            yield from self.nan_checks(self.executable.nan_checks[name])
+        if names := self.executable.nan_checks.before.get(name):
+            yield from self.nan_checks(names)
         prepared = self._prepared.get(name)
         if prepared is not None and self._is_strict and may_make_nan(placement.node):
             yield reference_call(placement.node, self.array)
@@ -148,6 +148,16 @@ class Binder:
             return 0
 
         return Launch(check, ())
+
+    def _noting_nan(self, name: str, otherwise: Call) -> Call:
+        """The call, after a look for NaN in the value."""
+
+        def run() -> int | None:
+            if not has_no_nan(self.array(name), self.stream)():
+                self.with_nan.append(name)
+            return otherwise()
+
+        return run
 
     def array(self, name: str) -> Array:
         """A value in its layout."""
@@ -309,5 +319,7 @@ class Binder:
         node = placement.node
         unread = frozenset(name for name in node.node.outputs if name not in self._read)
         otherwise = placement.kernel.otherwise(node, self.array, unread, calls, self._reference(node))
+        if node.node.name in self.executable.nan_checks.refused and not self._is_strict:
+            otherwise = self._noting_nan(node.node.inputs[0], otherwise)
         call = calls[0] if len(calls) == 1 else in_turn(calls)
         return Launch(lambda: (call() if is_safe() else otherwise()) or 0, launches)

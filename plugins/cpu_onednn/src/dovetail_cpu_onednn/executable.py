@@ -99,8 +99,8 @@ class OnednnExecutable(Executable):
         self.notes = _notes(placements, threads)
         nodes = [p.node for p in placements]
         self.clip_checks = clip_checks(nodes, graph.constants)
-        self.nan_checks, self.final_nan_checks = nan_checks(nodes, graph.outputs)
-        self.checks_values = bool(self.clip_checks or self.nan_checks or self.final_nan_checks)
+        guarded = {p.node.node.name for p in placements if p.kernel.stops_nan and p.kernel.is_guarded(p.node)}
+        self.nan_checks = nan_checks(nodes, graph.outputs, guarded)
         sized = graph.replace(types=_sized(graph, placements))
         placed, taken = ({}, {}) if earlier is None else (earlier._placed, earlier._takes)
         self._takes = {(n := p.node.node.name): taken[n] if placed.get(n) is p else _taken(p) for p in placements}

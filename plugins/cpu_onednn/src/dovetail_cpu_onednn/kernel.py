@@ -178,6 +178,8 @@ class OnednnKernel(Kernel):
     """One way to run a node. Without state: one object serves all nodes, requests and threads."""
 
     from_operator: ClassVar[bool] = False
+    stops_nan: ClassVar[bool] = False
+    """Whether `safety`, where the kernel is guarded, denies all data with NaN in input 0."""
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """The layouts in which the kernel takes a node that it accepted, the best first."""

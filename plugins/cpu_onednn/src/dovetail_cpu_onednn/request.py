@@ -80,7 +80,7 @@ class OnednnRequest(ExecutableRequest):
         if bound:
             library().plan_threads(executable.shared_by)
             last = replace(bound[-1][1], threads=executable.shared_by)
-            bound += [(launch, last) for launch in binder.nan_checks(executable.final_nan_checks)]
+            bound += [(launch, last) for launch in binder.nan_checks(executable.nan_checks.final)]
         steps, ends_with = _steps(_in_groups(bound), executable.shared_by)
         # A state that was written where it is, is returned as it was given.
         storage = executable.memory.storage

@@ -72,6 +72,7 @@ class MaximumKernel(PoolKernel):
     """The largest element of each window. oneDNN passes over NaN, and starts from the lowest number, not from minus infinity."""
 
     reduction = Alg.REDUCTION_MAX
+    stops_nan = True
 
     def algorithm(self, node: TypedNode, g: ConvGeometry) -> int:
         return Alg.POOLING_MAX

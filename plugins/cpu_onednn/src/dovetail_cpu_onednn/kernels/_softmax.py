@@ -18,6 +18,7 @@ class SoftmaxKernel(PrimitiveKernel):
     name = "softmax"
     dtypes = LOW
     overwrites = True
+    stops_nan = True
 
     def __init__(self, algorithm: int) -> None:
         self.algorithm = algorithm
