@@ -100,7 +100,9 @@ def test_pixels_with_channels_innermost(channels: int, kind: str, kind_device: O
 def test_reductions_before_other_axes(name: str, kind: str, kind_device: Open, bench: Any, rng: Any) -> None:
     """Neighbouring results around 32, sums of more than 512, two axes apart, single columns, none."""
     functions: dict[str, Callable[[Any, Any], Any]] = {
-        **{"ReduceSum": np.sum, "ReduceMean": np.mean, "ReduceMax": np.max},
+        "ReduceSum": np.sum,
+        "ReduceMean": np.mean,
+        "ReduceMax": np.max,
         "ReduceL2": lambda x, axes: np.sqrt(np.sum(x * x, axes)),
         "ReduceLogSum": lambda x, axes: np.log(np.sum(x, axes)),
         "ReduceLogSumExp": lambda x, axes: np.log(np.sum(np.exp(x), axes)),
