@@ -93,3 +93,66 @@ def test_pixels_with_channels_innermost(channels: int, kind: str, kind_device: O
         parts = np.stack([0.75 * here + 0.25 * before, 0.75 * here + 0.25 * after], axis + 1)
         wanted = parts.reshape([2 * n if a == axis else n for a, n in enumerate(wanted.shape)])
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+@KINDS
+@pytest.mark.parametrize("name", ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"])
+def test_reductions_before_other_axes(name: str, kind: str, kind_device: Open, bench: Any, rng: Any) -> None:
+    """Neighbouring results around 32, sums of more than 512, two axes apart, single columns, none."""
+    functions: dict[str, Callable[[Any, Any], Any]] = {
+        "ReduceSum": np.sum,
+        "ReduceMean": np.mean,
+        "ReduceMax": np.max,
+        "ReduceL2": lambda x, axes: np.sqrt(np.sum(x * x, axes)),
+        "ReduceLogSum": lambda x, axes: np.log(np.sum(x, axes)),
+        "ReduceLogSumExp": lambda x, axes: np.log(np.sum(np.exp(x), axes)),
+    }
+    for dims, axes in (
+        ((3, 31), [0]),
+        ((2, 3, 33), [1]),
+        ((1030, 40), [0]),
+        ((2, 3, 2, 65), [0, 2]),
+        ((9, 1), [0]),
+        ((4, 0), [0]),
+    ):
+        x = rng.uniform(0.5, 1.5, dims).astype(np.float32)
+        graph, feeds = bench.single(bench.op(name, keepdims=False), [x, np.array(axes, np.int64)], (1,))
+        (got,) = bench.run(kind_device(kind), graph, feeds, DEBUG_BUFFERS=True)
+        np.testing.assert_allclose(got, functions[name](x.astype(np.float64), tuple(axes)), rtol=2e-6)
+
+
+@KINDS
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_norms_of_windows(p: int, kind: str, kind_device: Open, bench: Any, rng: Any) -> None:
+    x = rng.standard_normal((2, 3, 9, 21)).astype(np.float32)
+    graph, feeds = bench.single(bench.op("LpPool", p=p, kernel_shape=(2, 3), strides=(2, 1), pads=(0, 1, 1, 1)), [x], ())
+    (got,) = bench.run(kind_device(kind), graph, feeds, DEBUG_BUFFERS=True)
+    padded = np.pad(np.abs(x.astype(np.float64)) ** p, ((0, 0), (0, 0), (0, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (2, 3), (2, 3))[:, :, ::2]
+    np.testing.assert_allclose(got, windows.sum((-1, -2)) ** (1 / p), rtol=1e-5)
+
+
+@KINDS
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+@pytest.mark.parametrize(
+    ("dims", "weights", "group"),
+    [
+        ((2, 5, 9, 7), (33, 5, 3, 3), 1),
+        ((1, 6, 8, 8), (10, 3, 3, 2), 2),
+        ((1, 4, 11), (17, 4, 5), 1),
+        ((1, 2, 5, 6, 4), (7, 2, 2, 3, 3), 1),
+    ],
+)
+def test_convolutions_by_computed_weights(
+    dims: Any, weights: Any, group: int, dtype: Any, kind: str, kind_device: Open, bench: Any, rng: Any
+) -> None:
+    """As by constant ones in float64, written out."""
+    x, w = (rng.standard_normal(one).astype(dtype) for one in (dims, weights))
+    graph, feeds = bench.single(bench.op("Conv", group=group), [x, w], ())
+    (got,) = bench.run(kind_device(kind), graph, feeds, DEBUG_BUFFERS=True)
+    axes = tuple(range(2, len(dims)))
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), weights[2:], axes)
+    parts = zip(np.split(windows, group, 1), np.split(w.astype(np.float64), group), strict=True)
+    wanted = [np.tensordot(one, own, ((1, *range(-len(axes), 0)), range(1, len(weights)))) for one, own in parts]
+    tolerance = 3e-3 if dtype == np.float16 else 1e-5
+    np.testing.assert_allclose(got, np.moveaxis(np.concatenate(wanted, -1), -1, 1), rtol=tolerance, atol=10 * tolerance)

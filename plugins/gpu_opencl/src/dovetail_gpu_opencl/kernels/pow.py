@@ -1,6 +1,6 @@
 """Pow: by numbers as a chain. Powers of integers wrap, negative ones are truncated; floating-point ones are made in double."""
 
-from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.elementwise import Chain, Expression
 from dovetail_gpu_opencl.source import C_TYPES
 
@@ -34,4 +34,14 @@ class RealPower(Expression):
         return f"{power} != {power} ? 0 : convert_{C_TYPES[x.dtype]}_sat_rtz({power})" if real else None
 
 
-KERNELS = (Chain(), IntegerPower(None), RealPower(None), Expression("pow(a, (A)b)", vectorizable=True))
+class FloatPower(Expression):
+    """A power of floating-point numbers, in the wider of both types."""
+
+    def text(self, node: TypedNode) -> str | None:
+        x, y = node.given(0).dtype, node.given(1).dtype
+        if y is DType.FLOAT64 and x is not y and x.is_float and self.caps.fp64:
+            return "pow((double)a, b)"
+        return super().text(node)
+
+
+KERNELS = (Chain(), IntegerPower(None), RealPower(None), FloatPower("pow(a, (A)b)", vectorizable=True))

@@ -155,6 +155,7 @@ PASSES = (
     _pass("simplify_einsum.simplify_einsum", "simplify", "Einsum", takes="", any_sizes=True),
     _pass("nest_concats.nest_concats", "simplify", "Concat", takes="", any_sizes=True),
     _pass("simplify_reductions.simplify_reductions", "simplify", *_REDUCTIONS, takes="", any_sizes=True),
+    _pass("simplify_gathers.simplify_gathers", "simplify", "Gather", takes="", any_sizes=True),
     _pass("fuse_activations.fuse_activations", "recognise", any_sizes=True, pairs=_IN_ACTIVATIONS),
     _pass("fuse_normalizations.fuse_normalizations", "recognise", "InstanceNormalization", "ReduceMean", any_sizes=True),
     _pass("fuse_attention.fuse_attention", "recognise", "Attention", any_sizes=True, pairs=_WEIGHTS),
