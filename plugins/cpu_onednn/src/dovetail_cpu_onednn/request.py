@@ -72,11 +72,10 @@ class OnednnRequest(ExecutableRequest):
             final = binder.nan_checks(executable.final_nan_checks)
             bound += [(launch, bound[-1][1], executable.shared_by) for launch in final]
         calls, ends_with = _calls([(launch, threads) for launch, _, threads in bound], executable.shared_by)
-        # A state that was written where it is, is returned as it was given.
         storage = executable.memory.storage
         new = {} if states else {i: binder.output(n) for i, n in enumerate(graph.outputs) if binder.is_new(n)}
         outputs = tuple(
-            _NOTHING if i in new else states[storage[name]] if storage[name] in states else binder.array(name)
+            _NOTHING if i in new else _as_given(binder.array(name), states.get(storage[name]))
             for i, name in enumerate(graph.outputs)
         )
         # What only primitives read need not be copied: they get the caller's address at every run.
@@ -234,6 +233,11 @@ class OnednnRequest(ExecutableRequest):
         if isinstance(error, DovetailError):
             return InferError(f"ONEDNN, node {node}: {error.message}", hint=error.hint)
         return InferError(f"ONEDNN, node {node}: {type(error).__name__}: {error}")
+
+
+def _as_given(array: Array, state: Array | None) -> Array:
+    """A state that was written where it is, as it was given, which tells that nothing is left to copy; else the array."""
+    return state if state is not None and (state.shape, state.dtype) == (array.shape, array.dtype) else array
 
 
 def _quiet_state() -> Context | None:
