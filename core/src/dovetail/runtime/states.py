@@ -84,18 +84,34 @@ class RequestStates:
 
     def take(self, outputs: Sequence[Any]) -> Sequence[Any]:
         """The outputs of a run without those that continue states. Raises `InferError` for one of another type."""
-        for name, index in self._outputs.items():
-            state, found = self._held.get(name), outputs[index]
-            if found is state:
-                continue
-            self._check(name, found)
-            if isinstance(found, DeviceArray) and not isinstance(found.held, np.ndarray):
-                self._held[name] = found
-            elif isinstance(state, np.ndarray) and state.shape == found.shape:
-                np.copyto(state, found)  # nothing where it is the same memory
-            else:
-                self._held[name] = np.array(found)
+        moved = {name: index for name, index in self._outputs.items() if outputs[index] is not self._held.get(name)}
+        if moved:
+            for name, index in moved.items():
+                self._check(name, outputs[index])
+            outputs = self._apart(moved, outputs)
+            for name, index in moved.items():
+                self._move_in(name, outputs[index])
         return [array for index, array in enumerate(outputs) if index not in self.continued]
+
+    def _move_in(self, name: str, found: Any) -> None:
+        state = self._held.get(name)
+        if isinstance(found, DeviceArray) and not isinstance(found.held, np.ndarray):
+            self._held[name] = found
+        elif isinstance(state, np.ndarray) and state.shape == found.shape:
+            np.copyto(state, found)  # nothing where it is the same memory
+        else:
+            self._held[name] = np.array(found)
+
+    def _apart(self, moved: Mapping[str, int], outputs: Sequence[Any]) -> Sequence[Any]:
+        """The outputs, copied where they are in the memory of a state that another output overwrites.
+
+        A graph may hand on the value that a state had: as a result, or to another state, as in a line of delays.
+        """
+        written = [(index, state) for name, index in moved.items() if isinstance(state := self._held.get(name), np.ndarray)]
+        return [
+            np.array(array) if any(number != index and _overlap(array, state) for index, state in written) else array
+            for number, array in enumerate(outputs)
+        ]
 
     def _check(self, name: str, found: Any) -> None:
         wanted, shape = self._types[name], self._types[name].shape or ()
@@ -113,6 +129,11 @@ class RequestStates:
     def clear(self) -> None:
         """Free all."""
         self._held = {}
+
+
+def _overlap(array: Any, state: NDArray[Any]) -> bool:
+    held = array.held if isinstance(array, DeviceArray) else array
+    return isinstance(held, np.ndarray) and np.may_share_memory(held, state)
 
 
 def _empty(tensor: TensorType, sizes: Mapping[str, int]) -> NDArray[Any]:

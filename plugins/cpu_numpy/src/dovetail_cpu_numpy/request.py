@@ -67,9 +67,8 @@ class NumpyRequest(ExecutableRequest):
         self._inputs = tuple(array for _, array in self._copied)
         self._launches = tuple(launch for launch, _ in bound)
         self._nodes = tuple(node for _, node in bound)
-        # A state that was written where it is, is returned as it was given.
         storage = executable.memory.storage
-        self._outputs = tuple(states.get(storage[name], arrays[name]) for name in graph.outputs)
+        self._outputs = tuple(_as_given(arrays[name], states.get(storage[name])) for name in graph.outputs)
         self._given = tuple(states.values())
         self._by_node: CallsByNode | None = None
 
@@ -174,6 +173,11 @@ def _numpy_state() -> Context | None:
     state.run(np.setbufsize, BUFFER)
     state.run(np.seterr, all="ignore")
     return state
+
+
+def _as_given(array: Array, state: Array | None) -> Array:
+    """A state that was written where it is, as it was given, which tells that nothing is left to copy; else the array."""
+    return state if state is not None and (state.shape, state.dtype) == (array.shape, array.dtype) else array
 
 
 class _Arrays:

@@ -82,11 +82,10 @@ class OnednnRequest(ExecutableRequest):
             last = replace(bound[-1][1], threads=executable.shared_by)
             bound += [(launch, last) for launch in binder.nan_checks(executable.nan_checks.final)]
         steps, ends_with = _steps(_in_groups(bound), executable.shared_by)
-        # A state that was written where it is, is returned as it was given.
         storage = executable.memory.storage
         new = {} if states else {i: binder.output(n) for i, n in enumerate(graph.outputs) if binder.is_new(n)}
         outputs = tuple(
-            _NOTHING if i in new else states[storage[name]] if storage[name] in states else binder.array(name)
+            _NOTHING if i in new else _as_given(binder.array(name), states.get(storage[name]))
             for i, name in enumerate(graph.outputs)
         )
         # What only primitives read need not be copied: they get the caller's address at every run.
@@ -249,6 +248,11 @@ class OnednnRequest(ExecutableRequest):
             return InferError(f"ONEDNN, node {node}: {error.message}", hint=error.hint)
         text, hint = explain_failure(error, node.op)
         return InferError(f"ONEDNN, node {node}: {text}", hint=hint)
+
+
+def _as_given(array: Array, state: Array | None) -> Array:
+    """A state that was written where it is, as it was given, which tells that nothing is left to copy; else the array."""
+    return state if state is not None and (state.shape, state.dtype) == (array.shape, array.dtype) else array
 
 
 def _quiet_state() -> Context | None:
