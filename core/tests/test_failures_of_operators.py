@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.errors import InferError, OperatorError
+from dovetail.errors import InferError, OperatorError, ShapeError
 from dovetail.graph import GraphBuilder
 from dovetail.op import Operator
 
@@ -46,3 +46,8 @@ def test_a_reference_that_returns_nothing() -> None:
 def test_inference_that_returns_a_shape() -> None:
     with pytest.raises(OperatorError, match=r"infer\(\) gave \(2, 3\)\n  it returns a TensorType for each output, such as"):
         run(infer=lambda self, X: X.shape, reference=lambda self, X: X)
+
+
+def test_inference_that_gives_a_dimension_below_0() -> None:
+    with pytest.raises(ShapeError, match=r"node 'node' .*: infer\(\) gave float32\[-3, 3\], which has a dimension below 0"):
+        run(infer=lambda self, X: X.with_shape((X.dims[0] - 5, 3)), reference=lambda self, X: X)

@@ -27,6 +27,7 @@ PAGES = (
     "how-to/start_faster.md",
     "how-to/custom_layers_xml.md",
     "how-to/debug_kernels.md",
+    "how-to/move_a_custom_operator.md",
     "how-to/host_kernels_and_layouts.md",
     "how-to/test_your_plugin.md",
     "how-to/doctor.md",

@@ -70,3 +70,4 @@ def test_where_suggests(invoke: Invoke) -> None:
     assert "no operator is called 'Convv'" in result.stderr
     assert "Did you mean 'Conv'?" in result.stderr
     assert "no operator is called 'com.acme::Conv'" in invoke("where", "com.acme::Conv", code=1).stderr
+    assert "Did you mean 'tim.vx::HSwish'?" in invoke("where", "tim.vx::HSwich", code=1).stderr

@@ -92,6 +92,15 @@ def test_a_half_removed_copy_is_reported_with_the_line_that_mends_it(site: Any) 
     assert record.hint == "pip install --force-reinstall acme"
 
 
+def test_a_suffix_with_its_dot(site: Any) -> None:
+    site.metadata("acme", {"frontends": {".acme": "acme"}})
+    record = only()
+    assert (record.state, record.reason) == (
+        "failed",
+        "the entry point '.acme = acme' is for a suffix with its dot; accepted: 'acme'",
+    )
+
+
 def test_leftovers_of_pip_are_ignored(site: Any) -> None:
     site.metadata("acme", POINTS).rename(site.folder / "~cme-1.0.dist-info")
     assert discovery.index() == ()

@@ -43,6 +43,21 @@ def test_another_failure_of_an_import_may_be_the_installations(site: Any) -> Non
     assert manager.record(broken).hint == "if the installation is damaged: pip install --force-reinstall fake-ops-bad-dom"
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("acme_pack.nothing", "name a module of the package in the entry point 'acme.dom' of pyproject.toml, and install"),
+        ("acme_pack:plugin", "name the module acme_pack in the entry point 'acme.dom' of pyproject.toml, and install"),
+    ],
+)
+def test_an_entry_point_that_names_nothing(site: Any, value: str, said: str) -> None:
+    site.metadata("acme-pack", {"ops": {"acme.dom": value}})
+    site.module("acme_pack", "")
+    manager = PluginManager()
+    manager.operators()
+    assert said in manager.record("acme-pack").hint
+
+
 def test_what_a_plugin_prints_at_import_is_not_on_stdout(site: Any, pack: Any, capsys: pytest.CaptureFixture[str]) -> None:
     site.plugin("ops", "loud.dom", "print('hello from the pack')\n" + textwrap.dedent(pack("loud.dom", "Twist")))
     assert {operator.op_type for operator in PluginManager().operators("loud.dom")} == {"Twist"}

@@ -85,6 +85,14 @@ def test_a_package_of_modules_is_imported_module_by_module(site: Any) -> None:
     assert [cls.op_type for cls in PluginManager().operators("lazy.dom")] == ["FirstOne", "Second"]
 
 
+def test_a_pack_in_a_group_that_there_is_not(site: Any, pack: Any) -> None:
+    site.plugin("operators", "acme.dom", pack("acme.dom", "Twist"), name="acme-ops")
+    with pytest.raises(UnknownOperator) as caught:
+        PluginManager().operator("acme.dom", "Twist", 1)
+    said = "acme-ops: this dovetail has no entry-point group dovetail.operators. Did you mean 'dovetail.ops'?"
+    assert said in caught.value.hint
+
+
 def test_a_module_with_another_name_than_its_operators(site: Any) -> None:
     site.plugin("ops", "lazy.dom", "@hookimpl\ndef dovetail_register_ops(registry):\n    registry.add_package('misnamed_ops')\n")
     (site.folder / "misnamed_ops").mkdir()

@@ -212,7 +212,7 @@ def test_the_conformance_kit_needs_no_cases_of_it(site: Any) -> None:
     site.plugin("ops", "com.acme", PACK.format(to="LeakyRelu"), name="acme-names")
     kit = OpPackChecks("com.acme", lambda: dovetail.Core(config=False))
     found = [(check.name, check.result().outcome.value) for check in kit.checks]
-    assert found == [("com.acme-Leaky-translation", "passed"), ("manifest", "passed")]
+    assert found == [("com.acme-Leaky-translation", "passed"), ("manifest", "passed"), ("modules", "passed")]
 
 
 def misspelled(g: Any, X: str) -> str:

@@ -4,7 +4,7 @@ import reprlib
 from collections.abc import Sequence
 from typing import TypeVar
 
-from dovetail.errors import DataDependentShape, OperatorError, OutOfMemory
+from dovetail.errors import DataDependentShape, OperatorError, OutOfMemory, ShapeError
 from dovetail.evaluate.context import node_context
 from dovetail.graph.graph import Graph, Node, Port
 from dovetail.graph.types import TensorType
@@ -77,9 +77,15 @@ def counted(t: TensorType) -> str:
 
 
 def check_limit(node: Node, outputs: Sequence[TensorType], limit: int | None) -> None:
-    """Raise `OutOfMemory` naming the node for an output of more than `limit` bytes."""
+    """Raise `OutOfMemory` naming the node for an output of more than `limit` bytes, `ShapeError` for dimensions below 0."""
+    if limit is None:
+        return
     for t in outputs:
-        if limit is not None and (nbytes := least_bytes(t)) > limit:
+        nbytes = least_bytes(t)
+        if nbytes < 0:
+            hint = "raise ShapeError for such inputs"
+            raise ShapeError(f"node {node}: infer() gave {t}, which has a dimension below 0", hint=hint)
+        if nbytes > limit:
             raise OutOfMemory(
                 f"node {node} asks for a tensor {t} of {nbytes:,} bytes{counted(t)}; the limit is {limit:,}",
                 hint="raise it with the property MEMORY_LIMIT (bytes) if the machine has that much",

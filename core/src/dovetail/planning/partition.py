@@ -10,7 +10,7 @@ from dovetail.dataclass import dataclass
 from dovetail.devices.contract import Device, Executable
 from dovetail.devices.interruptible import Pace, Speed
 from dovetail.devices.memory import MemoryPlan
-from dovetail.errors import CompileError, OutOfMemory
+from dovetail.errors import CompileError, DovetailError, OutOfMemory
 from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.reloadable import aligned
 from dovetail.passes.graph_pass import Notes
@@ -86,13 +86,27 @@ def compile_parts(parts: Sequence[Part], by_name: Mapping[str, Target], limit: i
         for part in parts:
             target = by_name[part.device]
             with phase(f"compile {len(part.graph.nodes)} nodes for {part.device}", "compile"):
-                done.append(target.device.compile(_with_constants_for(target.device, part.graph), target.options))
+                done.append(_compiled(target, part))
             _check_peak(part, done[-1].memory.peak, limit)
     except BaseException:
         for executable in done:
             executable.close()
         raise
     return done
+
+
+def _compiled(target: Target, part: Part) -> Executable:
+    """What the device makes of a part. Raises `CompileError` naming the device when its code fails."""
+    try:
+        executable = target.device.compile(_with_constants_for(target.device, part.graph), target.options)
+    except (DovetailError, MemoryError):
+        raise
+    except Exception as error:
+        text = f"compiling {len(part.graph.nodes)} nodes raised {type(error).__name__}: {error}"
+        raise CompileError(f"device {target.name}: {text}", hint="report it to the authors of the device") from error
+    if not isinstance(executable, Executable):
+        raise CompileError(f"device {target.name}: compile() gave {executable!r}; accepted: a dovetail.device.Executable")
+    return executable
 
 
 def _with_constants_for(device: Device, graph: Graph) -> Graph:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dovetail.devices.refusals import Accepted, Refusal
 from dovetail.devices.typed_node import TypedNode
 from dovetail.devices.virtual import Placement
-from dovetail.errors import CompileError, UnsupportedNode
+from dovetail.errors import CompileError, DovetailError, UnsupportedNode
 from dovetail.graph.graph import Graph, Node
 from dovetail.planning.options import REFERENCE_DEVICE
 from dovetail.planning.plan import Target
@@ -45,7 +45,13 @@ def require_homes(graph: Graph, placed: Placed) -> None:
 def _first(node: TypedNode, targets: Sequence[Target]) -> tuple[str, Refusals]:
     refusals: list[tuple[str, Refusal]] = []
     for target in targets:
-        answer = target.device.accepts(node)
+        try:
+            answer = target.device.accepts(node)
+        except (DovetailError, MemoryError):
+            raise
+        except Exception as error:
+            text = f"supports() raised {type(error).__name__}: {error} for node {node.node}"
+            raise CompileError(f"device {target.name}: {text}", hint="report it to the authors of the device") from error
         if isinstance(answer, Accepted):
             return target.name, tuple(refusals)
         if not isinstance(answer, Refusal):  # True of a plugin would count as a refusal

@@ -171,6 +171,8 @@ class Operators:
         if not known and stopped:
             shows = f"{HOST} plugins info {domain or STANDARD_DOMAIN} shows more"
             hints += [f"{r.distribution}: {(r.hint or shows).rstrip('.')}." for r in stopped]
+        if strayed := [r for r in self._states.all() if r.state == "incompatible" and r.kind not in PACKS and r.key == domain]:
+            hints += [f"{r.distribution}: {r.reason}. {r.hint}." for r in strayed]
         elif not known and not self._packs(domain):
             written = domain or STANDARD_DOMAIN
             close = did_you_mean(written, {record.key for record in self._packs(None)})
