@@ -6,7 +6,6 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -66,7 +65,7 @@ def test_read_only_mappings_come_back_as_dictionaries() -> None:
         np.zeros((0, 3), np.float64),
         np.array(7, np.uint64),
         np.array([True, False]),
-        np.array([1.5, -2], ml_dtypes.bfloat16),
+        np.array([1.5, -2], DType.BFLOAT16.numpy),
         np.array([["a", ""], ["\u00e9", "b"]], object),
         np.array([], object),
     ],
