@@ -10,11 +10,15 @@ import numpy as np
 import pytest
 
 from dovetail.errors import UsageError
+from dovetail.graph import Node
 from dovetail.graph.dtype import DType
 from dovetail.graph.mapped_file import SMALLEST_REGION
 from dovetail.graph.post_ops import Binary, Eltwise
 from dovetail.graph.types import TensorType
+from dovetail.internal.copy import Copy
 from dovetail.planning.plan_format import Damaged, header_of, packed, unpacked
+from dovetail_ops_onnx.cached_attention import CachedAttention
+from dovetail_ops_onnx.elu import Elu
 
 PACKAGES = ("dovetail",)
 
@@ -84,6 +88,23 @@ def test_arrays_come_back(array: np.ndarray) -> None:
 def test_scalars_of_numpy_keep_their_type() -> None:
     found = read(written(np.float16(1.5)))
     assert (type(found), found) == (np.float16, 1.5)
+
+
+def test_operators_come_back_with_their_attributes() -> None:
+    """Those whose attributes are declared, those that are data classes, and those without any."""
+    nodes = [Node(f"n{i}", op, ("x",), ("y",)) for i, op in enumerate((Elu(alpha=0.5), CachedAttention(2, 1, 16), Copy()))]
+    packages = (*PACKAGES, "dovetail_ops_onnx")
+    elu, attention, copy = read(written(tuple(nodes), packages), packages)
+    assert [type(node.op) for node in (elu, attention, copy)] == [Elu, CachedAttention, Copy]
+    assert (elu.name, elu.op.alpha, elu.inputs, elu.outputs) == ("n0", 0.5, ("x",), ("y",))
+    assert vars(attention.op) == vars(nodes[1].op)
+
+
+def test_the_node_whose_operator_cannot_be_written_is_named() -> None:
+    nodes = (Node("first", Copy(), ("x",), ("y",)), Node("second", Elu(), ("y",), ("z",)))
+    with pytest.raises(UsageError, match=r"node .*second.* has the class dovetail_ops_onnx\.elu\.Elu") as error:
+        written(nodes)
+    assert "compile the model in each process" in str(error.value)
 
 
 def test_one_object_is_written_once() -> None:
