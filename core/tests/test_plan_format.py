@@ -131,6 +131,18 @@ def test_what_it_was_made_for_is_read_alone() -> None:
     assert header_of(written(1))[0]["made_for"] == {"version": "1"}
 
 
+def test_headers_that_do_not_fit_the_file_are_refused() -> None:
+    file = written(np.ones(3, np.int8))
+    with pytest.raises(Damaged, match="it is truncated"):
+        header_of(file[:-1])
+    with pytest.raises(Damaged, match="it is damaged or truncated"):
+        header_of(file[:40])
+    with pytest.raises(Damaged, match="it was not written by export_model"):
+        header_of(file[1:])
+    with pytest.raises(Damaged, match="it is truncated"):
+        header_of(np.frombuffer(b"".join(packed([], 1, PACKAGES)), np.uint8))  # type: ignore[arg-type]
+
+
 class Level(Enum):
     LOW = 1
 
