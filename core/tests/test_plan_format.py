@@ -179,6 +179,9 @@ def test_what_is_no_data_of_dovetail_is_refused(value: Any, said: str) -> None:
         written([value])
 
 
+ELTWISE = ["dovetail.graph.post_ops", "Eltwise"]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -198,6 +201,8 @@ def test_what_is_no_data_of_dovetail_is_refused(value: Any, said: str) -> None:
         ({"objects": [["text", [1], [2]]]}, "an array of texts has something else"),
         ({"objects": [["text", [2], ["a"]]]}, "its content is malformed"),
         ({"root": {"": 9}}, "its content is malformed"),
+        ({"classes": [ELTWISE], "objects": [[0, "relu", 0.0, 0.0, 1.0, 1]]}, "its content is malformed"),
+        ({"classes": [ELTWISE], "objects": [[0, "relu"], [0]]}, "its content is malformed"),
     ],
     ids=str,
 )
