@@ -107,15 +107,21 @@ def _share(item: pytest.Item) -> float | None:
     return min(shares, default=None)
 
 
+def _subject(item: pytest.Item) -> str:
+    """The function of a test; for a check of a conformance kit, its operator, too, with which its name begins."""
+    check = getattr(getattr(item, "callspec", None), "params", {}).get("check")
+    return item.nodeid.partition("[")[0] + ("" if check is None else f" {check.name.partition('-')[0]}")
+
+
 def _drawn(family: Sequence[pytest.Item], share: float, seed: str) -> list[pytest.Item]:
-    """A share of the tests of a file, drawn at random; one of each function before a second of any."""
+    """A share of the tests of a file, drawn at random; one of each subject before a second of any."""
     shuffled = random.Random(seed).sample(family, len(family))
     met: set[str] = set()
     first, others = list[pytest.Item](), list[pytest.Item]()
     for item in shuffled:
-        function = item.nodeid.partition("[")[0]
-        (others if function in met else first).append(item)
-        met.add(function)
+        subject = _subject(item)
+        (others if subject in met else first).append(item)
+        met.add(subject)
     return (first + others)[: math.ceil(share * len(family))]
 
 

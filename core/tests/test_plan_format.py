@@ -6,16 +6,19 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from dovetail.errors import UsageError
+from dovetail.graph import Node
 from dovetail.graph.dtype import DType
 from dovetail.graph.mapped_file import SMALLEST_REGION
 from dovetail.graph.post_ops import Binary, Eltwise
 from dovetail.graph.types import TensorType
+from dovetail.internal.copy import Copy
 from dovetail.planning.plan_format import Damaged, header_of, packed, unpacked
+from dovetail_ops_onnx.cached_attention import CachedAttention
+from dovetail_ops_onnx.elu import Elu
 
 PACKAGES = ("dovetail",)
 
@@ -66,7 +69,7 @@ def test_read_only_mappings_come_back_as_dictionaries() -> None:
         np.zeros((0, 3), np.float64),
         np.array(7, np.uint64),
         np.array([True, False]),
-        np.array([1.5, -2], ml_dtypes.bfloat16),
+        np.array([1.5, -2], DType.BFLOAT16.numpy),
         np.array([["a", ""], ["\u00e9", "b"]], object),
         np.array([], object),
     ],
@@ -85,6 +88,23 @@ def test_arrays_come_back(array: np.ndarray) -> None:
 def test_scalars_of_numpy_keep_their_type() -> None:
     found = read(written(np.float16(1.5)))
     assert (type(found), found) == (np.float16, 1.5)
+
+
+def test_operators_come_back_with_their_attributes() -> None:
+    """Those whose attributes are declared, those that are data classes, and those without any."""
+    nodes = [Node(f"n{i}", op, ("x",), ("y",)) for i, op in enumerate((Elu(alpha=0.5), CachedAttention(2, 1, 16), Copy()))]
+    packages = (*PACKAGES, "dovetail_ops_onnx")
+    elu, attention, copy = read(written(tuple(nodes), packages), packages)
+    assert [type(node.op) for node in (elu, attention, copy)] == [Elu, CachedAttention, Copy]
+    assert (elu.name, elu.op.alpha, elu.inputs, elu.outputs) == ("n0", 0.5, ("x",), ("y",))
+    assert vars(attention.op) == vars(nodes[1].op)
+
+
+def test_the_node_whose_operator_cannot_be_written_is_named() -> None:
+    nodes = (Node("first", Copy(), ("x",), ("y",)), Node("second", Elu(), ("y",), ("z",)))
+    with pytest.raises(UsageError, match=r"node .*second.* has the class dovetail_ops_onnx\.elu\.Elu") as error:
+        written(nodes)
+    assert "compile the model in each process" in str(error.value)
 
 
 def test_one_object_is_written_once() -> None:
@@ -109,6 +129,18 @@ def test_large_arrays_stay_in_the_file_and_small_ones_do_not_keep_it() -> None:
 
 def test_what_it_was_made_for_is_read_alone() -> None:
     assert header_of(written(1))[0]["made_for"] == {"version": "1"}
+
+
+def test_headers_that_do_not_fit_the_file_are_refused() -> None:
+    file = written(np.ones(3, np.int8))
+    with pytest.raises(Damaged, match="it is truncated"):
+        header_of(file[:-1])
+    with pytest.raises(Damaged, match="it is damaged or truncated"):
+        header_of(file[:40])
+    with pytest.raises(Damaged, match="it was not written by export_model"):
+        header_of(file[1:])
+    with pytest.raises(Damaged, match="it is truncated"):
+        header_of(np.frombuffer(b"".join(packed([], 1, PACKAGES)), np.uint8))  # type: ignore[arg-type]
 
 
 class Level(Enum):
@@ -147,6 +179,9 @@ def test_what_is_no_data_of_dovetail_is_refused(value: Any, said: str) -> None:
         written([value])
 
 
+ELTWISE = ["dovetail.graph.post_ops", "Eltwise"]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -166,6 +201,8 @@ def test_what_is_no_data_of_dovetail_is_refused(value: Any, said: str) -> None:
         ({"objects": [["text", [1], [2]]]}, "an array of texts has something else"),
         ({"objects": [["text", [2], ["a"]]]}, "its content is malformed"),
         ({"root": {"": 9}}, "its content is malformed"),
+        ({"classes": [ELTWISE], "objects": [[0, "relu", 0.0, 0.0, 1.0, 1]]}, "its content is malformed"),
+        ({"classes": [ELTWISE], "objects": [[0, "relu"], [0]]}, "its content is malformed"),
     ],
     ids=str,
 )

@@ -72,6 +72,16 @@ def test_each_function_has_a_test_before_one_has_two(monkeypatch: pytest.MonkeyP
         assert {functions[i] for i in found} == {*functions}
 
 
+def test_each_operator_of_a_kit_has_a_check_before_one_has_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"conv-case_{i}-OPENCL.0" for i in range(90)] + [f"op_{i // 2}-case-OPENCL.{i % 2}" for i in range(10)]
+    items = [Item(i, pytest.mark.exhaustive(0.1, device="OPENCL")) for i in range(100)]
+    for item, name in zip(items, names, strict=True):
+        item.callspec.params = {"check": SimpleNamespace(name=name)}
+    found = kept(loaded(monkeypatch), items)
+    assert len(found) == 10
+    assert len({names[i].partition("-")[0] for i in found}) == 6
+
+
 def test_another_seed_draws_another_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     items = [Item(i, pytest.mark.exhaustive(0.1)) for i in range(200)]
     found = {tuple(kept(loaded(monkeypatch, DOVETAIL_SEED=seed), items)) for seed in ("0", "1", "2")}

@@ -147,6 +147,7 @@ def test_every_page_with_examples_is_run() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")  # Ray reports each cluster to its makers
     namespace: dict[str, Any] = {"__name__": "__main__"}
     ran = 0
     for block in blocks(page):

@@ -16,7 +16,7 @@ class TestOperators(OpPackConformance):
 
     domain = "ggml"
 
-    @pytest.mark.exhaustive(0.4, device="OPENCL")  # each case compiles programs
+    @pytest.mark.exhaustive(0.2, device="OPENCL")  # each case compiles programs
     def test_devices(self, check: Check) -> None:
         """A case on a device."""
         super().test_devices(check)

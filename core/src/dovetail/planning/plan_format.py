@@ -87,7 +87,7 @@ def header_of(content: NDArray[np.uint8]) -> tuple[Mapping[str, Any], int]:
     if not head.startswith(PLAN_MAGIC):
         raise Damaged("it was not written by export_model")
     length = int.from_bytes(head[-8:], "little")
-    text = content[_HEAD : _HEAD + length].tobytes() if length <= content.size else b""
+    text = content[_HEAD : _HEAD + length].tobytes()
     if _checksum(text) != head[len(PLAN_MAGIC) : -8]:
         raise Damaged("it is damaged or truncated")
     try:
