@@ -48,7 +48,7 @@ CONTAINERS = {
     "not_text": (_file([struct.pack("<Q", 2) + b"\xff\xfe"], []), "a key at byte 32 is not UTF-8"),
     "same_key": (_file([LLAMA, LLAMA], []), "'general.architecture' is there twice"),
     "rank": (_file([LLAMA], [_tensor("w", (1,) * 5)]), "tensor 'w' has 5 dimensions"),
-    "unknown_format": (_file([LLAMA], [_tensor("w", (32,), 16)]), "'w' is of the type 16; accepted: F32, F16, Q4_0"),
+    "unknown_format": (_file([LLAMA], [_tensor("w", (32,), 4)]), "'w' is of the type 4; accepted: F32, F16, Q4_0"),
     "part_of_a_block": (_file([LLAMA], [_tensor("w", (40,), 2)]), "Q4_0 has blocks of 32"),
     "no_elements": (_file([LLAMA], [_tensor("w", (0,))]), r"dimensions \[0\]"),
     "enormous": (_file([LLAMA], [_tensor("w", (2**62, 2**62))]), "dimensions"),

@@ -4,9 +4,10 @@
 for each number its place among the values that occur, in 2 or 4 bits, low ones first.
 """
 
+import os
+import sys
 from functools import cache
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,8 @@ def grid(name: str) -> Array:
     sizes = [rows * width * bits // 8 for rows, width, bits, _ in _GRIDS.values()]
     first = [0, *accumulate(sizes)][[*_GRIDS].index(name)]
     rows, width, bits, values = _GRIDS[name]
-    data = Path(__file__).with_name("grids.bin").read_bytes()
+    loader: Any = sys.modules[__name__].__loader__  # reads zip archives too
+    data = loader.get_data(os.path.join(os.path.dirname(__file__), "grids.bin"))
     packed = np.frombuffer(data, np.uint8, rows * width * bits // 8, first)
     places = packed[:, None] >> np.arange(0, 8, bits, dtype=np.uint8) & (2**bits - 1)
     return np.asarray(np.array(values, np.int8)[places.reshape(rows, width)])
