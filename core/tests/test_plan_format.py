@@ -1,4 +1,4 @@
-"""Values written as bytes are read as what they were; what is no data is refused on both sides."""
+"""Values written as bytes are read as what they were; other objects are refused on both sides."""
 
 import dataclasses
 from collections.abc import Collection

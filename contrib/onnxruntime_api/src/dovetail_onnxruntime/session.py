@@ -289,7 +289,7 @@ class Session:
         try:
             self._compiled = _with_threads(model, device, properties, threads)
         except DovetailError as error:
-            # A device that the program names is no provider that onnxruntime may lack.
+            # A device that the program names is unlike a provider that onnxruntime may lack.
             if not self._enable_fallback or set(self._providers) == {CPU} or names_device(self._providers):
                 raise
             without_effect(f"provider {next(iter(self._providers))}", f"{device} failed, the CPU is used: {error}")

@@ -56,7 +56,7 @@ _MEMORY: list[mmap.mmap] = []
 
 
 def joined(launches: Sequence[Launch], is_short: bool) -> Call | None:
-    """One call of all launches, which have `packed` arguments, in turn; None where there is no function for it.
+    """One call of all launches, which have `packed` arguments, in turn; None without a function for it.
 
     `is_short`: other threads of Python wait meanwhile. The caller keeps the launches alive. The call returns 0, or the status of
     the launch that failed, and above its 32 bits how many launches did not succeed.
