@@ -41,6 +41,9 @@ COMMANDS = [
     "bench {} -d NUMPY --seconds 0.01",
     "convert {} out.onnx",
     "convert {} out.onnx --shape 1,3",
+    "compile {} -d NUMPY -o out.plans",
+    "compile {} -d NUMPY -o out.plans --shape 2,3",
+    "compile {} -d NUMPY -o out.plans --shape 2,4",
     "explain {} -d HETERO:NUMPY --shape 2,3",
 ]
 

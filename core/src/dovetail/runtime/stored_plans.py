@@ -115,7 +115,8 @@ class StoredModel:
 
 def _require_current(files: Sequence[FileState], now: os.stat_result | None = None) -> None:
     if changed := [one.path for one in files if not one.is_current(now)]:
-        raise FormatError(f"the file '{printable(changed[0])}' changed, or is gone, since plans of it were written", hint=_HINT)
+        reason = f"the file '{printable(changed[0])}' changed, or is gone, since plans of it were written"
+        raise FormatError(reason, hint="bring it back, or compile the model again")
 
 
 class _UnreadGraph(Graph):
