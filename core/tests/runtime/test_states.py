@@ -13,9 +13,11 @@ from dovetail.planning.partition import partition
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.non_zero import NonZero
 from dovetail_ops_onnx.reduce_sum import ReduceSum
+from dovetail_ops_onnx.reshape import Reshape
 
 VIRTUAL = ["MULTI:NUMPY,NUMPY", "BATCH:NUMPY(2)", "AUTO:NUMPY"]
 
@@ -105,6 +107,52 @@ def test_a_request_keeps_its_states(core: Any, device: str, late: bool) -> None:
         first.reset_state()
         first.infer(X[:1])
         np.testing.assert_array_equal(first.query_state()["past.a"], X[0])
+
+
+def handing_on(form: str) -> Model:
+    """Two states of two elements, s and u, of which a value before the run is a result or the next value of a state."""
+    g = dovetail.GraphBuilder()
+    x, s, u = (g.input(name, "float32", (2,)) for name in "xsu")
+
+    def shaped(value: str, *dims: int) -> str:
+        return g.node(Reshape(), value, g.constant(dims, "int64"))
+
+    match form:
+        case "result":
+            nodes = g.node(Add(), s, x), g.node(Mul(), u, x), g.node(Identity(), s)
+        case "view":
+            nodes = g.node(Add(), s, x), g.node(Mul(), u, x), shaped(s, 2, 1)
+        case "view of the next":
+            total = g.node(Add(), s, x)
+            nodes = total, g.node(Mul(), u, x), shaped(total, 1, 2)
+        case "delays":
+            nodes = g.node(Identity(), x), g.node(Identity(), s), g.node(Mul(), u, x)
+        case "delays by views":
+            nodes = g.node(Mul(), s, x), shaped(shaped(s, 1, 2), 2), g.node(Mul(), u, x)
+        case "exchange":
+            nodes = g.node(Identity(), u), g.node(Identity(), s), g.node(Mul(), u, x)
+        case _:
+            raise AssertionError(form)
+    return g.model(list(nodes))
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", *VIRTUAL])
+@pytest.mark.parametrize("form", ["result", "view", "view of the next", "delays", "delays by views", "exchange"])
+def test_values_that_states_had_are_handed_on(core: Any, device: str, form: str) -> None:
+    """As the model gives them that takes its states as inputs."""
+    model = handing_on(form)
+    t, v, y = model.outputs
+    with core.compile_model(model, "NUMPY") as plain, core.compile_model(model, device, {"STATE": f"s:{t},u:{v}"}) as compiled:
+        request = compiled.create_infer_request()
+        s, u = np.array([1, -2], np.float32), np.array([5, 7], np.float32)
+        for name, value in request.query_state().items():
+            value[...] = {"s": s, "u": u}[name]
+        for number in range(1, 5):
+            x = np.array([number, -2 - number], np.float32)
+            s, u, wanted = (np.array(value) for value in plain({"x": x, "s": s, "u": u}).values())
+            np.testing.assert_array_equal(request.infer({"x": x})[y], wanted, strict=True)
+            np.testing.assert_array_equal(request.query_state()["s"], s)
+            np.testing.assert_array_equal(request.query_state()["u"], u)
 
 
 def test_a_request_is_not_bound_again_after_larger_inputs(core: Any, monkeypatch: pytest.MonkeyPatch) -> None:

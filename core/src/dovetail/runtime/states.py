@@ -10,6 +10,7 @@ from dovetail.devices.device_array import DeviceArray
 from dovetail.errors import InferError, InputError
 from dovetail.graph.graph import Graph
 from dovetail.graph.model import Model
+from dovetail.graph.reloadable import owner
 from dovetail.graph.types import ANONYMOUS, TensorType
 
 __all__ = ["Plans", "RequestStates"]
@@ -107,11 +108,12 @@ class RequestStates:
 
         A graph may hand on the value that a state had: as a result, or to another state, as in a line of delays.
         """
-        written = [(index, state) for name, index in moved.items() if isinstance(state := self._held.get(name), np.ndarray)]
-        return [
-            np.array(array) if any(number != index and _overlap(array, state) for index, state in written) else array
-            for number, array in enumerate(outputs)
-        ]
+        written: dict[int, list[int]] = {}
+        for name, index in moved.items():
+            state = self._held.get(name)
+            if isinstance(state, np.ndarray) and state.shape == outputs[index].shape:
+                written.setdefault(id(owner(state)), []).append(index)
+        return [_copied(value, number, written) for number, value in enumerate(outputs)] if written else outputs
 
     def _check(self, name: str, found: Any) -> None:
         wanted, shape = self._types[name], self._types[name].shape or ()
@@ -131,9 +133,13 @@ class RequestStates:
         self._held = {}
 
 
-def _overlap(array: Any, state: NDArray[Any]) -> bool:
-    held = array.held if isinstance(array, DeviceArray) else array
-    return isinstance(held, np.ndarray) and np.may_share_memory(held, state)
+def _copied(value: Any, number: int, written: Mapping[int, Sequence[int]]) -> Any:
+    """The output of this number; a copy of one that is in memory into which another output is written."""
+    array = value.held if isinstance(value, DeviceArray) else value
+    writers = written.get(id(owner(array)), ()) if isinstance(array, np.ndarray) else ()
+    if all(writer == number for writer in writers):
+        return value
+    return DeviceArray.on_host(np.array(array)) if isinstance(value, DeviceArray) else np.array(array)
 
 
 def _empty(tensor: TensorType, sizes: Mapping[str, int]) -> NDArray[Any]:
