@@ -96,7 +96,7 @@ def compile_parts(parts: Sequence[Part], by_name: Mapping[str, Target], limit: i
 
 
 def _compiled(target: Target, part: Part) -> Executable:
-    """What the device makes of a part. Raises `CompileError` naming the device when its code fails."""
+    """The executable of a part by its device. Raises `CompileError` naming the device when its code fails."""
     try:
         executable = target.device.compile(_with_constants_for(target.device, part.graph), target.options)
     except (DovetailError, MemoryError):
