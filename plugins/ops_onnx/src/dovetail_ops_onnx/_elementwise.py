@@ -14,6 +14,7 @@ from dovetail_ops_onnx._types import FLOATS, Array, Chain, Types
 __all__ = [
     "binary",
     "broadcast",
+    "broadcast_dims",
     "chain",
     "computed",
     "converted",
@@ -72,7 +73,11 @@ def softplus(x: Array) -> Array:
 
 def broadcast(*types: TensorType) -> tuple[int, ...]:
     """The shape that all `types` broadcast to, by the ONNX (and NumPy) rule. Raises `ShapeError`."""
-    shapes = [t.dims for t in types]
+    return broadcast_dims([t.dims for t in types])
+
+
+def broadcast_dims(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """As `broadcast`, of dimensions."""
     if shapes and shapes.count(shapes[0]) == len(shapes):
         return shapes[0]  # mostly so, in a fifth of the time of the rest
     rank = max(map(len, shapes), default=0)

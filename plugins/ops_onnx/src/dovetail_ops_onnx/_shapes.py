@@ -73,7 +73,7 @@ def check_axes(axes: Iterable[int], rank: int, name: str = "axes") -> tuple[int,
 
 def check_dims(dims: Sequence[int], name: str) -> tuple[int, ...]:
     """`dims` as a shape. Raises `ShapeError` for a negative one."""
-    if any(d < 0 for d in dims):
+    if dims and min(dims) < 0:
         raise ShapeError(f"{name} is {list(dims)}; accepted: sizes of 0 or more")
     return tuple(dims)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dovetail.op import TensorType
-from dovetail_ops_onnx._elementwise import broadcast
+from dovetail_ops_onnx._elementwise import broadcast_dims
 from dovetail_ops_onnx._shapes import Movement, check_dims, ints, known_ints
 from dovetail_ops_onnx._types import BASIC, Array, Types
 
@@ -20,16 +20,17 @@ class Expand(Movement):
 
     def infer(self, x: TensorType, shape: TensorType) -> TensorType:
         """The input's type in the broadcast shape; `shape` must be known."""
-        return x.with_shape(_target(x, known_ints(shape, "shape")))
+        return x.with_shape(_target(x.dims, known_ints(shape, "shape")))
 
     def reference(self, x: Array, shape: Array) -> Array:
-        """A read-only broadcast view of x."""
-        return np.broadcast_to(x, _target(TensorType.of(x), ints(shape, "shape")))
+        """A broadcast view of x, read-only where an element is repeated."""
+        target = _target(x.shape, ints(shape, "shape"))
+        return x if target == x.shape else np.broadcast_to(x, target)
 
     def is_identity(self, inputs: Types, outputs: Sequence[TensorType]) -> bool:
         """True when the shape stays."""
         return inputs[0] == outputs[0]
 
 
-def _target(x: TensorType, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return broadcast(x, x.with_shape(check_dims(shape, "input 'shape'")))
+def _target(dims: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    return broadcast_dims((dims, check_dims(shape, "input 'shape'")))

@@ -27,26 +27,31 @@ class Reshape(Movement):
         return data.reshape(self._target(data.shape, ints(shape, "shape")))
 
     def _target(self, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
-        refused = ShapeError(f"a tensor of shape {list(dims)} cannot take the shape {list(wanted)}")
+        is_plain = (self.allowzero or 0 not in wanted) and min(wanted, default=0) >= 0
+        target = wanted if is_plain else self._filled(dims, wanted)
+        if math.prod(target) != math.prod(dims):
+            raise _refused(dims, wanted, f"it has {math.prod(dims)} elements, the shape has {math.prod(target)}")
+        return target
+
+    def _filled(self, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape with the dimensions that 0 and -1 stand for."""
         if wanted.count(-1) > 1 or any(d < -1 for d in wanted):
-            refused.hint = "accepted: sizes of 0 or more, and -1 at most once"
-            raise refused
+            raise _refused(dims, wanted, "accepted: sizes of 0 or more, and -1 at most once")
         copied = [] if self.allowzero else [axis for axis, d in enumerate(wanted) if d == 0]
         if any(axis >= len(dims) for axis in copied):
-            refused.hint = "a 0 copies a dimension that the input does not have"
-            raise refused
-        target = tuple(dims[axis] if axis in copied else d for axis, d in enumerate(wanted))
-        if -1 in target:
-            # Copied dimensions are on both sides; leaving them out keeps [0, 3, 4] -> [0, -1] = [0, 12] defined. With `allowzero`
-            # zeros are left out, as ONNX Runtime does: PyTorch's exporter writes the batch as a number, which may be 0.
-            is_empty = self.allowzero and 0 in target
-            rest = math.prod(d for axis, d in enumerate(dims) if axis not in copied and (d or not is_empty))
-            others = math.prod(d for axis, d in enumerate(target) if axis not in copied and d != -1 and (d or not is_empty))
-            if others == 0 or rest % others:
-                refused.hint = f"-1 would stand for {rest} / {others} elements"
-                raise refused
-            target = tuple(rest // others if d == -1 else d for d in target)
-        if math.prod(target) != math.prod(dims):
-            refused.hint = f"it has {math.prod(dims)} elements, the shape has {math.prod(target)}"
-            raise refused
-        return target
+            raise _refused(dims, wanted, "a 0 copies a dimension that the input does not have")
+        target = tuple([dims[axis] if axis in copied else d for axis, d in enumerate(wanted)])
+        if -1 not in target:
+            return target
+        # Copied dimensions are on both sides; leaving them out keeps [0, 3, 4] -> [0, -1] = [0, 12] defined. With `allowzero`
+        # zeros are left out, as ONNX Runtime does: PyTorch's exporter writes the batch as a number, which may be 0.
+        is_empty = self.allowzero and 0 in target
+        rest = math.prod([d for axis, d in enumerate(dims) if axis not in copied and (d or not is_empty)])
+        others = math.prod([d for axis, d in enumerate(target) if axis not in copied and d != -1 and (d or not is_empty)])
+        if others == 0 or rest % others:
+            raise _refused(dims, wanted, f"-1 would stand for {rest} / {others} elements")
+        return tuple([rest // others if d == -1 else d for d in target])
+
+
+def _refused(dims: tuple[int, ...], wanted: tuple[int, ...], hint: str) -> ShapeError:
+    return ShapeError(f"a tensor of shape {list(dims)} cannot take the shape {list(wanted)}", hint=hint)

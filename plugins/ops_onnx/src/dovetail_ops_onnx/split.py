@@ -1,8 +1,7 @@
 """Split: https://onnx.ai/onnx/operators/onnx__Split.html."""
 
 from collections.abc import Sequence
-
-import numpy as np
+from itertools import accumulate
 
 from dovetail.op import OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._shapes import Movement, check_axis, ints, known_ints
@@ -35,7 +34,8 @@ class Split(Movement):
         """Views of the parts."""
         axis = check_axis(self.axis, x.ndim)
         sizes = self._sizes(x.shape[axis], None if split is None else ints(split, "split"))
-        return tuple(np.split(x, np.cumsum(sizes)[:-1], axis)) if sizes else ()
+        lead = (slice(None),) * axis
+        return tuple([x[(*lead, slice(end - size, end))] for size, end in zip(sizes, accumulate(sizes), strict=True)])
 
     def is_identity(self, inputs: Types, outputs: Sequence[TensorType]) -> bool:
         """True for a single part."""
