@@ -84,6 +84,7 @@ class RequestStates:
 
     def take(self, outputs: Sequence[Any]) -> Sequence[Any]:
         """The outputs of a run without those that continue states. Raises `InferError` for one of another type."""
+        outputs = self._apart(outputs)
         for name, index in self._outputs.items():
             state, found = self._held.get(name), outputs[index]
             if found is state:
@@ -96,6 +97,23 @@ class RequestStates:
             else:
                 self._held[name] = np.array(found)
         return [array for index, array in enumerate(outputs) if index not in self.continued]
+
+    def _apart(self, outputs: Sequence[Any]) -> Sequence[Any]:
+        """The outputs; those in arrays of states that others are to be copied into are copies: a model may return a state as it
+        was, or continue another one by it.
+        """
+        held = [(self._held.get(name), outputs[index]) for name, index in self._outputs.items()]
+        # Most devices have written into the array of the state itself.
+        written = [s for s, found in held if type(s) is np.ndarray and found is not s and not _may_share(s, found)]
+        if not written:
+            return outputs
+        roots = {id(_root(state)) for state in written}  # so that few of many outputs and many states are compared
+        return [
+            value.copy()
+            if type(value) is np.ndarray and id(_root(value)) in roots and any(np.may_share_memory(value, s) for s in written)
+            else value
+            for value in outputs
+        ]
 
     def _check(self, name: str, found: Any) -> None:
         wanted, shape = self._types[name], self._types[name].shape or ()
@@ -113,6 +131,17 @@ class RequestStates:
     def clear(self) -> None:
         """Free all."""
         self._held = {}
+
+
+def _may_share(state: NDArray[Any], found: Any) -> bool:
+    return isinstance(found, np.ndarray) and np.may_share_memory(state, found)
+
+
+def _root(array: NDArray[Any]) -> NDArray[Any]:
+    """The array that owns the memory, as far as it is known."""
+    while type(array.base) is np.ndarray:
+        array = array.base
+    return array
 
 
 def _empty(tensor: TensorType, sizes: Mapping[str, int]) -> NDArray[Any]:
