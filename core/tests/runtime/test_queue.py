@@ -113,12 +113,42 @@ def test_awaiting_many_at_once(queue: dovetail.AsyncInferQueue) -> None:
     assert queue.is_ready()
 
 
+def test_no_callback_is_made_for_a_run_that_failed(queue: dovetail.AsyncInferQueue) -> None:
+    called: list[int] = []
+    queue.set_callback(lambda request, number: called.append(number))
+    for number in (1, 300, 2):
+        queue.start_async(index(number), number)
+    with pytest.raises(OperatorError):
+        queue.wait_all()
+    assert sorted(called) == [1, 2]
+
+
+def test_it_says_how_many_requests_are_in_use(queue: dovetail.AsyncInferQueue) -> None:
+    said: list[str] = []
+    queue.set_callback(lambda request, userdata: said.append(repr(queue)))
+    queue.start_async(index(1))
+    queue.wait_all()
+    assert (said, repr(queue)) == (
+        ["<AsyncInferQueue of 3 requests, 1 in use>"],
+        "<AsyncInferQueue of 3 requests, 0 in use>",
+    )
+
+
 def test_map_in_a_callback_does_not_wait_for_ever(queue: dovetail.AsyncInferQueue) -> None:
     single = dovetail.AsyncInferQueue(queue._requests[0]._compiled, 1)  # type: ignore[arg-type]  # a compiled model
     single.set_callback(lambda request, userdata: list(single.map([index(1)])))
     single.start_async(index(1))
     with pytest.raises(UsageError, match="in a callback of the queue"):
         single.wait_all()
+
+
+@pytest.mark.parametrize(("cores", "requests"), [(5, 10), (None, 2)])
+def test_two_requests_a_core(toy_core: Any, monkeypatch: pytest.MonkeyPatch, cores: int | None, requests: int) -> None:
+    core, _ = toy_core(A=lambda node: False)
+    g = dovetail.GraphBuilder()
+    compiled = core.compile_model(g.model([g.node(Gather(), g.constant(TABLE), g.input("i", "int64", ["N"]))]), "A")
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert len(dovetail.AsyncInferQueue(compiled)) == requests
 
 
 def test_as_many_requests_as_the_device_finds_best(toy_core: Any) -> None:

@@ -18,6 +18,7 @@ from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.non_zero import NonZero
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.tensor_scatter import TensorScatter
 
 VIRTUAL = ["MULTI:NUMPY,NUMPY", "BATCH:NUMPY(2)", "AUTO:NUMPY"]
 
@@ -29,6 +30,27 @@ def accumulator(*, late: bool = False) -> Model:
     total = g.node(Add(), past, g.node(ReduceSum(keepdims=False), x, g.constant([0], "int64")), outputs=["present.a"])
     g.node(Mul(), past if late else total, g.constant(2, "float32"), outputs=["y"])
     return g.model(["present.a", "y"])
+
+
+def cached() -> Model:
+    """The cache with x written over its first row, and the cache as it was before, twice."""
+    g = dovetail.GraphBuilder()
+    x, past = g.input("x", "float32", (1, 1, 2)), g.input("past", "float32", (1, 4, 2))
+    g.node(TensorScatter(axis=1), past, x, outputs=["present"])
+    g.node(Reshape(), past, g.constant([8], "int64"), outputs=["view"])
+    return g.model(["present", past, "view"]).with_states("past:present")
+
+
+CONTINUED = {"a": "b", "b": "c", "c": "x1"}
+
+
+def delayed(order: str) -> Model:
+    """y = a, then a = b, b = c and c = x; the states are declared in this order."""
+    g = dovetail.GraphBuilder()
+    inputs = {name: g.input(name, "float32", (3,)) for name in (*order, "x")}
+    g.node(Mul(), inputs["a"], g.constant(1, "float32"), outputs=["y"])
+    g.node(Mul(), inputs["x"], g.constant(1, "float32"), outputs=["x1"])
+    return g.model(["b", "c", "x1", "y"]).with_states(",".join(f"{name}:{CONTINUED[name]}" for name in order))
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +74,34 @@ def test_states_in_arrays_of_the_caller(core: Any, device: str, late: bool) -> N
         request.infer({"x": X})
         np.testing.assert_array_equal(given, [6, 8, 10])
         assert request.query_state()["past.a"] is given
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", *VIRTUAL])
+def test_a_state_that_is_returned_as_it_was_is_not_overwritten(core: Any, device: str) -> None:
+    with core.compile_model(cached(), device) as compiled:
+        request, before = compiled.create_infer_request(), np.zeros((1, 4, 2), np.float32)
+        for value in (1, 2, 3):
+            found = request.infer({"x": np.full((1, 1, 2), value, np.float32)})
+            np.testing.assert_array_equal(found["past"], before)
+            np.testing.assert_array_equal(found["view"], before.ravel())
+            before[:, 0] = value
+            np.testing.assert_array_equal(request.query_state()["past"], before)
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", *VIRTUAL])
+@pytest.mark.parametrize("order", ["abc", "cba"])
+@pytest.mark.parametrize("given", [False, True])
+def test_states_that_continue_each_other(core: Any, device: str, order: str, given: bool) -> None:
+    """A delay of three runs; also in arrays of the caller that are parts of one."""
+    with core.compile_model(delayed(order), device) as compiled:
+        request, lines = compiled.create_infer_request(), np.zeros((3, 3), np.float32)
+        if given:
+            request.set_state(dict(zip("abc", lines, strict=True)))
+        runs = [np.full(3, value, np.float32) for value in range(1, 7)]
+        found = [request.infer({"x": x})["y"][0] for x in runs]
+        assert found == [0, 0, 0, 1, 2, 3]
+        assert [request.query_state()[name][0] for name in "abc"] == [4, 5, 6]
+        assert not given or lines[:, 0].tolist() == [4, 5, 6]
 
 
 @pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", *VIRTUAL])
