@@ -2,9 +2,9 @@
 
 `python benchmarks/gpu_precision.py [--batch N] [--only MODEL]` takes the float32 model with each `INFERENCE_PRECISION_HINT`, the
 model converted to float16 with the hint f16, and as `int8` the QDQ model without a hint, where `python benchmarks/models.py
-quantize` wrote one. dovetail's times are wall times from NumPy to NumPy, interleaved; PyTorch's are those of a CUDA graph whose
-data stay on the GPU. `x f32` and `x f16` are the time over that with these hints; `relative` the largest error against PyTorch on
-the CPU in float64, of the largest output. Without CUDA only dovetail is measured.
+quantize` wrote one; the summary names models without. dovetail's times are wall times from NumPy to NumPy, interleaved; PyTorch's
+are those of a CUDA graph whose data stay on the GPU. `x f32` and `x f16` are the time over that with these hints; `relative` the
+largest error against PyTorch on the CPU in float64, of the largest output. Without CUDA only dovetail is measured.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ def main() -> int:
     arguments = options.parse_args()
     torch.backends.cudnn.benchmark = True
     rows: list[Row] = []
+    quantized = set[str]()
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         for name in arguments.only or DEFINITIONS:
             path, module = export(name, Path(folder))
@@ -90,8 +91,12 @@ def main() -> int:
             paths = {"": path, "half": as_half(path, Path(folder) / f"{name}_half.onnx")}
             if f"{name}_qdq" in QUANTIZED and (MODELS_DIR / f"{name}_qdq.onnx").exists():
                 paths["qdq"] = QUANTIZED[f"{name}_qdq"].path
+                quantized.add(name)
             rows += compare(name, module, paths, arguments.device, arguments.batch, arguments.rounds)
-    emit(arguments.json, rows, {"gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None})
+    summary = {"gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None}
+    if missing := [name for name in arguments.only or DEFINITIONS if f"{name}_qdq" in QUANTIZED and name not in quantized]:
+        summary["no int8"] = f"{', '.join(missing)}: `python benchmarks/models.py quantize` writes the models, with onnxruntime"
+    emit(arguments.json, rows, summary)
     return 0
 
 
