@@ -1,7 +1,7 @@
 """Formats whose numbers are rows of a grid: IQ2 and IQ3 of ggml.
 
-`grids.bin` holds the grids of https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h (MIT license), one after the other:
-for each number its place among the values that occur, in 2 or 4 bits, low ones first.
+`vendor/ggml/grids.bin` holds the grids of https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h (MIT), one after the
+other: for each number its place among the values that occur, in 2 or 4 bits, low ones first.
 """
 
 import os
@@ -37,7 +37,7 @@ def grid(name: str) -> Array:
     first = [0, *accumulate(sizes)][[*_GRIDS].index(name)]
     rows, width, bits, values = _GRIDS[name]
     loader: Any = sys.modules[__name__].__loader__  # reads zip archives too
-    data = loader.get_data(os.path.join(os.path.dirname(__file__), "grids.bin"))
+    data = loader.get_data(os.path.join(os.path.dirname(__file__), "vendor", "ggml", "grids.bin"))
     packed = np.frombuffer(data, np.uint8, rows * width * bits // 8, first)
     places = packed[:, None] >> np.arange(0, 8, bits, dtype=np.uint8) & (2**bits - 1)
     return np.asarray(np.array(values, np.int8)[places.reshape(rows, width)])
