@@ -18,6 +18,8 @@ import dovetail
 from dovetail.errors import FormatError, UsageError
 from dovetail.frontend import Copy, DType, Graph, Model, Node, TensorType, UnboundOperator
 from dovetail_frontend_onnx import dovetail_write_unbound_model
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.softmax import Softmax
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
@@ -144,6 +146,19 @@ def test_a_graph_that_was_built_runs_in_onnxruntime(evaluate: Any) -> None:
     proto = written(model)
     onnx.checker.check_model(proto)
     np.testing.assert_allclose(evaluate(proto, {"x": array})[0], want, rtol=1e-5, atol=1e-6)
+
+
+def test_a_graph_of_old_operators_is_of_an_operator_set_that_is_read(evaluate: Any, read: Any) -> None:
+    """Conv and Relu are of version 1, which has attributes that are gone since."""
+    g = dovetail.GraphBuilder()
+    weights = np.random.default_rng(1).standard_normal((3, 2, 1, 1)).astype(np.float32)
+    y = g.node(Relu(), g.node(Conv(), g.input("x", "float32", ["N", 2, 4, 5]), g.constant(weights)))
+    proto = written(g.model([y]))
+    assert {item.domain: item.version for item in proto.opset_import} == {"": 21}
+    x = np.random.default_rng(2).standard_normal((3, 2, 4, 5)).astype(np.float32)
+    want = np.maximum(np.einsum("oc,nchw->nohw", weights[:, :, 0, 0].astype(np.float64), x), 0)
+    np.testing.assert_allclose(evaluate(proto, {"x": x})[0], want, rtol=1e-5, atol=1e-6)
+    assert [node.op.op_type for node in read(proto).graph.nodes] == ["Conv", "Relu"]
 
 
 def test_what_cannot_be_written(read: Any, build: Any) -> None:

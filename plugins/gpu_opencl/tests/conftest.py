@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dovetail.device import DeviceInfo, Graph, Node, TensorType, TypedNode, Unavailable
+from dovetail.evaluate.inference import infer_node
 from dovetail.op import Operator
 from dovetail.testing import KernelBench
 from dovetail_gpu_opencl import dovetail_device_info
@@ -65,6 +66,27 @@ class ForcedDevice(OpenCLDevice):
     def kernels(self, node: TypedNode) -> tuple[CLKernel, ...]:
         found = super().kernels(node)
         return tuple(k for k in found if k.name == self.forced) if self.forced and node.op.stem != "reorder" else found
+
+
+HOLDING_KERNELS = ("fused_elementwise", "moved_operands")
+"""The stems of operators that no plan in a file has, because they hold kernels."""
+
+
+@pytest.fixture(autouse=True)
+def merged_nodes_have_the_types_that_they_infer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`Core.import_model` refuses a plan whose types are others: kernels trust them."""
+    lower = OpenCLDevice.lower
+
+    def checked(self: OpenCLDevice, graph: Graph) -> Graph:
+        lowered = lower(self, graph)
+        for node in lowered.nodes:
+            if node.op.package == "dovetail_gpu_opencl" and node.op.stem not in HOLDING_KERNELS:
+                found = infer_node(node, [lowered.type_of(name) for name in node.inputs])
+                for name, inferred in zip(node.writes, found, strict=True):
+                    assert (inferred.dtype, inferred.shape) == (lowered.types[name].dtype, lowered.types[name].shape), node
+        return lowered
+
+    monkeypatch.setattr(OpenCLDevice, "lower", checked)
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """On GPUs plans for other sizes hurry: they take kernels, merged nodes and parameters that are built. Final plans do not."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,37 @@ def test_other_batches_need_no_program_until_they_run_again(
         if images == 1:
             built |= {*asked}
     assert kernels(compiled, 8) == kernels(fresh, 8) != kernels(compiled, 1)
+
+
+def test_stored_plans_hurry_without_the_model_and_are_made_final_from_it(
+    gpu: dovetail.Core, weights: list[Any], bench: Any, rng: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gpu.write_model(residual(weights), tmp_path / "m.onnx")
+    compiled = gpu.compile_model(tmp_path / "m.onnx", "OPENCL.0")
+    inputs = {images: rng.standard_normal((images, 64, 14, 14)).astype(np.float32) for images in (1, 8)}
+    for x in inputs.values():
+        compiled([x])
+    compiled.export_model(tmp_path / "m.plans")
+    compiled.finish_compiling()
+
+    def run(imported: dovetail.CompiledModel) -> None:
+        for x in inputs.values():
+            np.testing.assert_allclose(imported([x])[0], expected(bench, x, weights), rtol=1e-4, atol=1e-4)
+
+    imported = dovetail.Core().import_model(tmp_path / "m.plans")
+    run(imported)
+    assert "nodes" not in vars(imported.model.graph)
+    assert kernels(imported, 8) == ["pointwise_depthwise", "conv_tiled"]
+    imported.finish_compiling()
+    run(imported)
+    assert kernels(imported, 8) == kernels(compiled, 8) != kernels(imported, 1)
+    (tmp_path / "m.onnx").unlink()
+    imported = dovetail.Core().import_model(tmp_path / "m.plans")
+    run(imported)
+    imported.finish_compiling()
+    run(imported)
+    assert "a provisional plan" in caplog.text
+    assert "m.onnx' changed, or is gone" in caplog.text
 
 
 def test_a_final_plan_is_that_of_a_first_one(gpu: dovetail.Core, asked: Sources, weights: list[Any]) -> None:

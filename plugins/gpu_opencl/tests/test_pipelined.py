@@ -226,7 +226,7 @@ def test_a_product_that_others_read_is_a_second_result(is_output: bool, device: 
     given = {"x": x, "residual": residual}
     found = executable.create_request().run([given[name] for name in lowered.inputs])
     wide = x.astype(np.float64) @ w + residual
-    rows = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5) * scale
+    rows = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5) * scale.astype(np.float64)
     for got, expected in zip(found, (rows @ v + wide, wide), strict=False):
         np.testing.assert_allclose(got, expected, rtol=0, atol=3e-3 * np.abs(expected).max())
 
@@ -406,13 +406,13 @@ def test_on_matrix_units(bench: Any, rng: Any, infos: Sequence[DeviceInfo]) -> N
     (kernel,) = (k for k in device.kernels(node) if k.name == "gemm_pipelined")
     assert kernel.supports(node)
     tilings = list(pipelines(kernel.problem(node), device.caps))[::3]
-    scale = rng.standard_normal(72).astype(np.float32)
+    scale = rng.standard_normal(72).astype(np.float16)
     g = GraphBuilder()
     product = g.node(bench.op("MatMul"), g.input("a", "float16", a.shape), g.constant(b))
     normalized = device.lower(typed(g.graph([g.node(bench.op("LayerNormalization"), product, g.constant(scale))])))
     assert [node.op.op_type for node in normalized.nodes] == ["NormalizedProduct"]
     wide = a.astype(np.float64) @ b.astype(np.float64)
-    rows = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5) * scale
+    rows = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5) * scale.astype(np.float64)
     for tiling in tilings:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Tuned, "tiling", lambda self, problem, chosen=tiling: chosen)

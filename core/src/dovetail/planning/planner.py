@@ -48,7 +48,7 @@ from dovetail.planning.report import NodePlacement, PlanReport
 from dovetail.plugins.rules import PREFERRED
 from dovetail.tracing import phase
 
-__all__ = ["Planner", "Prepared"]
+__all__ = ["Planner", "Prepared", "improving"]
 
 _FEW_BODIES = 4
 """Plans of a loop's body from which on further shapes share one: where they grow, each is met once in a run."""
@@ -138,27 +138,20 @@ class Planner:
         `OperatorError` or a subclass for a bad graph, `UnsupportedNode` for a node that no target accepts, `CompileError` for a
         failure on a device, `FormatError` for a data file that was changed.
         """
-        made = self._planned(graph, early, keep=keep)
-        if made.tail is not None or not any(step.executable.provisional for step in made.steps):
-            return made
-        from dovetail.planning.better import Better  # here, because few devices make provisional plans
+        return improving(self._planned(graph, early, keep=keep), partial(self.plan_afresh, graph, early))
 
-        return replace(made, better=Better(partial(self._plan_afresh, graph, early)))
+    def plan_afresh(self, graph: Graph, early: Mapping[str, PassReport] | None = None) -> Plan:
+        """As `plan`, by devices that take nothing of what they compiled for other sizes."""
+        targets = tuple(replace(target, device=target.device.afresh()) for target in self.targets)
+        return replace(self, targets=targets, later=WeakValueDictionary())._planned(graph, early, afresh=True)
 
     def restored(self, planned: Planned, notes: Notes) -> Plan | None:
-        """The plan of what `keep` was given, without passes; None where a device refuses it now, or compiles it provisionally."""
+        """The plan of what `keep` was given, without passes; None where a device refuses it now."""
         try:
             made = self._compiled(planned, planned.whole, notes, time.perf_counter())
         except CompileError:
             return None
-        if any(step.executable.provisional for step in made.steps):
-            made.close()
-            return None
         return self._continued(made, planned.whole, notes.deferred)
-
-    def _plan_afresh(self, graph: Graph, early: Mapping[str, PassReport] | None) -> Plan:
-        targets = tuple(replace(target, device=target.device.afresh()) for target in self.targets)
-        return replace(self, targets=targets, later=WeakValueDictionary())._planned(graph, early, afresh=True)
 
     def _planned(
         self,
@@ -422,3 +415,12 @@ def _require_host(continuation: Continuation, targets: Sequence[Target]) -> None
 
 def _on_host(node: Node, provider: str) -> NodePlacement:
     return NodePlacement(node.name, node.op.key, REFERENCE_DEVICE, kernel_on_host(node), provider, node.origins)
+
+
+def improving(made: Plan, afresh: Callable[[], Plan]) -> Plan:
+    """The plan; one that a device made provisionally has that of `afresh` as its better one."""
+    if made.tail is not None or not any(step.executable.provisional for step in made.steps):
+        return made
+    from dovetail.planning.better import Better  # here, because few devices make provisional plans
+
+    return replace(made, better=Better(afresh))

@@ -32,7 +32,7 @@ from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.dispatch import Dispatch
 from dovetail.planning.options import CompileOptions
 from dovetail.planning.plan import Plan, Shapes, Target
-from dovetail.planning.planner import Planner, Prepared
+from dovetail.planning.planner import Planner, Prepared, improving
 from dovetail.plugins import PluginManager
 from dovetail.plugins.records import HOST, plain_domain
 from dovetail.runtime.compiled_model import CompiledModel, Planning, Preparation, finish_elsewhere
@@ -338,7 +338,7 @@ class Core:
         def plan(graph: Prepared, store: "PlanStore | None", shapes: Shapes, keep: "Keep | None" = None) -> Plan:
             if keep is None and store is not None:
                 if (found := store.get(shapes)) is not None:
-                    return found
+                    return improving(found, lambda: planner().plan_afresh(specialised(graph.graph, shapes), graph.reports))
                 keep = store.keep(shapes)
             return recorded(lambda: planner().plan(specialised(graph.graph, shapes), graph.reports, keep))
 

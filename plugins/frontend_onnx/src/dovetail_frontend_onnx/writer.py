@@ -17,6 +17,8 @@ from dovetail_frontend_onnx.written_tensors import tensor_proto, value_info
 
 __all__ = ["write"]
 
+_USUAL_OPSET = 21
+"""The version of ONNX's operators for a model that names none: programs of two years read it."""
 _OLDEST_IR = 8
 """Since IR version 4 an initializer need not be an input; 8 is what onnx writes for operator sets up to 18."""
 _NEWEST_IR_UNASKED = 10
@@ -95,11 +97,14 @@ def _opsets(model: Model) -> dict[str, int]:
     nodes = [node for graph in _graphs(model.graph) for node in graph.nodes]
     domains = {_domain(node) for node in nodes}
     found = {domain: version for domain, version in model.opsets.items() if domain in domains}
+    if "" in domains and not any(isinstance(node.op, UnboundOperator) for node in nodes):
+        # Built in Python, of the newest definitions: the first version that has them all may be one that few programs read.
+        found.setdefault("", _USUAL_OPSET)
     for node in nodes:
         found[_domain(node)] = max(found.get(_domain(node), 1), _version(node))
     for node in nodes:
         _check_version(node, found[_domain(node)])
-    return found or {"": 21}
+    return found or {"": _USUAL_OPSET}
 
 
 def _domain(node: Node) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dovetail.device import Binary, DType, Eltwise, Graph, Node, Reason, Refusal, TypedNode
+from dovetail.device import Binary, DType, Eltwise, Graph, Node, Reason, Refusal, TensorType, TypedNode, padded
 from dovetail.op import AbstractOperator, Port
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._merging import origins
@@ -37,6 +37,11 @@ class JoinedProducts(AbstractOperator):
     count: int
     gate: tuple[Eltwise, ...] | None = None
     epsilon: float | None = None
+
+    def infer(self, A: TensorType, *matrices: TensorType | None) -> tuple[TensorType, ...]:
+        each, ports = (len(matrices) - (self.epsilon is not None)) // self.count, len(self.product.inputs)
+        one_by_one = (matrices[i * each : (i + 1) * each] for i in range(1 if self.gate is not None else self.count))
+        return tuple(self.product.infer(*padded((A, *own)[:ports], self.product.inputs)) for own in one_by_one)
 
     def parts(self, node: TypedNode) -> list[TypedNode]:
         """The products; with `gate` both have the node's output."""

@@ -50,6 +50,12 @@ class NormalizedProduct(AbstractOperator):
     chain: tuple[PostOp, ...]
     epsilon: float
 
+    def infer(
+        self, A: TensorType, B: TensorType, Scale: TensorType, Shift: TensorType | None, *operands: TensorType
+    ) -> tuple[TensorType, ...]:
+        product = self.product.infer(A, B)
+        return product, product
+
     def multiplied(self, node: TypedNode) -> TypedNode:
         """The product with its chain alone."""
         names = node.node.inputs

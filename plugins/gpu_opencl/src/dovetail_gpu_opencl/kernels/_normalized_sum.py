@@ -32,6 +32,10 @@ class NormalizedSum(AbstractOperator):
     gathered: int
     epsilon: float
 
+    def infer(self, Scale: TensorType, Shift: TensorType | None, *addends: TensorType) -> TensorType:
+        table, indices = addends[:2]
+        return table.with_shape((*indices.dims, table.dims[1]))
+
     @property
     def tables(self) -> list[tuple[int, int]]:
         """The positions of each table and its indices among the inputs."""

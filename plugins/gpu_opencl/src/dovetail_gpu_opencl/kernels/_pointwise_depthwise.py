@@ -73,6 +73,11 @@ class PointwiseDepthwise(AbstractOperator):
     deep_chain: tuple[Eltwise, ...] = ()
     narrow: Conv | None = None
 
+    def infer(self, X: TensorType, *weights: TensorType | None) -> TensorType:
+        for conv, w, b in zip((self.wide, self.deep, self.narrow), weights[::2], weights[1::2], strict=True):
+            X = X if conv is None else conv.infer(X, w, b)
+        return X
+
     def first(self, node: TypedNode) -> TypedNode:
         """The pointwise convolution with its chain."""
         x = node.given(0)

@@ -32,6 +32,9 @@ class RotatedHalves(AbstractOperator):
     inputs: ClassVar[tuple[Port, ...]] = (Port("X"), Port("C"), Port("S"), Port("X2", optional=True))
     outputs: ClassVar[tuple[Port, ...]] = (Port("Y"), Port("Y2", optional=True))
 
+    def infer(self, X: TensorType, C: TensorType, S: TensorType, X2: TensorType | None = None) -> tuple[TensorType, ...]:
+        return tuple(x.with_shape(x.shape) for x in (X, X2) if x is not None)
+
     def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
         return 3 * sum(output.size for output in outputs)
 
