@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dovetail.device import DeviceInfo, Graph, Node, TensorType, TypedNode, Unavailable
+from dovetail.device import DeviceInfo, Graph, Node, Refusal, TensorType, TypedNode, Unavailable
 from dovetail.evaluate.inference import infer_node
 from dovetail.op import Operator
 from dovetail.testing import KernelBench
@@ -45,6 +45,18 @@ class Bench:
         """The names of all kernels that take the node."""
         typed = TypedNode.of(node, graph)
         return [kernel.name for kernel in device.kernels(typed) if kernel.supports(typed)]
+
+    def compiled(self, device: OpenCLDevice, op: Operator, inputs: Sequence[NDArray[Any] | None], **options: Any) -> Any:
+        """The executable of a node, and its feeds."""
+        graph, feeds = self.single(op, inputs, **options)
+        return device.compile(graph, {}), feeds
+
+    def refusal(self, device: OpenCLDevice, op: Operator, inputs: Sequence[NDArray[Any] | None]) -> str:
+        """Why no kernel takes a node."""
+        graph, _ = self.single(op, inputs)
+        answer = device.supports(TypedNode.of(graph.nodes[0], graph))
+        assert isinstance(answer, Refusal)
+        return str(answer)
 
     def convolve(self, x: NDArray[Any], w: NDArray[Any], stride: int, pads: Sequence[int], groups: int) -> NDArray[np.float64]:
         """Convolution in two dimensions in float64: every window times the weights."""

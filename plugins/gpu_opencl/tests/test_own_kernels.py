@@ -1,4 +1,4 @@
-"""Kernels that operators have: every kind of argument, what is refused, and what errors say."""
+"""Kernels that operators have: every kind of argument, and images."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import dovetail
-from dovetail.device import DeviceInfo, Refusal, TypedNode
-from dovetail.errors import CompileError, OperatorError
+from dovetail.device import DeviceInfo
+from dovetail.errors import CompileError
 from dovetail.graph import GraphBuilder
-from dovetail.op import FLOATS, NUMERIC, KernelRefused, OpenCLKernel, Operator
+from dovetail.op import FLOATS, NUMERIC, OpenCLKernel, Operator
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.launch import Image, Scratch
 
@@ -22,18 +21,6 @@ X = np.arange(24, dtype=np.float32).reshape(2, 3, 4) - 7
 
 def queues(device: OpenCLDevice) -> Iterator[str]:
     yield from QUEUES if device.caps.out_of_order else QUEUES[:2]
-
-
-def compiled(device: OpenCLDevice, bench: Any, op: Operator, inputs: Sequence[NDArray[Any] | None], **options: Any) -> Any:
-    graph, feeds = bench.single(op, inputs, **options)
-    return device.compile(graph, {}), feeds
-
-
-def refusal(device: OpenCLDevice, bench: Any, op: Operator, inputs: Sequence[NDArray[Any] | None]) -> str:
-    graph, _ = bench.single(op, inputs)
-    answer = device.supports(TypedNode.of(graph.nodes[0], graph))
-    assert isinstance(answer, Refusal)
-    return str(answer)
 
 
 # --- which arguments -------------------------------------------------------------------------------------------------
@@ -106,7 +93,7 @@ def test_variadic_inputs_come_in_order(device: OpenCLDevice, bench: Any) -> None
     graph, feeds = bench.single(Blend(), [X, X + 1, X * 2])
     np.testing.assert_array_equal(bench.run(device, graph, feeds)[0], X + 10 * (X + 1) + 200 * X)
     with pytest.raises(CompileError) as raised:
-        compiled(device, bench, Blend(), [X, X])
+        bench.compiled(device, Blend(), [X, X])
     said = str(raised.value)
     assert (
         "node 'node' (test.own::Blend): the kernel 'blend' of <kernel source> takes 4 arguments: __global const float* a" in said
@@ -216,11 +203,11 @@ class Typed(Operator):
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
 def test_entry_defines_options_and_sizes(device: OpenCLDevice, bench: Any, dtype: type) -> None:
     x = np.arange(24).astype(dtype).reshape(1, 3, 2, 4)
-    executable, feeds = compiled(device, bench, Typed(by=3), [x])
+    executable, feeds = bench.compiled(device, Typed(by=3), [x])
     assert executable.reports[0].kernel == ("of_float" if dtype is np.float32 else "of_int")
     expected = x + 3 + 1300 if dtype is np.float32 else x * 3 + 1300
     np.testing.assert_array_equal(executable.create_request().run(feeds)[0], expected)
-    assert "no entry for int16" in refusal(device, bench, Typed(), [x.astype(np.int16)])
+    assert "no entry for int16" in bench.refusal(device, Typed(), [x.astype(np.int16)])
 
 
 class Several(Operator):
@@ -241,7 +228,7 @@ class Several(Operator):
 
 
 def test_the_first_kernel_that_may_run_does(device: OpenCLDevice, bench: Any) -> None:
-    executable, feeds = compiled(device, bench, Several(), [X])
+    executable, feeds = bench.compiled(device, Several(), [X])
     assert executable.reports[0].kernel == "narrow"
     np.testing.assert_array_equal(executable.create_request().run(feeds)[0], 2 * X)
 
@@ -249,7 +236,7 @@ def test_the_first_kernel_that_may_run_does(device: OpenCLDevice, bench: Any) ->
 def test_nothing_is_launched_for_empty_outputs(device: OpenCLDevice, bench: Any) -> None:
     empty = np.zeros((0, 3, 4), np.float32)
     for op in (SumOfSquares(), Typed(), Slices()):
-        executable, feeds = compiled(device, bench, op, [empty])
+        executable, feeds = bench.compiled(device, op, [empty])
         assert not executable.commands
         assert executable.create_request().run(feeds)[0].size == 0
 
@@ -341,7 +328,7 @@ def test_images_of_rows(device: OpenCLDevice, bench: Any, constant: bool) -> Non
 
 
 def test_images_count_as_memory(device: OpenCLDevice, bench: Any) -> None:
-    executable, _ = compiled(device, bench, Slices(), [X])
+    executable, _ = bench.compiled(device, Slices(), [X])
     images = [a for c in executable.commands for a in c.launch.arguments if isinstance(a, Image)]
     assert len({a.value for a in images}) == 2
     assert executable.memory.peak >= 4 * X.nbytes
@@ -359,152 +346,5 @@ def test_what_cannot_be_an_image_is_refused(info: DeviceInfo, device: OpenCLDevi
         (none, X, "'X' is an image2d_array_t, and the device has no images"),
         (device, X.astype(np.int32), "'X' is int32; images hold float32, float16"),
     ):
-        assert said in refusal(on, bench, Slices(), [x])
-        assert refusal(on, bench, Slices(), [x]).startswith("the device lacks a capability: ")
-
-
-# --- errors ----------------------------------------------------------------------------------------------------------
-
-
-GOOD = "__kernel void good(__global const float* x, __global float* y) { y[get_global_id(0)] = x[get_global_id(0)]; }"
-
-
-def operator_with(**changes: Any) -> Operator:
-    fields = {"source": GOOD, "entry": "good", "origin": "good.cl", **changes}
-
-    class Written(Operator):
-        """The answer that the test chooses."""
-
-        domain = "test.own"
-        kernels = (OpenCLKernel(**fields),)
-        by: float = 1.0
-
-        def reference(self, X: Any) -> Any:
-            return X
-
-    return Written()
-
-
-WHERE = r"node 'node' \(test.own::Written\)"
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"entry": "bad"}, rf"{WHERE}: the kernel 'bad' of good.cl is not in the source\n  kernels there: good"),
-        (
-            {"source": "__kernel void good(__global const float* x, float y) {}"},
-            rf"{WHERE}: the kernel 'good' of good.cl: argument 1 is declared as float; accepted: a pointer .* given output 'y0'",
-        ),
-        ({"images": {"X": "image2d_t"}}, rf"{WHERE}: the kernel 'good' of good.cl: argument 0 is .*accepted: an image"),
-        ({"scalars": (("by", "float"),)}, rf"{WHERE}: the kernel 'good' of good.cl takes 2 arguments: .*float32 1.0"),
-        (
-            {"source": "__kernel void good(__global float* y, __global const float* x) {}"},
-            rf"{WHERE}: the kernel 'good' of good.cl: argument 1 is declared as __global const float.*given output 'y0'",
-        ),
-        (
-            {"source": GOOD.replace("y)", "y, int n)"), "scalars": (("by", "float"),)},
-            rf"{WHERE}: the kernel 'good' of good.cl: argument 2 is declared as int; accepted: a number of type float",
-        ),
-        (
-            {"source": GOOD.replace("y[", "z[")},
-            rf"{WHERE}: the kernel 'good' of good.cl does not compile:[\s\S]*\n    1 __kernel",
-        ),
-    ],
-)
-def test_a_kernel_that_does_not_fit_says_why(device: OpenCLDevice, bench: Any, changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(CompileError, match=said):
-        compiled(device, bench, operator_with(**changes), [X])
-
-
-def broken(inputs: Any, outputs: Any) -> tuple[int, ...]:
-    raise KeyError("width")
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"global_size": ("B / (Y - Y)",)}, "divides by zero"),
-        ({"global_size": ("X - 9",)}, r"good.cl: the work size is \(-8,\)"),
-        ({"global_size": ("7",), "local_size": ("2",)}, "not a multiple of the local size"),
-        ({"global_size": broken}, "the operator raised KeyError"),
-        ({"scratch": ("X - 1",)}, "a scratch buffer has 0 bytes"),
-        ({"layouts": {"Z": "BYXF"}}, r"layouts name the port 'Z'\n  known ports: X, Y"),
-        ({"images": {"Z": "image2d_t"}}, "images name the port 'Z'"),
-        ({"images": {"X": "image2d_t"}, "layouts": {"X": "ANY"}}, "the image 'X' has the layout ANY"),
-        ({"defines": lambda op, inputs, outputs: {"N": inputs[3]}}, "the operator raised IndexError"),
-    ],
-)
-def test_a_mistake_in_a_kernels_data_names_the_node(device: OpenCLDevice, changes: dict[str, Any], said: str) -> None:
-    """From the planner as well, whatever it asks first."""
-    core = dovetail.Core(config=False)
-    g = GraphBuilder()
-    y = g.node(operator_with(**changes), g.input("x", "float32", X.shape), name="node")
-    with pytest.raises(OperatorError, match=rf"{WHERE} with inputs \(float32\[2, 3, 4\]\): .*{said}"):
-        core.compile_model(g.model([y]), device.info.name)
-
-
-def test_a_kernel_may_refuse_a_node(device: OpenCLDevice, bench: Any) -> None:
-    """In any of its functions; another kernel of the class is asked then."""
-
-    def only_large(*given: Any) -> Any:
-        raise KernelRefused("24 elements; accepted: 100 or more")
-
-    for changes in ({"defines": only_large}, {"global_size": only_large}, {"scratch": (only_large,)}):
-        said = refusal(device, bench, operator_with(**changes), [X])
-        assert said == "no configuration of the operator's kernel: 24 elements; accepted: 100 or more"
-    op = operator_with(defines=only_large)
-    second = OpenCLKernel(source=GOOD.replace("good", "second"), entry="second")
-    type(op).kernels = (*type(op).kernels, second)
-    executable, (x,) = compiled(device, bench, op, [X])
-    assert executable.reports[0].kernel == "second"
-    (y,) = executable.create_request().run([x])
-    np.testing.assert_array_equal(y, X)
-
-
-def test_extensions_that_a_kernel_needs(device: OpenCLDevice, bench: Any) -> None:
-    said = refusal(device, bench, operator_with(extensions=("cl_acme_dreams",)), [X])
-    assert said == "the device lacks a capability: the device lacks the extension cl_acme_dreams"
-    name = min(device.caps.extensions)
-    executable, _ = compiled(device, bench, operator_with(extensions=(name,)), [X])
-    assert executable.reports[0].kernel == "good"
-
-
-def test_bools_as_defines(device: OpenCLDevice, bench: Any) -> None:
-    op = operator_with(
-        source=GOOD.replace("= x", "= (FLAG ? 2 : 1) * x"), defines=lambda op, inputs, outputs: {"FLAG": op.by > 0}
-    )
-    executable, (x,) = compiled(device, bench, op, [X])
-    (y,) = executable.create_request().run([x])
-    np.testing.assert_array_equal(y, 2 * X)
-
-
-def test_a_group_larger_than_the_devices_is_refused(device: OpenCLDevice, bench: Any) -> None:
-    size = 2 * device.caps.max_work_group_size
-    op = operator_with(global_size=(str(size),), local_size=(str(size),))
-    assert f"the local size is ({size},); the device takes at most" in refusal(device, bench, op, [X])
-    core = dovetail.Core(config=False)
-    g = GraphBuilder()
-    model = core.compile_model(g.model([g.node(op, g.input("x", "float32", X.shape))]), device.info.name)
-    (node,) = model.report().nodes
-    assert (node.device, node.kernel) == ("NUMPY", "ref")
-    assert "the local size" in str(node.refusals[0][1])
-
-
-def test_a_layout_that_does_not_fit_is_refused(device: OpenCLDevice, bench: Any) -> None:
-    op = operator_with(layouts={"X": "YXFB", "Y": "nChw16c"})
-    assert "memory layout: YXFB for 'X', which is float32[2, 3, 4]" in refusal(device, bench, op, [X])
-    assert "nChw16c for 'Y'" in refusal(device, bench, op, [np.zeros((1, 2, 3, 4), np.float32)])
-
-
-class Overriding(Operator):
-    """A pack's Relu that computes something else: it must not be run by the device's kernel of that name."""
-
-    op_type = "Relu"
-
-    def reference(self, X: Any) -> Any:
-        return X + 1
-
-
-def test_an_override_without_a_kernel_is_not_taken_for_the_standard_operator(device: OpenCLDevice, bench: Any) -> None:
-    assert refusal(device, bench, Overriding(), [X]) == "no kernel for this operator: Relu"
+        assert said in bench.refusal(on, Slices(), [x])
+        assert bench.refusal(on, Slices(), [x]).startswith("the device lacks a capability: ")

@@ -372,10 +372,9 @@ def test_an_attention_with_a_cast_becomes_one_node(core: Any) -> None:
         assert [node.op for node in compiled.report().nodes].count("Attention") == LAYERS
 
 
-COUNTED = [{}, {"counted": True}, {"counted": True, "masked": False}]
-
-
-@pytest.mark.parametrize("given", COUNTED, ids=["by_mask", "by_lengths", "without_mask"])
+@pytest.mark.parametrize(
+    "given", [{}, {"counted": True}, {"counted": True, "masked": False}], ids=["by_mask", "by_lengths", "without_mask"]
+)
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("attention", ["eager", "apart", "by_key", "by_part"])
 def test_lengths_that_the_graph_takes_from_its_caches(core: Any, attention: str, batch: int, given: Any) -> None:
@@ -413,11 +412,6 @@ def _scaled(steps: Sequence[int], self: Decoder, y: str, keys: str, layer: int) 
     return self.g.node(Mul(), y, self.g.node(ReduceSum(keepdims=False), parts))
 
 
-@pytest.mark.parametrize("steps", [[3], [-2], [1, 2]], ids=["evenly", "down", "unevenly"])
-def test_numbers_that_change_with_the_length(core: Any, steps: Sequence[int]) -> None:
-    _same_as_growing(core, {"keep": functools.partial(_scaled, steps)}, 1, "NUMPY", [3, 1, 1, 5, 1])
-
-
 @pytest.mark.parametrize(
     "options",
     [{"copy": Identity()}, {"copy": Cast(to=DType.FLOAT32)}, {"copy": Cast(to=DType.FLOAT32), "half": True}],
@@ -431,8 +425,10 @@ def _counted(self: Decoder, y: str, keys: str, layer: int) -> str:
     return self.g.node(Mul(), y, self.g.node(Cast(to=DType.FLOAT32), self.total))
 
 
-def test_a_number_of_tokens(core: Any) -> None:
-    _same_as_growing(core, {"keep": _counted}, 2, "NUMPY", [3, 1, 1, 5, 1])
+@pytest.mark.parametrize("steps", [[3], [-2], [1, 2], None], ids=["evenly", "down", "unevenly", "tokens"])
+def test_numbers_that_change_with_the_length(core: Any, steps: Sequence[int] | None) -> None:
+    keep, batch = (functools.partial(_scaled, steps), 1) if steps else (_counted, 2)
+    _same_as_growing(core, {"keep": keep}, batch, "NUMPY", [3, 1, 1, 5, 1])
 
 
 def test_positions_of_texts_of_several_lengths_are_refused(core: Any) -> None:

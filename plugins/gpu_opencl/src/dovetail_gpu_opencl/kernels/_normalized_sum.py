@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dovetail.device import Binary, Graph, Node, TensorType, TypedNode
+from dovetail.device import Binary, DType, Graph, Node, TensorType, TypedNode
 from dovetail.op import AbstractOperator, Port
 from dovetail_gpu_opencl.kernels._merging import Makers, merge, origins
 from dovetail_ops_onnx.add import Add
@@ -20,7 +20,7 @@ class NormalizedSum(AbstractOperator):
     """LayerNormalization, over the last axis, of a sum of rows, some of which are looked up in tables.
 
     Inputs are Scale and B of the normalization, a table and its indices for each of `gathered` addends, then other addends, whose
-    rows repeat. The sum is float32.
+    rows repeat. The sum is float32, the result of type `dtype`.
     """
 
     domain: ClassVar[str] = "dovetail.opencl"
@@ -31,10 +31,11 @@ class NormalizedSum(AbstractOperator):
 
     gathered: int
     epsilon: float
+    dtype: DType
 
     def infer(self, Scale: TensorType, Shift: TensorType | None, *addends: TensorType) -> TensorType:
         table, indices = addends[:2]
-        return table.with_shape((*indices.dims, table.dims[1]))
+        return TensorType(self.dtype, (*indices.dims, table.dims[1]))
 
     @property
     def tables(self) -> list[tuple[int, int]]:
@@ -64,7 +65,7 @@ def merge_sums(graph: Graph, accepts: Callable[[TypedNode], bool]) -> Graph:
         others = tuple(name for name in names if name not in found)
         if not found or not all(_repeats(graph.types[name], graph.types[total.writes[0]]) for name in others):
             return None
-        return [total, *found.values()], _merged(node, tuple(found.values()), others)
+        return [total, *found.values()], _merged(node, tuple(found.values()), others, graph.types[node.writes[0]].dtype)
 
     return merge(graph, find, accepts)
 
@@ -96,11 +97,11 @@ def _repeats(addend: TensorType, result: TensorType) -> bool:
     return bool(own) and own == result.dims[-len(own) :]
 
 
-def _merged(node: Node, lookups: Sequence[Node], others: Sequence[str]) -> Node:
+def _merged(node: Node, lookups: Sequence[Node], others: Sequence[str], dtype: DType) -> Node:
     assert isinstance(node.op, LayerNormalization)
     shift = node.inputs[2] if len(node.inputs) > 2 else ""
     tables = [name for lookup in lookups for name in lookup.inputs]
-    op = NormalizedSum(len(lookups), node.op.epsilon)
+    op = NormalizedSum(len(lookups), node.op.epsilon, dtype)
     return dataclasses.replace(
         node, op=op, inputs=(node.inputs[1], shift, *tables, *others), outputs=node.writes, origins=origins(*lookups, node)
     )
