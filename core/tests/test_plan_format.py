@@ -29,7 +29,7 @@ def written(content: Any, packages: Collection[str] = PACKAGES) -> np.ndarray:
 
 def read(file: np.ndarray, packages: Collection[str] = PACKAGES) -> Any:
     header, start = header_of(file)
-    return unpacked(header, lambda offset, size: file[offset : offset + size], start, packages)
+    return unpacked(header, [lambda offset, size: file[offset : offset + size]], start, packages)
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,25 @@ def test_large_arrays_stay_in_the_file_and_small_ones_do_not_keep_it() -> None:
     large, small = np.zeros(SMALLEST_REGION, np.uint8), np.zeros(SMALLEST_REGION - 1, np.uint8)
     file = written((small, large))
     header, start = header_of(file)
-    places = [place for _, _, place in header["arrays"]]
+    places = [place for _, _, _, place in header["arrays"]]
     assert [place % 64 for place in (start, *places)] == [0, 0, 0]
     found = read(file)
     assert [np.shares_memory(one, file) for one in found] == [False, True]
+
+
+def test_arrays_of_other_files_are_only_referred_to() -> None:
+    """At any byte there, where those of the file itself are aligned."""
+    other, own = np.frombuffer(bytes(3) + np.arange(5, dtype="<i4").tobytes(), np.uint8), np.arange(6, dtype=np.int32)
+    there = other[3:].view("<i4")
+    file = np.frombuffer(b"".join(packed({}, (own, there), PACKAGES, lambda a: (1, 3) if a is there else None)), np.uint8)
+    header, start = header_of(file)
+    regions = [lambda offset, size, of=of: of[offset : offset + size] for of in (file, other)]
+    assert [array.tolist() for array in unpacked(header, regions, start, PACKAGES)] == [own.tolist(), there.tolist()]
+    assert file.size == start + own.nbytes
+    with pytest.raises(Damaged, match="an array is outside of it"):
+        unpacked(header, regions[:1], start, PACKAGES)
+    with pytest.raises(Damaged, match="an array is outside of it"):
+        unpacked(header, [regions[0], lambda offset, size: other[offset : offset + size - 1]], start, PACKAGES)
 
 
 def test_what_it_was_made_for_is_read_alone() -> None:
@@ -185,12 +200,14 @@ ELTWISE = ["dovetail.graph.post_ops", "Eltwise"]
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"arrays": [["int8", [3], 1]]}, "an array is outside of it"),
-        ({"arrays": [["int8", [-3], 0]]}, "an array is outside of it"),
-        ({"arrays": [["int8", [3], -64]]}, "an array is outside of it"),
-        ({"arrays": [["int8", [3], 6400]]}, "an array is outside of it"),
-        ({"arrays": [["int8", [65], 0]]}, "an array is outside of it"),
-        ({"arrays": [["int9", [3], 0]]}, "its content is malformed"),
+        ({"arrays": [["int8", [3], 0, 1]]}, "an array is outside of it"),
+        ({"arrays": [["int8", [-3], 0, 0]]}, "an array is outside of it"),
+        ({"arrays": [["int8", [3], 0, -64]]}, "an array is outside of it"),
+        ({"arrays": [["int8", [3], 0, 6400]]}, "an array is outside of it"),
+        ({"arrays": [["int8", [65], 0, 0]]}, "an array is outside of it"),
+        ({"arrays": [["int8", [3], 1, 0]]}, "an array is outside of it"),
+        ({"arrays": [["int8", [3], -1, 0]]}, "an array is outside of it"),
+        ({"arrays": [["int9", [3], 0, 0]]}, "its content is malformed"),
         ({"classes": [["os", "system"]]}, "the module 'os', which is in no installed plugin"),
         ({"classes": [["dovetail.graph types", "x"]]}, "which is in no installed plugin"),
         ({"classes": [["dovetail.__main__", "x"]]}, "which is in no installed plugin"),
@@ -210,4 +227,4 @@ def test_what_was_not_written_so_is_refused(change: dict[str, Any], said: str) -
     file = written(np.ones(3, np.int8))
     header, start = header_of(file)
     with pytest.raises(Damaged, match=said):
-        unpacked({**header, **change}, lambda offset, size: file[max(0, offset) : offset + size], start, PACKAGES)
+        unpacked({**header, **change}, [lambda offset, size: file[max(0, offset) : offset + size]], start, PACKAGES)

@@ -374,7 +374,7 @@ def test_entries_refer_to_the_weights_of_the_model(tmp_path: Path, external: boo
     model, folder = write_model(tmp_path / "m.onnx", external=external), tmp_path / "cache"
     expected = compiled_with(folder, model)(X)[0]
     (entry,) = (folder / "plans").iterdir()
-    assert entry.stat().st_size < 50_000 < 4 * 3 * 9_000
+    assert entry.stat().st_size < 100_000 < 4 * 3 * 9_000  # most of it are the names of modules
     np.testing.assert_array_equal(compiled_with(folder, model)(X)[0], expected)
     dovetail.Core(config=False).compile_model(model, "NUMPY").export_model(tmp_path / "m.plans")
     assert (tmp_path / "m.plans").stat().st_size > 4 * 3 * 9_000

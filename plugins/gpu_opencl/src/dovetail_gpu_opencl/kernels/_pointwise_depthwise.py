@@ -75,7 +75,8 @@ class PointwiseDepthwise(AbstractOperator):
 
     def infer(self, X: TensorType, *weights: TensorType | None) -> TensorType:
         for conv, w, b in zip((self.wide, self.deep, self.narrow), weights[::2], weights[1::2], strict=True):
-            X = X if conv is None else conv.infer(X, w, b)
+            if conv is not None and w is not None:
+                X = conv.infer(X, w, b)
         return X
 
     def first(self, node: TypedNode) -> TypedNode:
