@@ -18,7 +18,8 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 import dovetail
 from dovetail.device import DeviceInfo
-from dovetail.errors import FormatError
+from dovetail.errors import DeviceError, FormatError
+from dovetail_gpu_opencl.device import OpenCLDevice
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -90,6 +91,23 @@ def test_a_network(tmp_path: Path, info: DeviceInfo, external: bool) -> None:
     assert {node.device for node in second.report().nodes} == {info.name}
     plain = dovetail.Core(config=False).compile_model(model, info.name)
     np.testing.assert_array_equal(plain(X)["y"], second(X)["y"])
+
+
+@pytest.mark.parametrize("hint", ["f16", "bf16"])
+def test_half_precision(tmp_path: Path, info: DeviceInfo, hint: str) -> None:
+    """On a GPU with matrix units nodes read and write halves that their operators alone would refuse. Others refuse the hint."""
+    model = write_model(tmp_path / "m.onnx", NETWORK, X, WEIGHTS)
+    properties = {"INFERENCE_PRECISION_HINT": hint}
+    if not OpenCLDevice(info).caps.ptx:
+        with pytest.raises(DeviceError, match="has no matrix units"):
+            dovetail.Core(config=False).compile_model(model, info.name, properties)
+        return
+    compiled = dovetail.Core(config=False).compile_model(model, info.name, properties)
+    expected = compiled(X)["y"]
+    compiled.export_model(tmp_path / "m.plans")
+    imported = dovetail.Core(config=False).import_model(tmp_path / "m.plans", properties=properties)
+    np.testing.assert_array_equal(imported(X)["y"], expected)
+    assert is_unread(imported)
 
 
 def test_another_process(tmp_path: Path, info: DeviceInfo) -> None:

@@ -17,9 +17,10 @@ from dovetail._version import __version__
 from dovetail.cache import FileCache
 from dovetail.dataclass import dataclass
 from dovetail.devices.refusals import Refusal
-from dovetail.errors import DeviceError, DovetailError, FormatError, UsageError
+from dovetail.errors import DeviceError, DovetailError, FormatError, OperatorError, UsageError
 from dovetail.evaluate.inference import infer_node
-from dovetail.graph.graph import Graph
+from dovetail.graph.dtype import DType
+from dovetail.graph.graph import Graph, Node
 from dovetail.graph.growth import Growth
 from dovetail.graph.layout import PLAIN, Layout
 from dovetail.graph.mapped_file import MappedFile, place_in_file
@@ -318,11 +319,24 @@ def _check(stored: StoredModel, plan: StoredPlan) -> None:
         for name, array in graph.constants.items():  # devices bring them into their layouts
             _require(TensorType.of(array), graph.types[name], name, graph.types[name].layout)
         for node in graph.nodes:
-            for name, tensor in zip(node.writes, infer_node(node, [graph.type_of(one) for one in node.inputs]), strict=True):
-                _require(tensor, graph.types[name], name, graph.types[name].layout)
+            for name, tensor in zip(node.writes, _inferred(node, graph), strict=True):
+                written = graph.types[name]
+                # A precision hint makes results narrower: kernels are chosen by the types that are written.
+                is_float = tensor.dtype.is_float and written.dtype.is_float
+                _require(tensor.with_dtype(written.dtype) if is_float else tensor, written, name, written.layout)
         known |= {name: graph.types[inner] for name, inner in zip(part.outputs, graph.outputs, strict=True)}
     for name in whole.outputs:
         _require(TensorType.of(whole.constants[name]) if name in whole.constants else known[name], whole.types[name], name)
+
+
+def _inferred(node: Node, graph: Graph) -> Sequence[TensorType]:
+    """The types of what a node writes; of one that reads float32 beside half precision, by a hint, as if all were float32."""
+    inputs = [graph.type_of(one) for one in node.inputs]
+    try:
+        return infer_node(node, inputs)
+    except OperatorError:
+        halves = (DType.FLOAT16, DType.BFLOAT16)
+        return infer_node(node, [t.with_dtype(DType.FLOAT32) if t is not None and t.dtype in halves else t for t in inputs])
 
 
 def _require(found: TensorType, written: TensorType, name: str, layout: Layout = PLAIN) -> None:
