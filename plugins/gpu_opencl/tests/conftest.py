@@ -169,6 +169,14 @@ def device(info: DeviceInfo) -> OpenCLDevice:
     return OpenCLDevice(info)
 
 
+@pytest.fixture
+def imaging(device: OpenCLDevice) -> OpenCLDevice:
+    """Each that has images of one float for each element: OpenCL wants only those of four, and PoCL 7 has no others."""
+    if not any(device.caps.image_size):
+        pytest.skip("the device has no images of one float")
+    return device
+
+
 @pytest.fixture(scope="session")
 def kind_device(info: DeviceInfo) -> Callable[[str], ForcedDevice]:
     """Each device of this machine, made to choose kernels as a device of another kind would."""

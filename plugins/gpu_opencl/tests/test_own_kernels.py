@@ -279,12 +279,12 @@ def numbered(x: NDArray[Any]) -> NDArray[Any]:
 
 
 @pytest.mark.parametrize("dims", [(3, 4), (2, 3, 4), (2, 5, 3, 4), (1, 1, 3, 4)])
-def test_image_arrays(device: OpenCLDevice, bench: Any, dims: tuple[int, ...], rng: np.random.Generator) -> None:
+def test_image_arrays(imaging: OpenCLDevice, bench: Any, dims: tuple[int, ...], rng: np.random.Generator) -> None:
     x = rng.standard_normal(dims).astype(np.float32)
     for bias in (None, np.float32([7])):
         graph, feeds = bench.single(Slices(), [x, bias] if bias is not None else [x])
-        for queue in queues(device):
-            got = bench.run(device, graph, feeds, QUEUE=queue)[0]
+        for queue in queues(imaging):
+            got = bench.run(imaging, graph, feeds, QUEUE=queue)[0]
             np.testing.assert_allclose(got, numbered(x) + (0 if bias is None else 7), rtol=1e-6)
 
 
@@ -315,36 +315,36 @@ class Flat(Operator):
 
 
 @pytest.mark.parametrize("constant", [False, True])
-def test_images_of_rows(device: OpenCLDevice, bench: Any, constant: bool) -> None:
+def test_images_of_rows(imaging: OpenCLDevice, bench: Any, constant: bool) -> None:
     g = GraphBuilder()
     x = g.input("x", "float32", X.shape)
     y = g.node(Flat(), x, g.constant(X) if constant else x)
     graph = bench.typed(g.graph([g.node(Flat(), y, y)]))
     rows = np.arange(1.0, 7).reshape(2, 3, 1) + 1
-    request = device.compile(graph, {}).create_request()
+    request = imaging.compile(graph, {}).create_request()
     for scale in (1, 2):
         first = X * scale * (rows - 1) + (X if constant else X * scale)
         np.testing.assert_allclose(request.run([X * np.float32(scale)])[0], first * rows, rtol=1e-6)
 
 
-def test_images_count_as_memory(device: OpenCLDevice, bench: Any) -> None:
-    executable, _ = bench.compiled(device, Slices(), [X])
+def test_images_count_as_memory(imaging: OpenCLDevice, bench: Any) -> None:
+    executable, _ = bench.compiled(imaging, Slices(), [X])
     images = [a for c in executable.commands for a in c.launch.arguments if isinstance(a, Image)]
     assert len({a.value for a in images}) == 2
     assert executable.memory.peak >= 4 * X.nbytes
 
 
-def test_what_cannot_be_an_image_is_refused(info: DeviceInfo, device: OpenCLDevice, bench: Any) -> None:
-    width = device.caps.image_size[0]
-    small = OpenCLDevice(info, caps=dataclasses.replace(device.caps, image_size=(8, 8, 2)))
-    none = OpenCLDevice(info, caps=dataclasses.replace(device.caps, image_size=(0, 0, 0)))
+def test_what_cannot_be_an_image_is_refused(info: DeviceInfo, imaging: OpenCLDevice, bench: Any) -> None:
+    width = imaging.caps.image_size[0]
+    small = OpenCLDevice(info, caps=dataclasses.replace(imaging.caps, image_size=(8, 8, 2)))
+    none = OpenCLDevice(info, caps=dataclasses.replace(imaging.caps, image_size=(0, 0, 0)))
     assert width >= 2048
     wide = np.zeros((1, 1, width + 1), np.float32)
     for on, x, said in (
-        (device, wide, f"'X' would be an image of ({width + 1}, 1, 1)"),
+        (imaging, wide, f"'X' would be an image of ({width + 1}, 1, 1)"),
         (small, np.zeros((3, 3, 4), np.float32), "'X' would be an image of (4, 3, 3); accepted: 1 to (8, 8, 2)"),
-        (none, X, "'X' is an image2d_array_t, and the device has no images"),
-        (device, X.astype(np.int32), "'X' is int32; images hold float32, float16"),
+        (none, X, "'X' is an image2d_array_t, and the device has no images of one float"),
+        (imaging, X.astype(np.int32), "'X' is int32; images hold float32, float16"),
     ):
         assert said in bench.refusal(on, Slices(), [x])
         assert bench.refusal(on, Slices(), [x]).startswith("the device lacks a capability: ")

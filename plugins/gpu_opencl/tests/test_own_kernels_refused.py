@@ -43,7 +43,6 @@ WHERE = r"node 'node' \(test.own::Written\)"
             {"source": "__kernel void good(__global const float* x, float y) {}"},
             rf"{WHERE}: the kernel 'good' of good.cl: argument 1 is declared as float; accepted: a pointer .* given output 'y0'",
         ),
-        ({"images": {"X": "image2d_t"}}, rf"{WHERE}: the kernel 'good' of good.cl: argument 0 is .*accepted: an image"),
         ({"scalars": (("by", "float"),)}, rf"{WHERE}: the kernel 'good' of good.cl takes 2 arguments: .*float32 1.0"),
         (
             {"source": "__kernel void good(__global float* y, __global const float* x) {}"},
@@ -62,6 +61,12 @@ WHERE = r"node 'node' \(test.own::Written\)"
 def test_a_kernel_that_does_not_fit_says_why(device: OpenCLDevice, bench: Any, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(CompileError, match=said):
         bench.compiled(device, operator_with(**changes), [X])
+
+
+def test_an_image_for_a_buffer_says_why(imaging: OpenCLDevice, bench: Any) -> None:
+    said = rf"{WHERE}: the kernel 'good' of good.cl: argument 0 is .*accepted: an image"
+    with pytest.raises(CompileError, match=said):
+        bench.compiled(imaging, operator_with(images={"X": "image2d_t"}), [X])
 
 
 def broken(inputs: Any, outputs: Any) -> tuple[int, ...]:

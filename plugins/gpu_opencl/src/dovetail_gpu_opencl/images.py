@@ -31,7 +31,7 @@ def refuse_image(port: str, kind: str, dims: Sequence[int], tensor: TensorType |
     if tensor is None:
         return Refusal(Reason.ATTRIBUTE, f"{port!r} is left out, and an image cannot be")
     if not any(caps.image_size):
-        return Refusal(Reason.CAPABILITY, f"{port!r} is an {kind}, and the device has no images")
+        return Refusal(Reason.CAPABILITY, f"{port!r} is an {kind}, and the device has no images of one float")
     if tensor.dtype not in _DTYPES:
         return Refusal(Reason.CAPABILITY, f"{port!r} is {tensor.dtype}; images hold {', '.join(map(str, _DTYPES))}")
     width, height, slices = geometry(kind, dims)
