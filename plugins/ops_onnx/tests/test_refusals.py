@@ -265,8 +265,10 @@ def test_references_check_content_that_planning_could_not_see(op_type: str, attr
 def test_a_string_that_is_no_number_is_refused() -> None:
     with pytest.raises(OperatorError, match="'pi' cannot become float32"):
         _make("Cast", {"to": 1}).reference(np.array(["3", "pi"], object))
-    with pytest.raises(OperatorError, match="'300' cannot become int8"):
+    with pytest.raises(OperatorError, match="'300' cannot become int8; accepted: numbers from -128 to 127"):
         _make("Cast", {"to": 3}).reference(np.array(["300"], object))
+    with pytest.raises(OperatorError, match="'9' cannot become int4; accepted: numbers from -8 to 7"):
+        _make("Cast", {"to": 22}).reference(np.array(["7", "9"], object))
 
 
 def test_mod_of_floats_needs_fmod_before_version_28() -> None:

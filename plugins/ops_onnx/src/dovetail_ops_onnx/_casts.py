@@ -88,11 +88,16 @@ def _to_strings(x: Array) -> Array:
 def _from_strings(x: Array, to: DType) -> Array:
     parse: Callable[[str], Any] = _parse_integer if to.is_integer else float
     result = np.empty(x.shape, to.numpy)
+    low, high = map(int, finite_range(to.numpy)) if to.is_integer else (-np.inf, np.inf)
     for index, text in np.ndenumerate(x):
         try:
-            result[index] = parse(str(text)) != 0 if to is DType.BOOL else parse(str(text))
+            number = parse(str(text))
+            if number < low or number > high:
+                raise OverflowError  # NumPy 1 and ml_dtypes would take the lowest bits
+            result[index] = number != 0 if to is DType.BOOL else number
         except (ValueError, OverflowError):
-            raise OperatorError(f"the string {str(text)!r} cannot become {to}; accepted: numbers such as '-3.5e2'") from None
+            accepted = f"numbers from {low} to {high}" if to.is_integer else "numbers such as '-3.5e2'"
+            raise OperatorError(f"the string {str(text)!r} cannot become {to}; accepted: {accepted}") from None
     return result
 
 
