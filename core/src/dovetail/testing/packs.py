@@ -318,11 +318,9 @@ def _check_case(case: Case) -> Verdict:
 
 
 def _check_known(case: Case, types: Sequence[TensorType | None]) -> None:
-    """What inference says of the content of outputs, where it knows the inputs', is what they are: no input's, by mistake."""
-    is_array = [isinstance(value, np.ndarray) for value in case.inputs]
-    known = [
-        TensorType.of(value, known=True) if array else t for value, array, t in zip(case.inputs, is_array, types, strict=True)
-    ]
+    """Where inference knows the content of inputs and outputs, that of the outputs is right: no input's, by mistake."""
+    pairs = zip(case.inputs, types, strict=True)
+    known = [TensorType.of(value, known=True) if isinstance(value, np.ndarray) else t for value, t in pairs]
     for index, (got, want) in enumerate(zip(infer(case.op, known, len(case.expected)), case.expected, strict=True)):
         wrong = "" if got.value is None else passed(replace(case, expected=(want,)), [got.value])
         hint = "return X.with_shape(X.shape) for an input X"
