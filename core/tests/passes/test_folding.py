@@ -28,7 +28,9 @@ from dovetail_ops_onnx.passes.fold_affine import fold_affine
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.shape import Shape
+from dovetail_ops_onnx.split import Split
 from dovetail_ops_onnx.sub import Sub
+from dovetail_ops_onnx.top_k import TopK
 
 
 class Wrong(Operator):
@@ -123,6 +125,17 @@ def test_optional_outputs_that_nothing_reads_are_left_out(read: str, left: int, 
     others = [found[int(index)] for index in read]
     graph = drop_dead_nodes(fold_constants(g.graph([found[0], *(others if is_output else (g.node(Relu(), y) for y in others))])))
     assert graph.nodes[0].outputs == found[:left]
+
+
+def test_outputs_that_may_not_be_left_out_get_names() -> None:
+    """Kernels write all of these; those of Split, of any number, stay left out."""
+    g = GraphBuilder()
+    x = g.input("x", "float32", [2, 4])
+    g.node(TopK(), x, g.constant([1], "int64"), name="best", outputs=["", "places"])
+    g.node(Split(axis=1, num_outputs=2), x, outputs=["", "part"])
+    graph = drop_dead_nodes(fold_constants(g.graph(["places", "part"])))
+    assert [node.outputs for node in graph.nodes] == [("best.Values", "places"), ("", "part")]
+    assert graph.types["best.Values"] == TensorType(DType.FLOAT32, (2, 1))
 
 
 def test_identities_go_and_outputs_follow() -> None:

@@ -14,6 +14,7 @@ from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.leaky_relu import LeakyRelu
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.split import Split
 from dovetail_ops_onnx.sub import Sub
 from dovetail_ops_onnx.tanh import Tanh
 
@@ -47,6 +48,14 @@ def test_a_chain_is_taken_over_in_order() -> None:
     assert [p.algorithm for p in node.post_ops if isinstance(p, Eltwise)] == ["relu", "tanh"]
     assert node.outputs == (y,)
     assert node.origins == ("c", "relu", "tanh")
+
+
+def test_outputs_that_are_left_out_stay_in_their_places() -> None:
+    """Split has as many as its node."""
+    g, x = start()
+    g.node(Split(axis=1, num_outputs=2), x, outputs=["part", ""])
+    (node,) = fused(g, g.node(Relu(), "part", outputs=["y"])).graph.nodes
+    assert node.outputs == ("y", "")
 
 
 def test_a_node_is_asked_once_which_post_ops_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

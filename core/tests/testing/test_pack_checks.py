@@ -105,6 +105,12 @@ def test_cases_of_one_name() -> None:
     assert "several cases are called float32" in failure(variant(cases=classmethod(cases)), "twice-cases")
 
 
+def test_the_content_of_an_input_as_that_of_an_output() -> None:
+    found = failure(variant(infer=lambda self, X: X), "twice-float32")
+    assert "infer() says of output 0 what its content is, and output 0 at (0, 0)" in found
+    assert "return X.with_shape(X.shape)" in found
+
+
 def test_no_docstring() -> None:
     assert "no docstring" in failure(variant(__doc__=None), "twice-definition")
 

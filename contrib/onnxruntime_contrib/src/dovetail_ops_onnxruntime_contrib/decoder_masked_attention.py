@@ -76,7 +76,8 @@ class DecoderMaskedMultiHeadAttention(MicrosoftOperator):
             raise ShapeError(f"'cache_indirection' is {indirection}; accepted: [texts, beams, {room}]")
         lengths = TensorType(DType.INT32, (batch,))
         y = self._cached(room).infer(query, key, value, past_key, past_value, lengths)[0]
-        return query.with_shape((batch, 1, y.dims[2])), past_key, past_value
+        presents = (past.with_shape(past.shape) for past in (past_key, past_value))
+        return query.with_shape((batch, 1, y.dims[2])), *presents
 
     def _cached(self, room: int) -> CachedAttention:
         return CachedAttention(heads=self.num_heads, kv_heads=self.num_heads, room=room, scale=self.scale)

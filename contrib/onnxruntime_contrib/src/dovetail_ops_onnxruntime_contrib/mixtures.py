@@ -84,7 +84,7 @@ class MoE(MicrosoftOperator):
         """The type of the input. Raises `ShapeError`."""
         _, fc2, _, fc3, _ = (*rest, *[None] * 5)[:5]
         self._check_sizes(x, probs, [(fc1, 1), (fc2, 1), (fc3, 1)])
-        return x
+        return x.with_shape(x.shape)
 
     def _check_sizes(self, x: TensorType, probs: TensorType, layers: list[tuple[TensorType | None, int]]) -> None:
         """Check the sizes; each layer with the numbers in an element."""
@@ -196,7 +196,7 @@ class QMoE(MoE):
             if scales is None or scales.dims != (experts, rows, *blocks) or (zeros is not None and zeros.dims != packed):
                 accepted = f"{[experts, rows, *blocks]}, {list(packed)}"
                 raise ShapeError(f"'fc{number}_scales' is {scales}, its zero points {zeros}; accepted: {accepted}")
-        return x
+        return x.with_shape(x.shape)
 
     def reference(self, x: Array, probs: Array, *rest: Array | None) -> Array:
         """Expert by expert in float32, each for the tokens that take it."""

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,8 @@ def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = N
     waiting = deque(graph.nodes)
     while waiting:
         node = waiting.popleft()
+        if "" in node.outputs:
+            node = _with_required(node, graph)
         check_work(node)
         branch = chosen_branch(node, constants)
         if branch is not None:
@@ -134,6 +137,16 @@ def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = N
             continue
         types.update(zip(node.writes, outputs, strict=True))
     return Typed(graph.replace(nodes=tuple(kept), constants=constants, types=types), tuple(deferred), late)
+
+
+def _with_required(node: Node, graph: Graph) -> Node:
+    """The node with names for outputs that models may not leave out, and do: devices have kernels without optional ones only."""
+    ports = node.op.outputs
+    names = [
+        name or ("" if port.optional or port.variadic else graph.free_name(f"{node.name}.{port.name}"))
+        for name, port in zip(node.outputs, ports, strict=False)
+    ]
+    return replace(node, outputs=(*names, *node.outputs[len(ports) :]))
 
 
 def _check_inputs(graph: Graph, limit: int | None) -> None:

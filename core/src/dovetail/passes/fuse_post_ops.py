@@ -119,7 +119,8 @@ def _merged(node: Node, followers: _Followers) -> Node:
     for follower, steps, _ in followers:
         post_ops += steps
         origins += follower.origins
-    outputs, represented = followers[-1][0].outputs, tuple(dict.fromkeys(origins))
+    # Outputs that are left out stay in their places: some operators have as many as their node.
+    outputs, represented = (*followers[-1][0].outputs, *node.outputs[1:]), tuple(dict.fromkeys(origins))
     return Node(node.name, node.op, node.inputs, outputs, tuple(post_ops), represented, node.affinity)
 
 

@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -304,6 +305,7 @@ def _check_case(case: Case) -> Verdict:
     for index, (got, want) in enumerate(zip(inferred, case.expected, strict=True)):
         # Dimensions that depend on data are open.
         require(fits_type(want, got, exactly=False), f"infer() gives {got} for output {index}, expected {type_text(want)}")
+    _check_known(case, types)
     if case.op.has_control() and not case.op.has_reference():
         return PASSED  # what runs sub-graphs runs on devices only
     _require_passed(case, "reference()", compute(case.op.reference, case))
@@ -313,6 +315,16 @@ def _check_case(case: Case) -> Verdict:
         composed = compute(lambda *inputs: evaluate_composition(case.op, inputs), case)
         _require_passed(case, "compose()", composed)
     return PASSED
+
+
+def _check_known(case: Case, types: Sequence[TensorType | None]) -> None:
+    """Where inference knows the content of inputs and outputs, that of the outputs is right: no input's, by mistake."""
+    pairs = zip(case.inputs, types, strict=True)
+    known = [TensorType.of(value, known=True) if isinstance(value, np.ndarray) else t for value, t in pairs]
+    for index, (got, want) in enumerate(zip(infer(case.op, known, len(case.expected)), case.expected, strict=True)):
+        wrong = "" if got.value is None else passed(replace(case, expected=(want,)), [got.value])
+        hint = "return X.with_shape(X.shape) for an input X"
+        require(not wrong, f"infer() says of output {index} what its content is, and {wrong}; {hint}")
 
 
 def _require_passed(case: Case, what: str, outputs: Sequence[Any]) -> None:

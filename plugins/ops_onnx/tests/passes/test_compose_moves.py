@@ -14,6 +14,7 @@ from dovetail_ops_onnx.passes.compose_moves import compose_moves
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.slice import Slice
+from dovetail_ops_onnx.split import Split
 from dovetail_ops_onnx.transpose import Transpose
 
 Array = np.ndarray[Any, Any]
@@ -121,6 +122,14 @@ def test_what_stays(build: Any) -> None:
     g = GraphBuilder()
     graph = fold_constants(g.graph(build(g, g.input("x", "float32", (2, 24, C)))))
     assert composed(graph) is graph
+
+
+def test_moves_of_a_second_part() -> None:
+    """Whose node leaves out the first."""
+    g = GraphBuilder()
+    g.node(Split(axis=1, num_outputs=2), g.input("x", "float32", (2, 24, C)), outputs=["", "part"])
+    found = composed(fold_constants(g.graph([g.node(Transpose(perm=(1, 0, 2)), cut(g, "part", 1, 3, 9))])))
+    assert [node.op.key for node in found.nodes if not node.op.is_view] == ["Split", "Gather"]
 
 
 def test_devices_without_a_kernel_keep_the_nodes() -> None:

@@ -100,7 +100,7 @@ def _chain(last: Node, graph: Graph, position: Mapping[int, int]) -> _Chain | No
 
 def _absorbs(node: Node, graph: Graph, inside: list[Node]) -> bool:
     """Whether a node that makes a value of a chain may be in it."""
-    if len(node.writes) != 1 or node.outputs[0] in graph.output_names or node.post_ops:
+    if len(node.writes) != 1 or not node.outputs[0] or node.outputs[0] in graph.output_names or node.post_ops:
         return False
     if not all(any(reader is one for one in inside) for reader in graph.consumers[node.outputs[0]]):
         return False
