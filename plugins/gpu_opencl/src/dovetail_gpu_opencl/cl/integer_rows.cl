@@ -200,7 +200,7 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
     for (int kx = 0; kx < KW; kx += TAPS, w += line)
       for (int k0 = 0; k0 < length; k0 += CHUNK) {
         const int depth = min(CHUNK, length - k0);
-        for (int r = 0; r < rows; ++r) {
+        for (int r = 0; r < (rows <= FEW ? rows : ROWS); ++r) {
           const int iy = y0[r] + ky * DILATION_Y, ix = x0[r] + kx * DILATION_X;
           const int taps = iy >= 0 && iy < IH ? TAPS : 0;
           const int first = clamp(-ix, 0, taps) * C - k0, last = clamp(IW - ix, 0, taps) * C - k0;
