@@ -1,14 +1,17 @@
 """MatMulInteger, its sums in int32 or converted to float32: oneDNN's matmul of 8-bit numbers."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import F32, TAG_ANY, Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, given
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
 from dovetail_cpu_onednn.kernels._integer import require_constant_weights, weights_zero_point, zero_point
 from dovetail_cpu_onednn.kernels._matmul import collapse
 from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8, weights_argument
+from dovetail_cpu_onednn.kernels._row_parts import appended_for, argument_for, has_tiles, row_parts
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_cpu_onednn.post_ops import attach
@@ -33,6 +36,10 @@ class IntegerMatMul(PrimitiveKernel):
         # Here, because a plan must not depend on the content of constants.
         require_constant_weights(node, self.has_zero)
 
+    def in_place(self, node: TypedNode) -> Sequence[str]:
+        # Parts of rows compute some rows twice, which must not add an operand twice.
+        return () if has_tiles() else super().in_place(node)
+
     @cached_plan
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         require_int8()
@@ -45,22 +52,20 @@ class IntegerMatMul(PrimitiveKernel):
         rows, wei_dims, dims = collapse(given(node, 0).dims, tensor.dims)
         chain = attach(node, False, shared, dims=None if dims == result.dims else dims, sums=True)
         before, zero = zero_point(node)
-        src, dst = plain(rows, number_of(given(node, 0).dtype)), plain(dims, number_of(result.dtype))
-        wei = plain(wei_dims, number_of(DType.INT8))
         masks, scales = _scales(node)
         own = weights_zero_point(node) if self.has_zero else ()
         zeros = [("zero_points", int(arg), 0) for arg, used in ((Arg.SRC, zero), (Arg.WEIGHTS, own)) if used]
-        attr = lib.attr(chain.appended, [*zeros, *masks])
-        pd = lib.describe("matmul", src, lib.tagged(wei_dims, TAG_ANY, wei.dtype), None, dst, attr=attr)
-        arguments = [
-            Argument(Arg.SRC, "input", 0, src),
-            weights_argument(node, wei, lib.arg_md(pd, Arg.WEIGHTS, wei_dims)),
-            Argument(Arg.DST, "output", 0, dst),
-            *zero,
-            *own,
-            *scales,
-        ]
-        stages = chain.stages(pd, arguments, dst)
+        src, dst = plain(rows, number_of(given(node, 0).dtype)), plain(dims, number_of(result.dtype))
+        wei = plain(wei_dims, number_of(DType.INT8))
+        operands = Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst), *zero, *own, *scales
+        stages: list[Stage] = []
+        for start, count in row_parts(dims[0]) if has_tiles() and chain.shared is None else [(0, dims[0])]:
+            attr = lib.attr(appended_for(chain.appended, count), [*zeros, *masks])
+            src, dst = plain((count, rows[1]), src.dtype), plain((count, dims[1]), dst.dtype)
+            pd = lib.describe("matmul", src, lib.tagged(wei_dims, TAG_ANY, wei.dtype), None, dst, attr=attr)
+            weights = weights_argument(node, wei, lib.arg_md(pd, Arg.WEIGHTS, wei_dims))
+            found = chain.stages(pd, (*operands, weights), dst)
+            stages += [replace(s, arguments=tuple([argument_for(a, start, count) for a in s.arguments])) for s in found]
         return NodePlan((*before, *stages), chain.shared, (4,) if before else ())
 
 

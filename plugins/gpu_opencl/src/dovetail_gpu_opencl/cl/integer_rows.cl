@@ -27,7 +27,8 @@
 //
 // Sizes are arguments, so that all sizes share a program: drivers for CPUs take long to build one.
 //
-// SPAN is how many blocks of COLS a work item computes at most, up to MOST. Tunables: ROWS, MOST. VEC is 8, COLS = 16.
+// SPAN is how many blocks of COLS a work item computes at most, up to MOST. Tunables: ROWS, MOST. VEC is 8, COLS = 16. A work item
+// of up to FEW pixels computes one after the other, so that products of single rows need no other program.
 #ifndef X
 #define X uchar
 #define W char
@@ -49,6 +50,7 @@
 #define ROWS 6
 #define MOST 4
 #endif
+#define FEW 2
 #ifndef POST_ARGS
 #define POST_ARGS
 #define POST(s, o) (s)
@@ -161,7 +163,7 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
                            const int PAD_Y, const int PAD_X, const int TAPS, const int O_P, const int O_N,
                            const int SPAN RESULT_ARGS POST_ARGS) {
   const int MG = M / GROUPS, BLOCKS = (MG + COLS - 1) / COLS, SPANS = (BLOCKS + SPAN - 1) / SPAN;
-  const int pixel = get_global_id(0) * ROWS;
+  const int pixel = get_global_id(0) * ROWS, rows = min(ROWS, OH * OW - pixel);
   const int span = get_global_id(1);
   const int z = get_global_id(2);
   const int group = span / SPANS, block = span % SPANS * SPAN, count = min(SPAN, BLOCKS - block);
@@ -198,8 +200,7 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
     for (int kx = 0; kx < KW; kx += TAPS, w += line)
       for (int k0 = 0; k0 < length; k0 += CHUNK) {
         const int depth = min(CHUNK, length - k0);
-#pragma unroll
-        for (int r = 0; r < ROWS; ++r) {
+        for (int r = 0; r < (rows <= FEW ? rows : ROWS); ++r) {
           const int iy = y0[r] + ky * DILATION_Y, ix = x0[r] + kx * DILATION_X;
           const int taps = iy >= 0 && iy < IH ? TAPS : 0;
           const int first = clamp(-ix, 0, taps) * C - k0, last = clamp(IW - ix, 0, taps) * C - k0;
@@ -208,6 +209,18 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
         }
         for (int i = 0; i < count; ++i) {
           __global const W* wk = w + i * depths + k0 * COLS;
+          if (rows <= FEW) {
+            for (int r = 0; r < rows; ++r) {
+              int8 low = sums[i][r][0], high = sums[i][r][1];
+              for (int k = 0; k < (depth + STEP - 1) / STEP; ++k) {
+                low = MULTIPLIED(low, x[r], k, WEIGHTS(wk + k * (STEP * COLS), 0));
+                high = MULTIPLIED(high, x[r], k, WEIGHTS(wk + k * (STEP * COLS), 1));
+              }
+              sums[i][r][0] = low;
+              sums[i][r][1] = high;
+            }
+            continue;
+          }
           int8 low[ROWS], high[ROWS];
 #pragma unroll
           for (int r = 0; r < ROWS; ++r) {
@@ -229,7 +242,6 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
           }
         }
       }
-  const int rows = min(ROWS, OH * OW - pixel);
   for (int i = 0; i < count; ++i) {
     const int n0 = (block + i) * COLS, cols = min(COLS, MG - n0), first = group * MG + n0;
 #ifdef STORE_SUMS

@@ -70,11 +70,6 @@ class Sums:
             return _argument(weights.packed("integer_depthwise", lambda whole: _smallest(whole.reshape(len(whole), -1).T)))
         return packed(weights, tuple(map(self.numbers.__getitem__, _WEIGHTS)), caps, self.numbers["GROUPS"], self.taps)
 
-    @property
-    def rows(self) -> int:
-        """Pixels of a work item: so that two programs are for all sizes."""
-        return 1 if self.pixels < 3 and not self.is_depthwise else ROWS
-
     def launch(
         self,
         units: int,
@@ -89,19 +84,19 @@ class Sums:
         """The launch on so many compute units; `defines` are the type X, those of the weights, and what the file says."""
         steps = (1, self.pixels) if self.plain else (self.numbers["M"], 1)
         names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
-        tiles = ceil_div(self.pixels, self.rows) * self.images
+        tiles = ceil_div(self.pixels, ROWS) * self.images
         span = SPAN if tiles * self.spans(SPAN) >= 2 * units else 1
         arguments = (src, wei, zero, bias, dst, *named(self.numbers, names), *ints(self.taps, *steps, span), *result.arguments)
-        source = source_of(defines, result, self.rows)
-        work = (ceil_div(self.pixels, self.rows), self.spans(span), self.images)
+        source = source_of(defines, result)
+        work = (ceil_div(self.pixels, ROWS), self.spans(span), self.images)
         if self.is_depthwise:
             return Launch(_FILE, source, "integer_depthwise", arguments, (self.pixels, self.images), (1, 1), result.options)
         return Launch(_FILE, source, "integer_rows", arguments, work, (1, 1, 1), result.options)
 
 
-def source_of(defines: Mapping[str, object], result: Result, rows: int = ROWS) -> str:
-    """The program. Kernels that do not depend on rows are taken out of the one for the default."""
-    return assemble(_FILE, {**result.defines, **defines, "ROWS": rows, "MOST": SPAN}, result.source)
+def source_of(defines: Mapping[str, object], result: Result) -> str:
+    """The program: that of all sizes."""
+    return assemble(_FILE, {**result.defines, **defines, "ROWS": ROWS, "MOST": SPAN}, result.source)
 
 
 def packed(
