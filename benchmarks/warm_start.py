@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from _common import MODELS, Row, emit, limit_threads, median, parser
+from _common import MODELS, Row, compiled_once, emit, limit_threads, median, parser
 
 OURS = """
 import json, sys, time
@@ -70,7 +70,7 @@ def measured(code: str, arguments: list[str], environment: dict[str, str]) -> Ro
 def one_round(model: str, device: str, folder: Path) -> dict[str, Row]:
     """Cold, warm, warm again, and the peer."""
     own, driver = folder / "own", folder / "driver"
-    environment = {**os.environ, "DOVETAIL_CACHE_DIR": str(own), **{name: str(driver) for name in DRIVER_CACHES}}
+    environment = compiled_once(folder / "modules") | {"DOVETAIL_CACHE_DIR": str(own)} | dict.fromkeys(DRIVER_CACHES, str(driver))
     found = {}
     for what, emptied in (("cold", (own, driver)), ("warm", (driver,)), ("warm, driver too", ())):
         for one in emptied:

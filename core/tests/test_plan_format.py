@@ -142,6 +142,23 @@ def test_arrays_of_other_files_are_only_referred_to() -> None:
         unpacked(header, [regions[0], lambda offset, size: other[offset : offset + size - 1]], start, PACKAGES)
 
 
+@pytest.mark.parametrize("count", [1, 8, 9, 64, SMALLEST_REGION + 3])
+def test_every_changed_byte_of_an_array_is_seen(count: int) -> None:
+    """Of all places for few bytes, of some for many; also where a whole block of a disk was never written."""
+    file = written((np.arange(1, count + 1, dtype=np.uint8), np.ones(3, np.int8)))
+    _, start = header_of(file)
+    for place in range(start, start + count, 1 + count // 64):
+        changed = file.copy()
+        changed[place] ^= 1 << place % 8
+        with pytest.raises(Damaged, match="an array in it is damaged"):
+            read(changed)
+    lost = file.copy()
+    lost[start : start + 4096] = 0
+    with pytest.raises(Damaged, match="an array in it is damaged"):
+        read(lost)
+    assert [array.size for array in read(file)] == [count, 3]
+
+
 def test_what_it_was_made_for_is_read_alone() -> None:
     assert header_of(written(1))[0]["made_for"] == {"version": "1"}
 

@@ -187,7 +187,7 @@ def test_several_devices_are_refused(model: Path, tmp_path: Path) -> None:
 # --- damaged and hostile files ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", [b"", b"dovetail-plans-1\n", b"\x80\x04pickle", bytes(1000)])
+@pytest.mark.parametrize("content", [b"", b"dovetail-plans-2\n", b"\x80\x04pickle", bytes(1000)])
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.plans"
     path.write_bytes(content)
@@ -215,6 +215,15 @@ def test_damaged_headers_are_refused(stored: Path) -> None:
     for place in rng.integers(0, HEAD + 12 + size, 50):
         stored.write_bytes(content[:place] + bytes([content[place] ^ 1 << int(place) % 8]) + content[place + 1 :])
         with pytest.raises(FormatError, match="not a file of plans"):
+            dovetail.Core(config=False).import_model(stored)
+
+
+def test_damaged_weights_are_refused(stored: Path) -> None:
+    content = stored.read_bytes()
+    size = int.from_bytes(content[HEAD + 4 : HEAD + 12], "little")
+    for place in (-(-(HEAD + 12 + size) // 64) * 64 + 2, len(content) - 1):
+        stored.write_bytes(content[:place] + bytes([content[place] ^ 64]) + content[place + 1 :])
+        with pytest.raises(FormatError, match="an array in it is damaged"):
             dovetail.Core(config=False).import_model(stored)
 
 
@@ -396,7 +405,16 @@ def test_properties_without_effect_on_plans_do_not_count(tmp_path: Path, model: 
     assert is_unread(compiled_with(tmp_path / "cache", model, TIME_LIMIT=100.0, PLAN_CACHE=3))
 
 
-@pytest.mark.parametrize("damage", [lambda c: b"", lambda c: c[:-1], lambda c: c[:100] + b"x" + c[101:], lambda c: bytes(len(c))])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda c: b"",
+        lambda c: c[:-1],
+        lambda c: c[:100] + b"x" + c[101:],
+        lambda c: bytes(len(c)),
+        lambda c: c[:-1] + bytes([c[-1] ^ 1]),
+    ],
+)
 def test_damaged_entries_are_misses(tmp_path: Path, model: Path, damage: Callable[[bytes], bytes]) -> None:
     y = compiled_with(tmp_path / "cache", model)(X)[0]
     entries = [path for path in (tmp_path / "cache" / "plans").iterdir() if path.is_file()]

@@ -436,7 +436,7 @@ def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
     for dims, axis in (((3, 5, 14), 2), ((2, 6, 7), 1)):
         g, names = GraphBuilder(), ["p0", "p1"]
         halves = Node("halves", _standard("Split", axis=axis, num_outputs=2), ("x",), tuple(names))
-        moves = JoinedMoves((halves,), (SplitCopy(),), ("x",), tuple(names))
+        moves = JoinedMoves((halves,), (SplitCopy.name,), ("x",), tuple(names))
         inner = Node("gate", _standard("Sigmoid"), ("p1",), ("y",), (Binary("mul", "p0"),))
         g.input("x", "float32", dims)
         g.node(MovedOperands(moves, inner), "x", outputs=["y"], name="node")

@@ -11,7 +11,6 @@ import pytest
 import dovetail
 from dovetail.device import TypedNode, WorkBudget
 from dovetail.errors import CompileError, RunCancelled
-from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.launch import Launch
 from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_gpu_opencl.program import Programs
@@ -34,19 +33,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Sources:
 
     monkeypatch.setattr(Programs, "get", get)
     return found
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> dovetail.Core:
-    """A session whose devices choose kernels as a large GPU without matrix units does."""
-    own = Capabilities.query
-
-    def query(device: Any) -> Capabilities:
-        large = {"compute_units": 132, "local_memory": 48 << 10, "max_work_group_size": 1024, "family": "none"}
-        return dataclasses.replace(own(device), kind="GPU", ptx=False, compute_capability=(0, 0), **large)
-
-    monkeypatch.setattr(Capabilities, "query", staticmethod(query))
-    return dovetail.Core()
 
 
 @pytest.fixture

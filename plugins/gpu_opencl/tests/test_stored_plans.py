@@ -212,7 +212,12 @@ def test_another_driver_is_named(tmp_path: Path, info: DeviceInfo, monkeypatch: 
 def test_damaged_entries_are_made_again(tmp_path: Path, info: DeviceInfo) -> None:
     model = write_model(tmp_path / "m.onnx", NETWORK, X, WEIGHTS)
     expected = compiled_with(tmp_path / "plans", model, info.name)(X)["y"].copy()
-    for damage in (lambda content: content[:-1], lambda content: content[: len(content) // 2], lambda content: b""):
+    for damage in (
+        lambda content: content[:-1],
+        lambda content: content[: len(content) // 2],
+        lambda content: b"",
+        lambda content: content[:-2] + bytes([content[-2] ^ 64, content[-1]]),  # of an array
+    ):
         for entry in (tmp_path / "plans" / "plans").iterdir():
             entry.write_bytes(damage(entry.read_bytes()))
         np.testing.assert_array_equal(compiled_with(tmp_path / "plans", model, info.name)(X)["y"], expected)

@@ -78,9 +78,20 @@ def test_the_transform_of_weights_is_that_of_the_definition(rng: Any) -> None:
     g, d = rng.standard_normal((1, 1, 3, 3)), rng.standard_normal((4, 4))
     data = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])
     back = np.array([[1, 1, 1, 0], [0, 1, -1, -1]])
-    product = transformed(g, "double").reshape(4, 4) * (data @ d @ data.T)
+    product = transformed(g, 1, "double").reshape(4, 4) * (data @ d @ data.T)
     expected = [[(d[i : i + 3, j : j + 3] * g[0, 0]).sum() for j in range(2)] for i in range(2)]
     np.testing.assert_allclose(back @ product @ back.T, expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("maps", [1, 3, 4, 9])
+def test_transformed_weights_are_in_blocks_of_columns(maps: int, rng: Any) -> None:
+    g, way = rng.standard_normal((maps, 5, 3, 3)), np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
+    found = transformed(g, 4, "double")
+    whole = np.moveaxis(found, 1, 2).reshape(16, 5, -1)  # the blocks side by side
+    expected = np.einsum("ai,mcij,bj->abcm", way, g, way).reshape(16, 5, maps)
+    np.testing.assert_allclose(whole[..., :maps], expected, rtol=0, atol=1e-14)
+    assert (found.flags.c_contiguous, found.shape[1]) == (True, -(-maps // 4))
+    assert not whole[..., maps:].any()
 
 
 CASES = [  # channels, maps, side, attributes, taken

@@ -22,7 +22,6 @@ from dovetail.device import (
     DeviceUnavailable,
     DType,
     Graph,
-    KernelTable,
     LayerConfig,
     MemoryPlan,
     Node,
@@ -41,7 +40,6 @@ from dovetail_gpu_opencl.compiled import Command
 from dovetail_gpu_opencl.custom_layers import CustomLayerKernel, load
 from dovetail_gpu_opencl.discovery import find_device
 from dovetail_gpu_opencl.dump import KernelDump
-from dovetail_gpu_opencl.elementwise import Chain
 from dovetail_gpu_opencl.executable import CLExecutable
 from dovetail_gpu_opencl.failures import as_dovetail, translated
 from dovetail_gpu_opencl.hosting import OwnKernel
@@ -54,6 +52,7 @@ from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_gpu_opencl.precision import lower
 from dovetail_gpu_opencl.program import CACHE_SECTION, Programs, check_signature, check_source
+from dovetail_gpu_opencl.table import TABLE, listed
 from dovetail_gpu_opencl.tuner import tune
 from dovetail_gpu_opencl.view import View
 
@@ -86,8 +85,6 @@ class OpenCLDevice(Device):
             self.caps = _with_images(caps or Capabilities.query(self._device), self._context)
         self.caps = allowed(self.caps, info.name, Options.read(self._options).INFERENCE_PRECISION_HINT)
         self.programs = Programs(self._context, self._device, self.caps, FileCache(CACHE_SECTION), info.name)
-        operators = ("dovetail", "dovetail_ops_onnx", "dovetail_gpu_opencl")
-        self._table: KernelTable[CLKernel] = KernelTable("dovetail_gpu_opencl.kernels", operators)
         self._lock = threading.Lock()
 
     def configured(self, options: Mapping[str, Any]) -> "OpenCLDevice":
@@ -183,7 +180,7 @@ class OpenCLDevice(Device):
 
     def _viewed(self, node: TypedNode) -> TypedNode:
         """The node as a view, if one of its kernels sees that it moves nothing."""
-        found = None if node.post_ops else next(filter(None, (kernel.as_view(node) for kernel in self._table[node.op])), None)
+        found = None if node.post_ops else next(filter(None, (kernel.as_view(node) for kernel in TABLE[node.op])), None)
         return node if found is None else dataclasses.replace(node, node=dataclasses.replace(node.node, op=found))
 
     def _runs(self, node: TypedNode) -> bool:
@@ -208,7 +205,7 @@ class OpenCLDevice(Device):
     def _joined(self, graph: Graph) -> Graph:
         groups: dict[tuple[object, ...], tuple[CLKernel, list[Node]]] = {}
         for node in graph.nodes:
-            if not any(kernel.joins_nodes for kernel in self._table[node.op]):
+            if not any(kernel.joins_nodes for kernel in TABLE[node.op]):
                 continue
             typed = TypedNode.of(node, graph)
             choice = self._choose(typed)
@@ -322,8 +319,8 @@ class OpenCLDevice(Device):
         with self._lock:
             if key not in self._bound:
                 custom = (CustomLayerKernel(self._layers),) if len(self._layers) else ()
-                listed = (*custom, View(), OwnKernel(), *self._table[node.op], Chain())
-                self._bound[key] = tuple(kernel.on(self.caps, self._packed) for kernel in listed)
+                asked = (*custom, View(), OwnKernel(), *listed(node.op))
+                self._bound[key] = tuple(kernel.on(self.caps, self._packed) for kernel in asked)
             return self._bound[key]
 
     def _command(self, node: TypedNode, launch: Launch, kernel: CLKernel, dump: KernelDump | None) -> Command:

@@ -9,10 +9,10 @@ from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, problem_key, sizes, wide
-from dovetail_gpu_opencl.kernels._gemm import pack_columns
 from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, RegisterTiling, estimate, lanes_of
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Scratch, Write, ints
+from dovetail_gpu_opencl.memory import aligned_empty
 from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble
 
 __all__ = ["ConvWinograd", "transformed"]
@@ -115,16 +115,22 @@ class ConvWinograd(RegisterTiled, ConvKernel):
     def _packed(self, node: TypedNode, columns: int, c_type: str) -> NDArray[np.generic]:
         weights = constant_weights(node)
         order = ("winograd", columns, c_type)
-        return self.packed.get(weights, order, lambda: pack_columns(transformed(weights, c_type), columns, c_type))
+        return self.packed.get(weights, order, lambda: transformed(weights, columns, c_type))
 
 
-def transformed(weights: NDArray[np.generic], c_type: str) -> NDArray[np.floating]:
-    """[M, C, 3, 3] as [16, C, M]: G g G' of each pair of channels, in float or double."""
+def transformed(weights: NDArray[np.generic], columns: int, c_type: str) -> NDArray[np.floating]:
+    """G g G' of each pair of channels in float or double: [M, C, 3, 3] as [16, ceil(M / columns), C, columns]; zeros behind."""
     maps, channels = weights.shape[:2]
-    elements = weights.reshape(maps, channels, 9).transpose(2, 1, 0).reshape(9, -1).astype(wide(c_type))
-    # Both factors at once, as one product that is in the right order.
-    result: NDArray[np.floating] = np.kron(_WEIGHTS, _WEIGHTS).astype(elements.dtype) @ elements
-    return result.reshape(16, channels, maps)
+    blocks, dtype = ceil_div(maps, columns), wide(c_type)
+    packed = aligned_empty((16, blocks, channels, columns), dtype)
+    both, elements = np.kron(_WEIGHTS, _WEIGHTS).astype(dtype), np.zeros((9, channels, columns), dtype)
+    # Block by block: its elements stay in the cache, and the product of both factors goes where the kernel reads it.
+    for block in range(blocks):
+        some = weights[block * columns : (block + 1) * columns]
+        elements[..., : len(some)] = some.reshape(len(some), channels, 9).transpose(2, 1, 0)
+        elements[..., len(some) :] = 0
+        np.matmul(both, elements.reshape(9, -1), out=packed[:, block].reshape(16, -1))
+    return packed
 
 
 def _tiles(node: TypedNode) -> tuple[int, int]:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dovetail.device import DType, Eltwise, Graph, Node, TensorType, TypedNode
+from dovetail.device import DType, Eltwise, Graph, Node, TensorType, TypedNode, padded
+from dovetail.errors import ShapeError
 from dovetail.op import AbstractOperator, Port
 from dovetail_gpu_opencl.broadcast import broadcasts
-from dovetail_gpu_opencl.elementwise import Elementwise, Steps
+from dovetail_gpu_opencl.elementwise import Elementwise
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._merging import origins
 from dovetail_ops_onnx.cast import Cast
@@ -33,8 +34,8 @@ Places = tuple[int | None, ...]
 class FusedElementwise(AbstractOperator):
     """Elementwise `nodes`, in order, of the values `reads`; the last one's is the result, or input 0 of `reader`.
 
-    Inputs are those values, then the other inputs of the reader. `makers` know how the nodes compute an element, and the reader;
-    `places` has the axes of all values of the expression, `dims` are its sizes.
+    Inputs are those values, then the other inputs of the reader. `makers` are the names of the kernels that know how the nodes
+    compute an element; `places` has the axes of all values of the expression, `dims` are its sizes.
     """
 
     domain: ClassVar[str] = "dovetail.opencl"
@@ -44,12 +45,23 @@ class FusedElementwise(AbstractOperator):
     outputs: ClassVar[tuple[Port, ...]] = (Port("Y"),)
 
     nodes: tuple[TypedNode, ...]
-    makers: tuple[Elementwise, ...]
+    makers: tuple[str, ...]
     reads: tuple[str, ...]
     places: Mapping[str, Places]
     dims: tuple[int, ...]
     reader: Node | None = None
-    reading: CLKernel | None = None
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        """The type of the expression, or those of the reader's results. Raises `ShapeError` for what does not broadcast."""
+        axes = range(len(self.dims))
+        result = self.result(axes)
+        for name, tensor in self.given(types, axes).items():
+            if not broadcasts(tensor, result):
+                raise ShapeError(f"'{name}' is {tensor}, which does not broadcast to {result}")
+        if self.reader is None:
+            return (result,)
+        found = self.reader.op.infer(*padded((result, *types[len(self.reads) :]), self.reader.op.inputs))
+        return found if isinstance(found, tuple) else (found,)
 
     @property
     def is_aligned(self) -> bool:
@@ -57,10 +69,9 @@ class FusedElementwise(AbstractOperator):
         rank = len(self.dims)
         return all(places == (*range(rank - len(places), rank),) for places in self.places.values())
 
-    def steps(self, order: Sequence[int]) -> tuple[Steps, ...]:
-        """How the nodes make an element, with axes in this order."""
-        typed = [self._placed(node, order) for node in self.nodes]
-        return tuple(found for k, n in zip(self.makers, typed, strict=True) if (found := k.steps(n)) is not None)
+    def placed(self, order: Sequence[int]) -> list[TypedNode]:
+        """The nodes with the types that their values have in the expression, with axes in this order."""
+        return [self._placed(node, order) for node in self.nodes]
 
     def given(self, types: Sequence[TensorType | None], order: Sequence[int]) -> dict[str, TensorType]:
         """The types of the values that are read, of those of the inputs, with the axes of the expression in this order."""
@@ -141,9 +152,8 @@ class _Tree:
             return None
         found = sorted(self._nodes.values(), key=lambda one: self._order[one[0].writes[0]])
         nodes = tuple(TypedNode.of(one, self._graph) for one, _ in found)
-        kernels, reads = tuple(one for _, one in found), self._reads()
-        reading = None if reader is None else kernel
-        op = FusedElementwise(nodes, kernels, reads, self._places, self._dims, reader, reading)
+        kernels, reads = tuple(one.name for _, one in found), self._reads()
+        op = FusedElementwise(nodes, kernels, reads, self._places, self._dims, reader)
         inputs, post_ops = (reads, ()) if reader is None else ((*reads, *node.inputs[1:]), node.post_ops)
         gone = [one for one in self._graph.nodes if one.name in self.gone]
         return dataclasses.replace(node, op=op, inputs=inputs, post_ops=post_ops, origins=origins(*gone, node))

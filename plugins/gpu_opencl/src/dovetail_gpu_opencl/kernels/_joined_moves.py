@@ -15,6 +15,7 @@ from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels._composed_moves import composed, whole
 from dovetail_gpu_opencl.kernels._copy import AT_ONCE, Move, MoveKernel
 from dovetail_gpu_opencl.kernels._merging import origins
+from dovetail_gpu_opencl.table import named
 from dovetail_ops_onnx.concat import Concat
 
 __all__ = ["JoinedMoves", "merge_moves"]
@@ -30,7 +31,7 @@ Maps = dict[str, tuple[Move, ...]]
 class JoinedMoves(AbstractOperator):
     """Nodes that only move elements. Inputs are the values `reads`, outputs the values `writes`, by their names in the nodes.
 
-    `movers` are the kernels that know the moves of each node; None for views and conversions.
+    `movers` are the names of the kernels that know the moves of each node; None for views and conversions.
     """
 
     domain: ClassVar[str] = "dovetail.opencl"
@@ -40,7 +41,7 @@ class JoinedMoves(AbstractOperator):
     outputs: ClassVar[tuple[Port, ...]] = (Port("Y", variadic=True),)
 
     nodes: tuple[Node, ...]
-    movers: tuple[MoveKernel | None, ...]
+    movers: tuple[str | None, ...]
     reads: tuple[str, ...]
     writes: tuple[str, ...]
 
@@ -49,13 +50,17 @@ class JoinedMoves(AbstractOperator):
         known = self._inferred(types)
         return tuple(known[name] for name in self.writes)
 
-    def moves(self, types: Sequence[TensorType | None]) -> Maps | None:
-        """For each result its moves between plain tensors; None where they are not moves in these sizes."""
+    def moves(self, types: Sequence[TensorType | None], asking: CLKernel) -> Maps | None:
+        """For each result its moves between plain tensors, on the device of the kernel that asks.
+
+        None where they are not moves in these sizes.
+        """
         known, maps = self._inferred(types), Maps()
-        for node, mover in zip(self.nodes, self.movers, strict=True):
+        for node, name in zip(self.nodes, self.movers, strict=True):
             results = {name: known[name] for name in node.writes}
             typed = TypedNode(node, tuple(known.get(name) for name in node.inputs), tuple(results.values()))
-            found = _of_node(typed, mover, maps)
+            mover = None if name is None else named(name, typed.op, asking)
+            found = None if mover is not None and not isinstance(mover, MoveKernel) else _of_node(typed, mover, maps)
             if found is None:
                 return None
             maps |= found
@@ -250,5 +255,7 @@ class _Merger:
 
     def _joined(self, results: Sequence[str]) -> Node:
         nodes, reads = self._read_by(results)
-        op = JoinedMoves(nodes, tuple(self._movers[node.name] for node in nodes), reads, tuple(results))
+        movers = [self._movers[node.name] for node in nodes]
+        names = tuple(None if mover is None else mover.name for mover in movers)
+        op = JoinedMoves(nodes, names, reads, tuple(results))
         return Node(self._graph.free_name(f"moves:{results[0]}"), op, reads, tuple(results), (), origins(*nodes))

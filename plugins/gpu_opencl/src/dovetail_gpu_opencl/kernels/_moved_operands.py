@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dovetail.device import Graph, Node, TypedNode
+from dovetail.device import Graph, Node, TensorType, TypedNode, padded
 from dovetail.op import AbstractOperator, Port
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._copy import MoveKernel
@@ -30,6 +30,14 @@ class MovedOperands(AbstractOperator):
 
     moves: JoinedMoves
     node: Node
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        """The type of the node's result."""
+        count = len(self.moves.reads)
+        known = dict(zip(self.others, types[count:], strict=True))
+        known |= dict(zip(self.moves.writes, self.moves.infer(*types[:count]), strict=True))
+        found = self.node.op.infer(*padded([known.get(name) for name in self.node.inputs], self.node.op.inputs))
+        return found if isinstance(found, tuple) else (found,)
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -73,4 +81,4 @@ def _moves(graph: Graph, maker: Node, reader: Node, kernel_of: Callable[[TypedNo
     kernel = kernel_of(typed)
     if not isinstance(kernel, MoveKernel) or not kernel.only_moves or len(kernel.configurations(typed)) > 1:
         return None
-    return JoinedMoves((maker,), (kernel,), maker.reads, maker.writes)
+    return JoinedMoves((maker,), (kernel.name,), maker.reads, maker.writes)

@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Sequence
 
-from dovetail.device import LayerConfig, Reason, Refusal, TypedNode
+from dovetail.device import Accepted, LayerConfig, Reason, Refusal, TypedNode
+from dovetail.errors import CompileError
 from dovetail_gpu_opencl.elementwise import Elementwise
 from dovetail_gpu_opencl.formulas import Formula, formula
 from dovetail_gpu_opencl.kernel import CLKernel, is_like, spread
@@ -13,6 +14,7 @@ from dovetail_gpu_opencl.kernels._reduce import Reduce
 from dovetail_gpu_opencl.launch import Launch, Write
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES, assemble, stored
+from dovetail_gpu_opencl.table import listed, named
 
 __all__ = ["KERNELS"]
 
@@ -42,7 +44,7 @@ class Fused(Elementwise):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         result, sizes = node.outputs[0], RuntimeSizes()
         last = sizes.number(result.size, "last")
-        found = _formula(node, result.order, sizes)
+        found = _formula(self, node, result.order, sizes)
         c_type = STORED_TYPES[result.dtype]
         value = stored(c_type, "dst", "o", f"computed(o{found.passed})")
         kernel = (
@@ -73,20 +75,33 @@ class FusedReader(CLKernel):
         if self.caps.kind == "CPU":
             return Refusal(Reason.CAPABILITY, "made for GPUs")
         op = _operator(node)
-        if not isinstance(op.reading, Reduce | Cumulative):
+        if op.reader is None:
             return Refusal(Reason.ATTRIBUTE, "not an expression that a reduction reads")
-        return op.reading.check(_reader(node))
+        found = self._reading(_reader(node))
+        return found if isinstance(found, Refusal) else None
 
     def title(self, node: TypedNode) -> str:
         """The name of the kernel in reports, for a node that it accepted."""
-        reading = _operator(node).reading
-        return self.name if reading is None else f"fused_{reading.name}"
+        reading = self._reading(_reader(node))
+        return self.name if isinstance(reading, Refusal) else f"fused_{reading.name}"
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        op = _operator(node)
-        assert isinstance(op.reading, Reduce | Cumulative)
-        found = _formula(node, range(len(op.dims)), RuntimeSizes("computed_n"))
-        return (_exact(op.reading.launch(_reader(node), found), found, self.caps.exact_options),)
+        reading = self._reading(_reader(node))
+        assert not isinstance(reading, Refusal)
+        found = _formula(self, node, range(len(_operator(node).dims)), RuntimeSizes("computed_n"))
+        return (_exact(reading.launch(_reader(node), found), found, self.caps.exact_options),)
+
+    def _reading(self, reader: TypedNode) -> Reduce | Cumulative | Refusal:
+        """The kernel of the node that reads the expression."""
+        refusal = Refusal(Reason.OPERATOR, reader.op.key)
+        for kernel in listed(reader.op):
+            if isinstance(kernel, Reduce | Cumulative):
+                bound = kernel.on(self.caps, self.packed)
+                answer = bound.supports(reader)
+                if isinstance(answer, Accepted):
+                    return bound
+                refusal = answer
+        return refusal
 
 
 def _exact(launch: Launch, found: Formula, options: tuple[str, ...]) -> Launch:
@@ -96,13 +111,19 @@ def _exact(launch: Launch, found: Formula, options: tuple[str, ...]) -> Launch:
     return dataclasses.replace(launch, options=tuple(dict.fromkeys((*launch.options, *options))))
 
 
-def _formula(node: TypedNode, order: Sequence[int], sizes: RuntimeSizes) -> Formula:
+def _formula(asking: CLKernel, node: TypedNode, order: Sequence[int], sizes: RuntimeSizes) -> Formula:
     """The expression with its axes in this order."""
-    op = _operator(node)
+    op, steps = _operator(node), []
+    for name, one in zip(op.makers, op.placed(order), strict=True):
+        maker = named(name, one.op, asking)
+        found = maker.steps(one) if isinstance(maker, Elementwise) else None
+        if found is None:
+            raise CompileError(f"node {node.node}: the kernel {name!r} makes no element of {one.op.key}")
+        steps.append(found)
     buffers = dict(zip(op.reads, node.node.inputs, strict=False))
     given = op.given(node.inputs, order)
     result = op.result(order)
-    return formula(op.steps(order), given, buffers, result, sizes)
+    return formula(steps, given, buffers, result, sizes)
 
 
 def _reader(node: TypedNode) -> TypedNode:

@@ -56,7 +56,7 @@ class Moves(MoveKernel):
     def _found(self, node: TypedNode) -> Sequence[Move] | None:
         """The moves between the places in memory, by the names that the values have now."""
         assert isinstance(node.op, JoinedMoves)
-        maps = node.op.moves([_in_layout(t, PLAIN) for t in node.inputs])
+        maps = node.op.moves([_in_layout(t, PLAIN) for t in node.inputs], self)
         if maps is None:
             return None
         sources = dict(zip(node.op.reads, zip(node.node.inputs, node.inputs, strict=True), strict=True))

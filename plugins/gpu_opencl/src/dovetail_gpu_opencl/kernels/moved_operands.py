@@ -45,7 +45,7 @@ class Elementwise(CLKernel):
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind == "CPU":
             return Refusal(Reason.CAPABILITY, "made for GPUs")
-        found = _found(node)
+        found = _found(node, self)
         if found is None:
             return Refusal(Reason.SHAPE, "in these sizes it is not a chain over parts of values")
         return post_ops.check(found.chain)
@@ -56,12 +56,12 @@ class Elementwise(CLKernel):
             return (plain,)
         types = [t if t is None or t.value is not None or not NHWC.fits(t.rank) else t.with_layout(NHWC) for t in node.inputs]
         layouts: list[Layout] = [PLAIN if t is None else t.layout for t in types]
-        if _found(TypedNode(node.node, tuple(types), (result.with_layout(NHWC),))) is None:
+        if _found(TypedNode(node.node, tuple(types), (result.with_layout(NHWC),)), self) is None:
             return (plain,)
         return (plain, LayerConfig(tuple(layouts), (NHWC,)))
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        found = _found(node)
+        found = _found(node, self)
         assert found is not None
         if not node.outputs[0].size:
             return ()
@@ -76,13 +76,13 @@ class Elementwise(CLKernel):
         return (elementwise_launch(self.caps, chain, [load], "const A s = a;", 1, moved=operands),)
 
 
-def _found(node: TypedNode) -> _Found | None:
+def _found(node: TypedNode, asking: CLKernel) -> _Found | None:
     """The chain with the layouts of the node's types; None where there is none."""
     op, dst = node.op, node.outputs[0]
     assert isinstance(op, MovedOperands)
     count = len(op.moves.reads)
     plain = [t if t is None or t.layout == PLAIN else t.with_layout(PLAIN) for t in node.inputs[:count]]
-    maps = op.moves.moves(plain)
+    maps = op.moves.moves(plain, asking)
     if maps is None:
         return None
     read = dict(zip(op.moves.reads, zip(node.node.inputs, node.inputs, strict=True), strict=False))

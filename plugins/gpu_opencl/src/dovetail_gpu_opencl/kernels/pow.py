@@ -10,6 +10,8 @@ __all__ = ["KERNELS"]
 class IntegerPower(Expression):
     """By squaring, in 64 bits of which the result keeps its own."""
 
+    name = "integer_power"
+
     def _statements(self, text: str, count: int, last: str = "") -> str:
         loop = "ulong p = 1; for (ulong q = a, n = b < 0 ? 0 : b; n; n >>= 1, q *= q) if (n & 1) p *= q;"
         inverse = "a == 1 ? 1 : (a == -1 ? (b % 2 ? -1 : 1) : 0)"
@@ -21,6 +23,8 @@ class IntegerPower(Expression):
 
 class RealPower(Expression):
     """A floating-point power of an integer: out of range it is the nearest bound, NaN 0."""
+
+    name = "real_power"
 
     def check(self, node: TypedNode) -> Refusal | None:
         if self.text(node) is not None and not self.caps.fp64:
