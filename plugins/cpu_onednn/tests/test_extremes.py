@@ -1,13 +1,10 @@
 """ReduceMax and ReduceMin by oneDNN's reduction where the numbers allow it, with NumPy's results for NaN and infinities."""
 
-import math
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 import dovetail
-from dovetail_cpu_onednn.kernels._reduce import MANY
 from dovetail_ops_onnx.reduce_max import ReduceMax
 from dovetail_ops_onnx.reduce_min import ReduceMin
 from dovetail_ops_onnx.relu import Relu
@@ -47,8 +44,7 @@ def test_results(name: str, shape: tuple[int, ...], axes: tuple[int, ...], keepd
     relu = g.node(Relu(), y)
     core = dovetail.Core(config=False)
     compiled, fused = (core.compile_model(g.model([one]), "ONEDNN") for one in (y, relu))
-    lines = math.prod(size for axis, size in enumerate(shape) if axis not in {a % len(shape) for a in axes})
-    assert len(fused.report().nodes) == (2 if lines >= MANY else 1)
+    assert len(fused.report().nodes) == (2 if {a % len(shape) for a in axes} == {*range(len(shape))[-len(axes) :]} else 1)
     # The same request: one run by references must not change the next.
     for kind in ("finite", "nan", "infinities", "lowest", "highest", "finite"):
         data = values(shape, kind)
@@ -59,13 +55,12 @@ def test_results(name: str, shape: tuple[int, ...], axes: tuple[int, ...], keepd
 
 @pytest.mark.parametrize("name", KINDS)
 def test_kernels(name: str) -> None:
-    """The reduction of few lines, NumPy of many, over first axes, of which oneDNN has only a reference, and of whole numbers."""
+    """oneDNN's reduction of many numbers, NumPy of fewer lines, over first axes, of which oneDNN has only a reference, and of whole numbers."""
     g = dovetail.GraphBuilder()
     operator = KINDS[name][0]
-    x, whole = g.input("x", "float32", (MANY - 1, 50)), g.input("whole", "int32", (40, 50))
-    many = g.input("many", "float32", (MANY, 50))
+    x, whole, many = g.input("x", "float32", (40, 50)), g.input("whole", "int32", (40, 50)), g.input("m", "float32", (2100, 1000))
     last, first = g.constant(np.array([1])), g.constant(np.array([0]))
-    read = [(x, last), (x, first), (whole, last), (many, last)]
+    read = [(many, last), (x, first), (whole, last), (x, last)]
     model = g.model([g.node(operator(), *inputs) for inputs in read])
     nodes = dovetail.Core(config=False).compile_model(model, "ONEDNN").report().nodes
     assert [node.kernel.startswith("jit") for node in nodes] == [True, False, False, False]

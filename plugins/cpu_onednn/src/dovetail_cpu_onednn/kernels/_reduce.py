@@ -32,8 +32,8 @@ class ReductionKernel(PrimitiveKernel):
     def _require(self, node: TypedNode) -> None:
         super()._require(node)
         lines = cast("ReduceSum", node.op).lines(given(node, 0), _axes(node))
-        if lines is not None and lines[0] >= MANY and given(node, 0).size <= LARGE:
-            raise Refused(Reason.SHAPE, f"{lines[0]} lines; NumPy takes less time for {MANY} or more")
+        if lines is not None and given(node, 0).size <= LARGE:
+            raise Refused(Reason.SHAPE, f"{lines[0]} lines of {lines[1]}; NumPy takes less time for them")
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         src, chosen = given(node, 0), _axes(node)
@@ -93,10 +93,10 @@ class ColumnKernel(PrimitiveKernel):
         return NodePlan(chain.stages(pd, (Argument(Arg.SRC, "input", 0, read), Argument(Arg.DST, "output", 0, written)), written))
 
 
-MANY, LARGE = 32, 1 << 21
-"""Lines from which on, and elements up to which, NumPy takes less time on one thread. The primitive mixes instructions of SSE and
-AVX in each line, for which processors of Intel take 0.15 us: 1,024 lines of 384 185 us, by NumPy 32; 8,400 of 80 1,350 and 190,
-their maxima 380."""
+LARGE = 1 << 21
+"""Elements up to which NumPy reduces lines, on one thread. The primitive mixes instructions of SSE and AVX in each, for which
+processors of Intel take 0.15 us: 1,024 lines of 384 185 us, by NumPy 32; 8,400 of 80 1,350 and 190, their maxima 380. For few
+lines a limit would gain little, and plans would not be taken over across it."""
 
 FEW, EXACT = 1 << 14, 1 << 12
 """NumPy adds up fewer numbers before a primitive is made; more rows are off by 1e-6 in one sum."""
