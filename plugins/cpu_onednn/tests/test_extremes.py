@@ -55,7 +55,7 @@ def test_results(name: str, shape: tuple[int, ...], axes: tuple[int, ...], keepd
 
 @pytest.mark.parametrize("name", KINDS)
 def test_kernels(name: str) -> None:
-    """oneDNN's reduction of many numbers, NumPy of fewer lines, over first axes, of which oneDNN has only a reference, and of whole numbers."""
+    """oneDNN's reduction of many numbers, NumPy of fewer lines, over first axes, and of whole numbers."""
     g = dovetail.GraphBuilder()
     operator = KINDS[name][0]
     x, whole, many = g.input("x", "float32", (40, 50)), g.input("whole", "int32", (40, 50)), g.input("m", "float32", (2100, 1000))
