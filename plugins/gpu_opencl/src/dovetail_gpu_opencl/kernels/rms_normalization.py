@@ -21,6 +21,8 @@ class RootMeanSquareRows(NormalizeRows):
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "CPU":
             return Refusal(Reason.CAPABILITY, "made for CPUs")
+        if node.given(1).dtype is not node.given(0).dtype:
+            return Refusal(Reason.DTYPE, f"{node.given(0)} and scale {node.given(1)}; accepted: one data type")
         return super().check(node)
 
 
