@@ -344,13 +344,14 @@ def test_every_eltwise_post_op(algorithm: str, device: OpenCLDevice, bench: Any,
     np.testing.assert_allclose(bench.run(device, graph, feeds)[0], expected, rtol=2e-6, atol=2e-6)
 
 
-def test_third_powers(device: OpenCLDevice, bench: Any, rng: Any) -> None:
-    """By products, in vectors and single elements; NaN, infinities and signs of zeros stay."""
+@pytest.mark.parametrize("exponent", [-1, 2, 3])
+def test_powers_without_pow(exponent: int, device: OpenCLDevice, bench: Any, rng: Any) -> None:
+    """By products or a quotient, in vectors and single elements; NaN, infinities and signs of zeros stay."""
     x = floats(rng, 101)
     x[:5] = np.nan, np.inf, -np.inf, -0.0, 3e13
-    graph, feeds = bench.single(bench.op("Pow"), [x, np.float32(3)], constants=(1,))
-    with np.errstate(over="ignore"):
-        expected = (x.astype(np.float64) ** 3).astype(np.float32)
+    graph, feeds = bench.single(bench.op("Pow"), [x, np.float32(exponent)], constants=(1,))
+    with np.errstate(over="ignore", divide="ignore"):
+        expected = (x.astype(np.float64) ** exponent).astype(np.float32)
     np.testing.assert_allclose(bench.run(device, graph, feeds)[0], expected, rtol=3e-7)
 
 

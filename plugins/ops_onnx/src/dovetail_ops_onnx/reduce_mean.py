@@ -1,12 +1,13 @@
 """ReduceMean: the arithmetic mean over axes. https://onnx.ai/onnx/operators/onnx__ReduceMean.html"""
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dovetail_ops_onnx._numerics import is_float
-from dovetail_ops_onnx._reduce import Reduction
+from dovetail_ops_onnx._reduce import EXACT, Reduction, sums_of_lines
 from dovetail_ops_onnx._types import Array
 
 
@@ -17,6 +18,7 @@ class ReduceMean(Reduction):
     """
 
     magnitude = "sum"
+    longest_line: ClassVar[int] = EXACT
 
     def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
         total = np.add.reduce(x, axis=axes, keepdims=True, dtype=x.dtype)
@@ -24,3 +26,12 @@ class ReduceMean(Reduction):
         if is_float(x):
             return total / np.asarray(count, x.dtype)
         return np.sign(total) * (np.abs(total) // np.asarray(count, x.dtype))
+
+    def lines_step(self, lines: Array, dst: Array) -> Callable[[], object]:
+        add_up, count = sums_of_lines(lines, dst), np.asarray(lines.shape[1], lines.dtype)
+
+        def run() -> None:
+            add_up()
+            np.divide(dst, count, dst)
+
+        return run

@@ -1,12 +1,13 @@
 """ReduceMin: the smallest element over axes. https://onnx.ai/onnx/operators/onnx__ReduceMin.html"""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dovetail.op import DType
 from dovetail_ops_onnx._numerics import highest
-from dovetail_ops_onnx._reduce import REDUCIBLE, Reduction
+from dovetail_ops_onnx._reduce import REDUCIBLE, Reduction, extremes_of_lines
 from dovetail_ops_onnx._types import Array
 
 
@@ -17,6 +18,10 @@ class ReduceMin(Reduction):
     """
 
     types = {"T": REDUCIBLE | {DType.INT8, DType.UINT8, DType.BOOL}}
+    longest_line: ClassVar[int] = 1 << 30
 
     def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
         return np.minimum.reduce(x, axis=axes, keepdims=True, initial=highest(x.dtype))
+
+    def lines_step(self, lines: Array, dst: Array) -> Callable[[], object]:
+        return extremes_of_lines(lines.argmin, lines, dst)

@@ -34,6 +34,8 @@ def operators(equation: str, *dims: tuple[int, ...], dtype: str = "float32") -> 
         ("...ij,...jk->...ik", ((7, 2, 3), (7, 3, 4)), ["MatMul"]),
         ("ij,jk->ki", ((2, 3), (3, 4)), ["Transpose", "Transpose", "MatMul"]),
         ("bhwc,hkc->bhwk", ((2, 3, 4, 5), (3, 6, 5)), ["Transpose", "Reshape", "Transpose", "MatMul", "Reshape", "Transpose"]),
+        ("ij,jk,kl->il", ((2, 3), (3, 4), (4, 5)), ["MatMul", "MatMul"]),
+        ("ij,j,jk->ik", ((2, 3), (3,), (3, 4)), ["Einsum", "MatMul"]),
         ("abc,bca->", ((2, 3, 4), (3, 4, 2)), ["Reshape", "Transpose", "Reshape", "MatMul", "Reshape"]),
     ],
 )
@@ -51,12 +53,42 @@ def test_products(equation: str, dims: tuple[tuple[int, ...], ...], expected: li
         ("ij,jk->ik", ((2, 1), (3, 4))),  # broadcasts what is summed
         ("...ij,...jk->...ik", ((1, 2, 3), (7, 3, 4))),
         ("ij->ji", ((2, 3),)),
-        ("ij,jk,kl->il", ((2, 3), (3, 4), (4, 5))),
+        ("ij,jj,kj->ik", ((2, 3), (3, 3), (4, 3))),
+        ("ij,jk,kl->il", ((2, 1), (3, 4), (4, 5))),
     ],
 )
 def test_what_is_no_product_stays(equation: str, dims: tuple[tuple[int, ...], ...]) -> None:
     graph = graph_of(equation, *dims)
     assert simplify_einsum(graph) is graph
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
+@pytest.mark.parametrize(
+    ("equation", "pairs"),
+    [
+        ("bi,oij,bj->bo", True),
+        ("bi,bj,oij->ob", True),
+        ("ij,jk,kl,lm->mi", True),
+        ("...ab,...bc,...cd->...ad", True),
+        ("i,j,k->kij", True),
+        ("ab,cd,e->", True),
+        ("ai,bi,ci,di->abcd", True),
+        ("ii,ij,jk->k", False),
+    ],
+)
+def test_more_terms(equation: str, pairs: bool, dtype: str, device: str, rng: np.random.Generator) -> None:
+    sizes = dict(zip("abcdeijklmo", (5, 7, 3, 2, 4, 6, 5, 3, 4, 2, 9), strict=True))
+    terms = equation.partition("->")[0].split(",")
+    dims = [(*((3, 2) if "..." in term else ()), *(sizes[label] for label in term.replace("...", ""))) for term in terms]
+    arrays = [rng.integers(-3, 4, given).astype(dtype) for given in dims]
+    split = [len(n.inputs) for n in simplify_einsum(graph_of(equation, *dims, dtype=dtype)).nodes if n.op.op_type == "Einsum"]
+    assert all(count <= 2 for count in split) == (pairs and dtype in ("float32", "float64"))
+    g = GraphBuilder()
+    y = g.node(Einsum(equation=equation), *(g.input(f"x{i}", dtype, a.shape) for i, a in enumerate(arrays)))
+    found = dovetail.Core(config=False).compile_model(g.model([y]), device)({f"x{i}": a for i, a in enumerate(arrays)})[0]
+    expected = np.einsum(equation, *(a.astype(np.float64) for a in arrays))
+    np.testing.assert_allclose(found, expected, rtol=1e-3 if dtype == "float16" else 1e-6)
 
 
 def test_a_node_without_an_input_beside_it_stays() -> None:

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_numpy.kernel import BLAS, Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Array, Launch, constant, into
 from dovetail_ops_onnx.reduce_max import ReduceMax
@@ -44,8 +44,12 @@ class UfuncReduce(NumpyKernel):
         (dst,), axes = call.outputs, _axes(call.node)
         src = call.input(0)
         kept = dst.reshape([1 if a in axes else d for a, d in enumerate(src.shape)])
+        lines = _reduction(call.node).lines(_data(call.node), axes)
         if axes == (src.ndim - 1,) and 1 < src.shape[-1] <= FEW:
             yield from self._by_column(src, kept[..., 0])
+        elif lines is not None:
+            yield _reduction(call.node).lines_step(src.reshape(lines), dst.reshape(lines[0]))
+            return
         else:
             yield partial(self._ufunc.reduce, src, axes, dst.dtype, kept, keepdims=True)
         if self._mean:
@@ -59,16 +63,23 @@ class UfuncReduce(NumpyKernel):
             first = dst
 
 
-def _axes(node: TypedNode) -> tuple[int, ...]:
-    op, (data, *rest) = node.op, node.inputs
+def _reduction(node: TypedNode) -> ReduceMax | ReduceMean | ReduceMin | ReduceProd | ReduceSum:
+    op = node.op
     assert isinstance(op, ReduceMax | ReduceMean | ReduceMin | ReduceProd | ReduceSum)
+    return op
+
+
+def _data(node: TypedNode) -> TensorType:
+    data = node.inputs[0]
     assert data is not None
-    axes = rest[0] if rest else None
-    return op.reduced_axes(data.rank, None if axes is None else axes.value)
+    return data
+
+
+def _axes(node: TypedNode) -> tuple[int, ...]:
+    axes = node.inputs[1] if len(node.inputs) > 1 else None
+    return _reduction(node).reduced_axes(_data(node).rank, None if axes is None else axes.value)
 
 
 def _count(node: TypedNode) -> int:
     """The number of elements that make one of the result."""
-    data = node.inputs[0]
-    assert data is not None
-    return math.prod(data.dims[axis] for axis in _axes(node))
+    return math.prod(_data(node).dims[axis] for axis in _axes(node))

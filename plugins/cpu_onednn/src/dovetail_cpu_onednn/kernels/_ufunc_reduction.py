@@ -1,5 +1,5 @@
 """Reductions by NumPy, straight into the result: maxima and minima, which oneDNN computes without regard to NaN, and sums and
-means for which it has only its reference, such as those over the first axis."""
+means for which it has only its reference, such as those over the first axis, or takes longer, such as those of many lines."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -39,8 +39,10 @@ class UfuncReduction(PythonKernel):
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
         src, dst = array(node.node.inputs[0]), array(node.node.outputs[0])
-        given_axes = node.inputs[1] if len(node.inputs) > 1 else None
-        axes = cast("ReduceSum", node.op).reduced_axes(src.ndim, None if given_axes is None else given_axes.value)
+        op, given_axes = cast("ReduceSum", node.op), node.inputs[1] if len(node.inputs) > 1 else None
+        axes = op.reduced_axes(src.ndim, None if given_axes is None else given_axes.value)
+        if (lines := op.lines(given(node, 0), axes)) is not None:
+            return (quiet(op.lines_step(src.reshape(lines), dst.reshape(lines[0]))),)
         kept = dst.reshape(tuple(1 if a in axes else d for a, d in enumerate(src.shape)))
         calls = [quiet(partial(self._ufunc.reduce, src, axis=axes, dtype=src.dtype, out=kept, keepdims=True))]
         if self._is_mean:

@@ -1,4 +1,4 @@
-// dst = post((src - mean) / sqrt(variance + EPSILON) * scale + bia) along rows of SIZE elements.
+// dst = post((src - mean) / sqrt(variance + EPSILON) * scale + bia) along rows of SIZE elements. With RMS the mean is taken as 0.
 //
 // A work group of GROUP items computes a row; VEC > 1 takes vectors. The variance is that of the centred elements (two passes).
 // Short rows stay in registers, with their scale and bias, so that memory is waited for once.
@@ -25,6 +25,11 @@
 #include "post.cl"
 #include "vectors.cl"
 #include "joins.cl"
+#ifdef RMS
+#define MEAN_OF(sum) sum = 0;
+#else
+#define MEAN_OF(sum) COLLECT(sum, PLUS) sum /= SIZE;
+#endif
 #define WHOLE (VEC > 1 ? SIZE / VEC * VEC : 0)
 
 __kernel void layer_normalization(__global const T* restrict src, __global const T* restrict scale BIAS_ARG, __global T* dst POST_ARGS) {
@@ -50,8 +55,7 @@ __kernel void layer_normalization(__global const T* restrict src, __global const
 #endif
     if (HERE) mean += x[i];
   }
-  COLLECT(mean, PLUS)
-  mean /= SIZE;
+  MEAN_OF(mean)
 #pragma unroll
   for (int i = 0; i < EACH; ++i)
     if (HERE) variance += (x[i] - mean) * (x[i] - mean);
@@ -61,15 +65,17 @@ __kernel void layer_normalization(__global const T* restrict src, __global const
   for (int i = 0; i < EACH; ++i)
     if (HERE) STORE_T(dst, base + i * GROUP + lane, POST((x[i] - mean) * factor * scales[i] + biases[i], base + i * GROUP + lane));
 #else
+#ifndef RMS
 #if VEC > 1
-  VACC sums = (VACC)(0), squares = (VACC)(0);
+  VACC sums = (VACC)(0);
   for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) sums += VLOAD(s + i);
   ACROSS(mean, sums, PLUS)
 #endif
   for (int i = WHOLE + lane; i < SIZE; i += GROUP) mean += (ACC)LOAD_T(s, i);
-  COLLECT(mean, PLUS)
-  mean /= SIZE;
+  MEAN_OF(mean)
+#endif
 #if VEC > 1
+  VACC squares = (VACC)(0);
   for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) {
     const VACC x = VLOAD(s + i) - mean;
     squares += x * x;

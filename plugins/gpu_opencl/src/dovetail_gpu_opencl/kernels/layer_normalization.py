@@ -12,8 +12,9 @@ from dovetail_gpu_opencl.kernels._rows import row_defines
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator, assemble, literal, load, storage
 from dovetail_ops_onnx.layer_normalization import LayerNormalization
+from dovetail_ops_onnx.rms_normalization import RMSNormalization
 
-__all__ = ["KERNELS", "MOST", "halves_launch"]
+__all__ = ["KERNELS", "MOST", "NormalizeRows", "halves_launch"]
 
 MOST = 2048
 """Elements of a row that layer_normalization_halves.cl takes: 64 in the registers of an item."""
@@ -25,6 +26,8 @@ class NormalizeRows(CLKernel):
     name = "layer_normalization"
     half_by_load = True
     bfloat16_by_load = True
+    is_rms = False
+    """Whether rows are divided by the root of the mean of their squares."""
 
     def check(self, node: TypedNode) -> Refusal | None:
         return _uneven(node)
@@ -34,12 +37,12 @@ class NormalizeRows(CLKernel):
         return scale.value is not None and scale.size > 1  # rows of one element may grow
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        assert isinstance(node.op, LayerNormalization)
+        assert isinstance(node.op, LayerNormalization | RMSNormalization)
         dtype, rows = node.outputs[0].dtype, _rows(node)
         numbers, acc = row_defines(rows, dtype, self.caps), accumulator(dtype)
         has_bias = len(node.inputs) > 2 and node.inputs[2] is not None
         epsilon = literal(node.op.epsilon, acc)
-        defines = {**storage(dtype), "ACC": acc, "EPSILON": epsilon, "HAS_BIAS": has_bias, **numbers}
+        defines = {**storage(dtype), "ACC": acc, "EPSILON": epsilon, "HAS_BIAS": has_bias, "RMS": self.is_rms, **numbers}
         chain, group = post_ops.epilogue(node, numbers["VEC"]), numbers["GROUP"]
         names = node.node.inputs
         given = [Read(name) for name in names[: 3 if has_bias else 2]]
@@ -61,7 +64,7 @@ def _uneven(node: TypedNode) -> Refusal | None:
 
 
 def _rows(node: TypedNode) -> Lines:
-    assert isinstance(node.op, LayerNormalization)
+    assert isinstance(node.op, LayerNormalization | RMSNormalization)
     return Lines.of(node.outputs[0].dims, node.op.axis, to_end=True)
 
 

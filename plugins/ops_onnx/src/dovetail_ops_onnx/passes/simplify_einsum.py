@@ -1,15 +1,17 @@
-"""Simplify Einsum: two terms whose labels are those of a batch, of rows, of columns and of a sum are a matrix product."""
+"""Simplify Einsum: more terms in pairs; two whose labels are those of a batch, of rows, of columns and of a sum as a product."""
 
 import dataclasses
 import math
+import string
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.graph import Graph, Node, TensorType, as_constant
+from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail_ops_onnx.einsum import Einsum
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.reshape import Reshape
@@ -18,12 +20,15 @@ from dovetail_ops_onnx.transpose import Transpose
 __all__ = ["simplify_einsum"]
 
 _Labels = tuple[str, ...]
+_Term = tuple[str, _Labels]
+"""The name of a value, and its labels."""
 _Step = tuple[MatMul | Reshape | Transpose, tuple[int, ...]]
 """An operator, and the dimensions of its result."""
 
 
 def simplify_einsum(graph: Graph) -> Graph:
     """The graph with MatMul, and transposes and reshapes around it, for each Einsum of two floats that is one. Needs types."""
+    graph = _in_pairs(graph)
     found = {node.name: product for node in graph.nodes if (product := _product_of(node, graph)) is not None}
     if not found:
         return graph
@@ -34,6 +39,68 @@ def simplify_einsum(graph: Graph) -> Graph:
         else:
             writer.nodes.append(node)
     return writer.graph()
+
+
+def _in_pairs(graph: Graph) -> Graph:
+    """The graph with an Einsum for each pair in place of those with more terms, which visit every combination of labels."""
+    nodes: list[Node] = []
+    types: dict[str, TensorType] = {}
+    for node in graph.nodes:
+        terms = _terms_of(node, graph)
+        if terms is None:
+            nodes.append(node)
+            continue
+        *inputs, output = terms
+        sizes = {label: n for name, term in zip(node.inputs, inputs, strict=True) for label, n in _named(term, graph.types[name])}
+        letters = dict(zip(sizes, string.ascii_letters, strict=False))
+        rest, step = list(zip(node.inputs, inputs, strict=True)), 0
+        while len(rest) > 2:
+            one, other, labels = _best_pair(rest, output)
+            name = graph.free_name(f"{node.name}.pair{step}")
+            types[name] = graph.types[node.inputs[0]].with_shape(tuple(sizes[label] for label in labels))
+            op = Einsum(equation=_equation((one[1], other[1]), labels, letters))
+            nodes.append(Node(name, op, (one[0], other[0]), (name,), (), node.origins or (node.name,)))
+            rest = [pair for pair in rest if pair is not one and pair is not other] + [(name, labels)]
+            step += 1
+        op = Einsum(equation=_equation([term for _, term in rest], output, letters))
+        nodes.append(dataclasses.replace(node, op=op, inputs=tuple(name for name, _ in rest)))
+    return graph.replace(nodes=tuple(nodes), types={**graph.types, **types}) if types else graph
+
+
+def _terms_of(node: Node, graph: Graph) -> list[_Labels] | None:
+    """The labels of the inputs and of the output where pairs can be multiplied first in the same precision; else None."""
+    op = node.op
+    if not isinstance(op, Einsum) or len(node.inputs) < 3 or node.post_ops:
+        return None
+    types = [graph.types[name] for name in node.inputs]
+    if types[0].dtype not in (DType.FLOAT32, DType.FLOAT64):
+        return None
+    terms = [tuple(labels) for labels in op.labels(types)]
+    named = {pair for term, t in zip(terms, types, strict=False) for pair in _named(term, t)}
+    labels = {label for label, _ in named}
+    if len(named) > len(labels) or len(labels) > len(string.ascii_letters) or any(len(set(term)) < len(term) for term in terms):
+        return None  # broadcasts, or has diagonals
+    return terms
+
+
+def _named(term: _Labels, tensor: TensorType) -> list[tuple[str, int]]:
+    return list(zip(term, tensor.dims, strict=True))
+
+
+def _best_pair(rest: Sequence[_Term], output: _Labels) -> tuple[_Term, _Term, _Labels]:
+    """The pair whose product has the fewest labels, as whatever sizes they have, and these labels; the first of equal ones."""
+
+    def product(one: _Term, other: _Term) -> _Labels:
+        needed = {*output, *(label for term in rest if term is not one and term is not other for label in term[1])}
+        return tuple(label for label in dict.fromkeys((*one[1], *other[1])) if label in needed)
+
+    pairs = [(one, other, product(one, other)) for one, other in combinations(rest, 2)]
+    return min(pairs, key=lambda pair: (len(pair[2]), len(pair[2]) - len({*pair[0][1], *pair[1][1]})))
+
+
+def _equation(terms: Sequence[_Labels], output: _Labels, letters: Mapping[str, str]) -> str:
+    left, right = (",".join("".join(letters[label] for label in term) for term in part) for part in (terms, (output,)))
+    return f"{left}->{right}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,51 @@
+"""Reductions over last axes, in lines: sums and means against float64, extremes with NaN and infinities, for new sizes too."""
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.graph import GraphBuilder
+from dovetail_cpu_onednn.kernels import _reduce
+from dovetail_ops_onnx._reduce import EXACT
+from dovetail_ops_onnx.reduce_max import ReduceMax
+from dovetail_ops_onnx.reduce_mean import ReduceMean
+from dovetail_ops_onnx.reduce_min import ReduceMin
+from dovetail_ops_onnx.reduce_sum import ReduceSum
+
+KINDS = {"max": (ReduceMax, np.max), "min": (ReduceMin, np.min), "sum": (ReduceSum, np.sum), "mean": (ReduceMean, np.mean)}
+SHAPES = [((32, 2), (1,)), ((1, 7), (1,)), ((5, 67, 33), (2,)), ((3, 41, 5, 9), (2, 3)), ((101, EXACT), (1,))]
+SHAPES += [((33, EXACT + 1), (1,)), ((1, 1), (1,)), ((64, 1), (1,)), ((40, 3, 17), (0, 1, 2)), ((9, 40, 6), (1, 2))]
+
+
+@pytest.mark.parametrize("device", ["ONEDNN", "NUMPY"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("keepdims", [True, False])
+@pytest.mark.parametrize("name", KINDS)
+def test_results(device: str, dtype: str, keepdims: bool, name: str) -> None:
+    operator, numpy = KINDS[name]
+    rng = np.random.default_rng(3)
+    for shape, axes in SHAPES:
+        g = GraphBuilder()
+        y = g.node(operator(keepdims=keepdims), g.input("x", dtype, shape), g.constant(np.array(axes)))
+        compiled = dovetail.Core(config=False).compile_model(g.model([y]), device)
+        x = rng.standard_normal(shape).astype(dtype)
+        for data in (x, np.where(rng.random(shape) < 0.02, np.nan, x), np.where(rng.random(shape) < 0.02, np.inf, x)):
+            data = data.astype(dtype)
+            wanted = numpy(data.astype(np.float64), axis=axes, keepdims=keepdims)
+            size = 4e-6 if dtype == "float32" else 1e-14
+            scale = np.sum(np.abs(np.where(np.isfinite(data), data, 0)), axis=axes, keepdims=keepdims)
+            np.testing.assert_allclose(compiled(data)[y], wanted, rtol=1e-6, atol=float(size * scale.max()))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_lines_become_too_large_and_small_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_reduce, "LARGE", 1600)
+    operator, numpy = KINDS[name]
+    g = GraphBuilder()
+    y = g.node(operator(), g.input("x", "float32", ["n", 50]), g.constant(np.array([-1])))
+    compiled = dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN")
+    for count in (3, 5, 33, 67, 4, 32):
+        x = np.random.default_rng(count).standard_normal((count, 50)).astype(np.float32)
+        kernel = compiled.report({"x": (count, 50)}).nodes[0].kernel
+        assert (kernel == "ufunc") == (count <= 32)
+        np.testing.assert_allclose(compiled(x)[y], numpy(x.astype(np.float64), axis=1, keepdims=True), rtol=1e-5, atol=1e-5)
