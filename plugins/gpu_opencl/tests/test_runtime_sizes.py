@@ -8,7 +8,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from dovetail.device import Eltwise, TypedNode
+from dovetail.device import NHWC, Eltwise, TypedNode
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels._gemm_tiled import GemmTiled
 from dovetail_gpu_opencl.kernels._tiles import Tiling
@@ -16,6 +16,7 @@ from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.program import Programs
 from dovetail_gpu_opencl.sizes import RuntimeSizes, by_value
 from dovetail_gpu_opencl.source import load
+from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
 Build = Callable[[Any, int, int], Sequence[Any]]
 """Makes the inputs for a batch and a size."""
@@ -129,6 +130,26 @@ def test_a_new_shape_takes_the_same_programs(
     for request, feeds, reference in made:
         expected = np.asarray(reference[0] if isinstance(reference, tuple) else reference)
         np.testing.assert_allclose(request.run(feeds)[0], np.maximum(expected, 0) if chained else expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [20, 32])
+@pytest.mark.parametrize("name", ["MaxPool", "GlobalAveragePool"])
+def test_8_bit_images_of_any_size_share_a_program(
+    name: str, channels: int, kind_device: Callable[[str], Any], bench: Any, sources: set[str]
+) -> None:
+    """On GPUs, channels innermost; 20 channels do not fill vectors."""
+    device, rng, one = kind_device("GPU"), np.random.default_rng(4), Scaling(np.float32(1), np.uint8(0))
+    op = bench.op(name, **({"kernel_shape": (3, 2), "pads": (1, 0, 1, 1)} if name == "MaxPool" else {}))
+    quantized = op if name == "MaxPool" else Quantized([QuantizedStep(op, (0,))], [one], one)
+    for batch, height, width in ((1, 9, 5), (3, 9, 5), (2, 4, 7)):
+        x = rng.integers(0, 256, (batch, channels, height, width)).astype(np.uint8)
+        graph, _ = bench.single(quantized, [x])
+        laid = graph.replace(types={n: t.with_layout(NHWC) for n, t in graph.types.items()})
+        (got,) = bench.run(device, laid, [np.ascontiguousarray(np.moveaxis(x, 1, -1)).reshape(x.shape)])
+        expected = np.rint(x.mean((2, 3), keepdims=True)) if name != "MaxPool" else op.reference(x)[0]
+        shape = (batch, *expected.shape[2:], channels)
+        np.testing.assert_array_equal(np.moveaxis(got.reshape(shape), -1, 1), expected)
+    assert len(sources) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@
 #ifndef T
 #define T uchar
 #define LOWEST 0
+#define SIZES
 #endif
 #define CAT_(x, y) x##y
 #define CAT(x, y) CAT_(x, y)
@@ -19,7 +20,7 @@ typedef struct __attribute__((packed)) {
 
 __kernel void max_pool_channels(__global const T* restrict src, __global T* restrict dst, const int C, const int IH, const int IW,
                                 const int OW, const int KH, const int KW, const int STRIDE_Y, const int STRIDE_X,
-                                const int DILATION_Y, const int DILATION_X, const int PAD_Y, const int PAD_X) {
+                                const int DILATION_Y, const int DILATION_X, const int PAD_Y, const int PAD_X SIZES) {
 #ifdef SPREAD
   const int item = get_global_id(0), chunks = (C + 15) / 16, pixels = PIXELS, p = item / chunks % pixels;
   if (item >= SIZE) return;

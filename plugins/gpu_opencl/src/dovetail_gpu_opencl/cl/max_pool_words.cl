@@ -2,16 +2,11 @@
 //
 // A work item computes 16 channels of a pixel. NDRange: (SIZE, rounded up to the local size), SIZE = N * OH * OW * C / 16.
 //
-// Layout: src [N][IH][IW][C], dst [N][OH][OW][C]. SIGN is 0x80808080 for int8, whose numbers are in order as unsigned ones with another
+// Layout: src [N][IH][IW][C], dst [N][OH][OW][C]. SIZES are arguments, so that all images share a program. SIGN is 0x80808080 for int8, whose numbers are in order as unsigned ones with another
 // first bit. A word is compared four times, each of its bytes in the highest place once, so that those below do not count.
 #ifndef C
 #define C 16
-#define SIZE 1
 #define SIGN 0u
-#define IH 1
-#define IW 1
-#define OH 1
-#define OW 1
 #define KH 1
 #define KW 1
 #define STRIDE_Y 1
@@ -20,12 +15,17 @@
 #define DILATION_X 1
 #define PAD_Y 0
 #define PAD_X 0
+#define SIZES                                                                                                 \
+  , const int SIZE, const int IH, const int IW, const int OH, const uint OH_factor, const int OH_shift, const int OW, \
+      const uint OW_factor, const int OW_shift
 #endif
+#include "quotients.cl"
 
-__kernel void max_pool_words(__global const uint4* restrict src, __global uint4* restrict dst) {
+__kernel void max_pool_words(__global const uint4* restrict src, __global uint4* restrict dst SIZES) {
   const int item = get_global_id(0), c = item % (C / 16), p = item / (C / 16);
   if (item >= SIZE) return;
-  const int y0 = p / OW % OH * STRIDE_Y - PAD_Y, x0 = p % OW * STRIDE_X - PAD_X, image = p / (OH * OW) * (IH * IW);
+  const int row = QUOTIENT(p, OW), n = QUOTIENT(row, OH), image = n * (IH * IW);
+  const int y0 = (row - n * OH) * STRIDE_Y - PAD_Y, x0 = (p - row * OW) * STRIDE_X - PAD_X;
   uint4 most[4] = {(uint4)(0), (uint4)(0), (uint4)(0), (uint4)(0)};
 #pragma unroll
   for (int k = 0; k < KH * KW; ++k) {

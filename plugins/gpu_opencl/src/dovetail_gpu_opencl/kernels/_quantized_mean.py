@@ -8,6 +8,7 @@ from dovetail_gpu_opencl.kernel import spread
 from dovetail_gpu_opencl.kernels._quantized import QuantizedKernel
 from dovetail_gpu_opencl.kernels._quantized_steps import Refused, Steps, given, stored_bounds
 from dovetail_gpu_opencl.launch import Launch, Read, Write
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, assemble, literal
 from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
 
@@ -52,19 +53,19 @@ class QuantizedMean(QuantizedKernel):
         assert scaling is not None
         scale, zero, _, _ = stored_bounds(scaling)
         c_type = C_TYPES[dst.dtype]
+        sizes = by_value({"SIZE": dst.size, "PIXELS": math.prod(src.dims[2:])}, ("SIZE", "PIXELS"))
         defines = {
+            **sizes[0],
             "X": C_TYPES[src.dtype],
             "T": c_type,
-            "SIZE": dst.size,
             "C": src.dims[1],
-            "PIXELS": math.prod(src.dims[2:]),
             "PLAIN": src.layout == PLAIN,
             "SCALE": literal(scale, "float"),
             "ZERO": int(zero),
             "RESULT_ARGS": steps.parameters,
             "RESULT(s, o)": f"(({c_type})(steps_1(s, o{steps.passed})))",
         }
-        arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *steps.arguments)
+        arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *sizes[1], *steps.arguments)
         work, local = spread(dst.size, self.caps)
         double = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
         return (

@@ -10,6 +10,7 @@ from dovetail_gpu_opencl.kernels._channels import innermost, layouts, windows_la
 from dovetail_gpu_opencl.kernels._pool import PoolDirect, PoolRows, geometry, refuse_taps
 from dovetail_gpu_opencl.kernels._spatial import named, spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 from dovetail_ops_onnx.max_pool import MaxPool
 
@@ -67,27 +68,29 @@ class MaxPoolChannels(MaxPoolDirect):
         dtype, (batch, channels, *rest) = node.outputs[0].dtype, node.outputs[0].dims
         if node.outputs[0].layout == PLAIN:
             return super().launches(node)
-        sizes, file = spatial_defines(geometry(node)), "max_pool_channels.cl"
+        numbers, file = spatial_defines(geometry(node)), "max_pool_channels.cl"
         names = "IH IW OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
         values = Read(node.node.inputs[0]), Write(node.node.outputs[0])
-        arguments: tuple[Argument, ...] = (*values, *ints(channels), *named(sizes, names))
+        arguments: tuple[Argument, ...] = (*values, *ints(channels), *named(numbers, names))
         defines: dict[str, object] = {"T": C_TYPES[dtype], "LOWEST": -128 if dtype is DType.INT8 else 0}
         if self.caps.kind != "CPU" and channels % _WORDS == 0:
             return (self._words(node, node.outputs[0].size // _WORDS),)
         if self.caps.kind != "CPU":
             items, pixels = batch * math.prod(rest) * ceil_div(channels, _WORDS), math.prod(rest)
-            defines |= {"SPREAD": True, "SIZE": items, "PIXELS": pixels}
-            return (Launch(file, assemble(file, defines), self.name, arguments, *spread(items, self.caps)),)
-        source = assemble(file, defines)
+            defines, sizes = by_value({**defines, "SPREAD": True, "SIZE": items, "PIXELS": pixels}, ("SIZE", "PIXELS"))
+            work = spread(items, self.caps)
+            return (Launch(file, assemble(file, defines), self.name, (*arguments, *sizes), *work),)
+        source = assemble(file, {**defines, "SIZES": ""})
         return (Launch(file, source, self.name, arguments, (math.prod(rest), batch), (1, 1)),)
 
     def _words(self, node: TypedNode, items: int) -> Launch:
         """The launch for GPUs where the channels fill vectors of bytes."""
         dtype, file = node.outputs[0].dtype, "max_pool_words.cl"
         sign = "0x80808080u" if dtype is DType.INT8 else "0u"
-        sizes = {"C": node.outputs[0].dims[1], "SIZE": items, "SIGN": sign, **spatial_defines(geometry(node))}
-        values = Read(node.node.inputs[0]), Write(node.node.outputs[0])
-        return Launch(file, assemble(file, sizes), "max_pool_words", values, *spread(items, self.caps))
+        numbers = {"C": node.outputs[0].dims[1], "SIZE": items, "SIGN": sign, **spatial_defines(geometry(node))}
+        defines, sizes = by_value(numbers, ("SIZE", "IH", "IW"), ("OH", "OW"))
+        arguments = Read(node.node.inputs[0]), Write(node.node.outputs[0]), *sizes
+        return Launch(file, assemble(file, defines), "max_pool_words", arguments, *spread(items, self.caps))
 
 
 class MaxPoolInnermost(MaxPoolDirect):
