@@ -8,7 +8,7 @@ import pytest
 import dovetail
 from dovetail.errors import InferError, OperatorError, ShapeError
 from dovetail.graph import GraphBuilder
-from dovetail.op import Operator
+from dovetail.op import FLOATS, DType, Operator, TensorType
 
 X = np.ones((2, 3), np.float32)
 
@@ -44,10 +44,54 @@ def test_a_reference_that_returns_nothing() -> None:
 
 
 def test_inference_that_returns_a_shape() -> None:
-    with pytest.raises(OperatorError, match=r"infer\(\) gave \(2, 3\)\n  it returns a TensorType for each output, such as"):
+    with pytest.raises(OperatorError, match=r"infer\(\) gave \(2, 3\)\n  return a TensorType for each output, such as"):
         run(infer=lambda self, X: X.shape, reference=lambda self, X: X)
 
 
 def test_inference_that_gives_a_dimension_below_0() -> None:
     with pytest.raises(ShapeError, match=r"node 'node' .*: infer\(\) gave float32\[-3, 3\], which has a dimension below 0"):
         run(infer=lambda self, X: X.with_shape((X.dims[0] - 5, 3)), reference=lambda self, X: X)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((2, 3.0), r"infer\(\) gave the shape \(2, 3.0\), with the dimension 3.0\n  write a tuple of int"),
+        ((2, True), r"infer\(\) gave the shape \(2, True\), with the dimension True"),
+        ([2, 3], r"infer\(\) gave the shape \[2, 3\]"),
+        (6, r"infer\(\) gave the shape 6"),
+    ],
+)
+def test_inference_that_gives_no_shape(shape: Any, message: str) -> None:
+    with pytest.raises(OperatorError, match=rf"node 'node' .*: {message}"):
+        run(infer=lambda self, X: TensorType(DType.FLOAT32, shape), reference=lambda self, X: X)
+
+
+def test_whole_numbers_of_numpy_are_dimensions_while_planning() -> None:
+    g = GraphBuilder()
+    methods = {"infer": lambda self, X: X.with_shape((np.int64(2), np.int32(3))), "reference": lambda self, X: X}
+    op = type("Mine", (Operator,), {"domain": "com.acme", "__module__": __name__, **methods})
+    compiled = dovetail.Core(config=False).compile_model(g.model([g.node(op(), g.input("x", "float32", X.shape))]), "NUMPY")
+    assert compiled({"x": X})[0].tolist() == X.tolist()
+    assert not compiled.report().deferred
+
+
+def test_inference_that_gives_text_for_a_data_type() -> None:
+    with pytest.raises(
+        OperatorError, match=r"infer\(\) gave TensorType\(dtype='float32', .*\n  return a TensorType"
+    ):
+        run(infer=lambda self, X: TensorType("float32", X.shape), reference=lambda self, X: X)  # type: ignore[arg-type]  # the point
+
+
+@pytest.mark.parametrize(
+    ("outputs", "dtype", "message"),
+    [
+        ("Y: T", "float64", "infer\\(\\) gave float64 for output 'Y'; accepted: float32, as its input\n  return another type"),
+        ("Y: U", "int8", "infer\\(\\) gave int8 for output 'Y'; accepted: bfloat16, float16, float32, float64"),
+        ("Y: int64", "float32", "infer\\(\\) gave float32 for output 'Y'; accepted: int64\n  .*outputs = \\('Y: float32',\\)"),
+    ],
+)
+def test_inference_that_contradicts_a_port(outputs: str, dtype: str, message: str) -> None:
+    ports = {"inputs": ("X: T",), "outputs": (outputs,), "types": {"T": FLOATS, "U": FLOATS}}
+    with pytest.raises(OperatorError, match=f"node 'node' .*: {message}"):
+        run(infer=lambda self, X: X.with_dtype(DType(dtype)), reference=lambda self, X: X.astype(dtype), **ports)

@@ -121,7 +121,7 @@ def test_a_node_that_nobody_takes_is_an_error(toy_core: Any) -> None:
 def test_an_answer_that_is_neither_accepted_nor_a_refusal_is_an_error(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     core, _ = toy_core(A=nothing)
     monkeypatch.setattr("dovetail.devices.contract.Device.accepts", lambda self, node: True)
-    with pytest.raises(CompileError, match=r"A.0 answers True for node 'relu' \(Relu\); accepted: Accepted or Refusal"):
+    with pytest.raises(CompileError, match=r"device A.0: supports\(\) gave True for node 'relu' \(Relu\)\n  accepted: Accep"):
         core.compile_model(chain(), "A")
 
 

@@ -27,8 +27,8 @@ class RNNCell(RecurrentOperator):
     """
 
     inputs = ("X: T", "W: T", "b?: T", "h?: S", "R: T")
-    outputs = ("Y: T", "state?: S")
-    types = {"T": FLOATS, "S": FLOATS | frozenset(_RANGES)}
+    outputs = ("Y: T", "state?: U")
+    types = {"T": FLOATS, "S": FLOATS | frozenset(_RANGES), "U": FLOATS | frozenset(_RANGES)}
 
     activation: str = "tanh"
     state_dtype: DType | None = None

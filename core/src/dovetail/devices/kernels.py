@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from dovetail.dataclass import dataclass
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import TypedNode
-from dovetail.errors import PluginError
+from dovetail.errors import CompileError, PluginError
 from dovetail.graph.graph import AbstractOperator
 
 __all__ = ["REFERENCE_KERNEL", "Choice", "Kernel", "KernelTable", "choose"]
@@ -54,9 +54,12 @@ def choose(kernels: Sequence[K], node: TypedNode) -> Choice[K] | Refusal:
     """
     refusals: list[tuple[str, Refusal]] = []
     for kernel in kernels:
-        answer = kernel.supports(node)
+        answer: object = kernel.supports(node)
         if isinstance(answer, Accepted):
             return Choice(kernel, tuple(refusals), answer)
+        if not isinstance(answer, Refusal):
+            text = f"supports() of kernel {kernel.name!r} gave {answer!r} for node {node.node}"
+            raise CompileError(text, hint="accepted: Accepted(kernel), or Refusal(Reason, detail)")
         refusals.append((kernel.name, answer))
     telling = [refusal for _, refusal in refusals if refusal.reason is not Reason.OPERATOR]
     if telling:
@@ -102,4 +105,7 @@ def _kernels_in(module: str) -> tuple[Any, ...]:
     kernels = getattr(importlib.import_module(module), "KERNELS", None)
     if not isinstance(kernels, tuple | list):
         raise PluginError(f"{module} has no KERNELS", hint="define KERNELS, the kernels in the order in which they are tried")
+    for one in kernels:
+        if not isinstance(one, Kernel):
+            raise PluginError(f"{module}: KERNELS has {one!r}", hint="accepted: instances of Kernel, such as KERNELS = (Mine(),)")
     return tuple(kernels)

@@ -46,15 +46,20 @@ class _NodeContext:  # a generator would take three times as long
 
 def explain_failure(error: Exception, op: AbstractOperator) -> tuple[str, str]:
     """An error that an operator's code raised by mistake, with the line of its package that it came from; and a hint, or ""."""
+    written = isinstance(error, ValueError) and "read-only" in str(error)
+    hint = "inputs are read-only: change a copy, X = X.copy()" if written else ""
+    return located(error, op.package), hint
+
+
+def located(error: BaseException, package: str) -> str:
+    """An error in words, with the line of a package that it came from."""
     place, frame = "", error.__traceback__
     while frame is not None:
         code = frame.tb_frame.f_code
-        if frame.tb_frame.f_globals.get("__name__", "").partition(".")[0] == op.package:
+        if frame.tb_frame.f_globals.get("__name__", "").partition(".")[0] == package:
             place = f" ({code.co_filename.replace(chr(92), '/').rpartition('/')[2]}, line {frame.tb_lineno}, in {code.co_name})"
         frame = frame.tb_next
-    written = isinstance(error, ValueError) and "read-only" in str(error)
-    hint = "inputs are read-only: change a copy, X = X.copy()" if written else ""
-    return f"{type(error).__name__}: {error}{place}", hint
+    return f"{type(error).__name__}: {error}{place}"
 
 
 def _given(inputs: Iterable[TensorType | None]) -> str:

@@ -4,10 +4,14 @@ import reprlib
 from collections.abc import Sequence
 from typing import TypeVar
 
+import numpy as np
+
 from dovetail.errors import DataDependentShape, OperatorError, OutOfMemory, ShapeError
 from dovetail.evaluate.context import node_context
+from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node, Port
 from dovetail.graph.types import TensorType
+from dovetail.names import shortened
 
 __all__ = ["check_limit", "check_sizes", "counted", "infer_node", "inferred", "least_bytes", "padded"]
 
@@ -52,12 +56,33 @@ def _inferred(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorTy
     exact = bool(op.outputs) and op.outputs[-1].variadic
     if len(outputs) < len(names) or (exact and len(outputs) > len(names)):
         raise OperatorError(f"infer() gave {len(outputs)} output types, the node has {len(names)} outputs")
-    present = tuple([t for name, t in zip(names, outputs, strict=False) if name])
-    for t in present:
-        if not isinstance(t, TensorType):
-            hint = "it returns a TensorType for each output, such as X.with_shape((2, 3)) for an input X"
-            raise OperatorError(f"infer() gave {reprlib.repr(given)}", hint=hint)
-    return present
+    for t in outputs:
+        if not isinstance(t, TensorType) or not isinstance(t.dtype, DType):
+            hint = "return a TensorType for each output, such as X.with_shape((2, 3)), or TensorType(DType.FLOAT32, (2, 3))"
+            raise OperatorError(f"infer() gave {shortened(repr(given), 200)}", hint=hint)
+    op.check_inferred(inputs, outputs)
+    return tuple(
+        [
+            t if type(t.shape) is tuple and t.is_static else _with_plain_shape(t)
+            for name, t in zip(names, outputs, strict=False)
+            if name
+        ]
+    )
+
+
+def _with_plain_shape(t: TensorType) -> TensorType:
+    """The type with NumPy's whole numbers as plain ones. Raises `OperatorError` for a shape of anything else."""
+    if t.shape is None:
+        return t
+    hint = "write a tuple of int, such as X.with_shape((X.shape[0] // 2, 3)); None for a dimension that depends on the data"
+    if type(t.shape) is not tuple:
+        raise OperatorError(f"infer() gave the shape {reprlib.repr(t.shape)}", hint=hint)
+    for d in t.shape:
+        if not (d is None or isinstance(d, str | np.integer) or type(d) is int):
+            raise OperatorError(f"infer() gave the shape {reprlib.repr(t.shape)}, with the dimension {d!r}", hint=hint)
+    if any(isinstance(d, np.integer) for d in t.shape):
+        return t.with_shape(tuple([int(d) if isinstance(d, np.integer) else d for d in t.shape]))
+    return t
 
 
 def check_sizes(graph: Graph, limit: int) -> None:

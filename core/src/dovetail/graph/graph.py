@@ -215,6 +215,9 @@ class AbstractOperator:
     def check(self, inputs: Types, outputs: int) -> None:
         """Check the input count and data types against the ports. Raises `OperatorError`."""
 
+    def check_inferred(self, inputs: Types, outputs: Sequence[TensorType]) -> None:
+        """Check the data types that `infer` gives against the ports. Raises `OperatorError`."""
+
     def describe(self) -> str:
         """The attributes in words."""
         return ""

@@ -15,7 +15,7 @@ from dovetail.graph.graph import AbstractOperator, Graph, KernelSource, Magnitud
 from dovetail.graph.types import TensorType
 from dovetail.names import operator_key, stem_of
 from dovetail.operators.attributes import AttributeSpec, attribute_specs, read_attributes
-from dovetail.operators.ports import DTYPE_NAMES, check_ports, parse_ports
+from dovetail.operators.ports import DTYPE_NAMES, check_inferred, check_ports, parse_ports
 from dovetail.operators.translation import Translation
 
 __all__ = ["Operator"]
@@ -206,6 +206,11 @@ class Operator(AbstractOperator):
     def check(cls, inputs: Sequence[TensorType | None], outputs: int) -> None:
         """Check the input count and data types against the ports. Raises `OperatorError`."""
         check_ports(cls, inputs, outputs)
+
+    @classmethod
+    def check_inferred(cls, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> None:
+        """Check the data types that `infer` gives against the ports. Raises `OperatorError`."""
+        check_inferred(cls, inputs, outputs)
 
     def describe(self) -> str:
         """The attributes that differ from their defaults, as `kernel_shape=(3, 3), group=2`."""

@@ -88,3 +88,17 @@ def _check_type(cls: Any, port: Port, dtype: DType, bound: dict[str, tuple[DType
     # A variadic port shares one type as well: ONNX calls that homogeneous.
     if first is not dtype:
         raise OperatorError(f"input {port.name!r} is {dtype} but input {name!r} is {first}; both must have the same type")
+
+
+def check_inferred(cls: Any, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> None:
+    """Check the data types that `infer` gave for `inputs`. Raises `OperatorError`."""
+    for index, t in enumerate(outputs):
+        port = port_of(cls.outputs, index)
+        if port is None or not port.type or t.dtype.value == port.type:
+            continue
+        allowed = cls.types.get(port.type, ())
+        same = [given for other, given in zip(cls.inputs, inputs, strict=False) if other.type == port.type and given is not None]
+        if t.dtype not in allowed or (same and same[0].dtype is not t.dtype):
+            accepted = f"{same[0].dtype}, as its input" if same else ", ".join(sorted(d.value for d in allowed)) or port.type
+            hint = f"return another type from infer(), or declare this one: outputs = ('{port.name}: {t.dtype}',)"
+            raise OperatorError(f"infer() gave {t.dtype} for output {port.name!r}; accepted: {accepted}", hint=hint)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from dovetail.dataclass import dataclass, field
+from dovetail.devices.checked import ask
 from dovetail.devices.contract import Device
 from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.devices.refusals import Refusal
@@ -95,7 +96,7 @@ class PassContext:
         """Whether the first device runs the node, whose types are in the graph, with a kernel other than the reference."""
         if not self.devices:
             return False
-        answer = self.devices[0].supports(TypedNode.of(node, graph))
+        answer = ask(self.devices[0], TypedNode.of(node, graph))
         return not isinstance(answer, Refusal) and answer.kernel != REFERENCE_KERNEL
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dovetail.dataclass import dataclass
 from dovetail.devices.typed_node import LayerConfig, TypedNode
-from dovetail.errors import CompileError
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.layout import ANY, PLAIN, Layout
 from dovetail.graph.post_ops import Eltwise
@@ -56,9 +55,6 @@ def assign_layouts(graph: Graph, configurations: Configurations) -> Graph:
     when every node prefers everything plain or as it comes.
     """
     choices: list[Sequence[LayerConfig]] = [tuple(configurations(TypedNode.of(node, graph))) for node in graph.nodes]
-    if not all(choices):
-        node = next(node for node, choice in zip(graph.nodes, choices, strict=True) if not choice)
-        raise CompileError(f"node {node}: the device has no configuration for it; accepted: one LayerConfig or more")
     plain = {PLAIN, ANY}
     if all({*c[0].inputs, *c[0].outputs, *c[0].operands} <= plain and not c[0].cost and c[0].holds is None for c in choices):
         return graph

@@ -5,6 +5,7 @@ from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from dovetail.devices.checked import ask
 from dovetail.devices.contract import Device
 from dovetail.devices.typed_node import TypedNode
 from dovetail.errors import UnknownOperator
@@ -84,10 +85,10 @@ def pin(graph: Graph, devices: Sequence[Device]) -> Graph:
 def _pinned(node: Node, graph: Graph, devices: Sequence[Device], prescribed: Container[tuple[str, str]]) -> Node:
     if isinstance(node.op, OpaqueOperator | UnboundOperator) or (node.op.domain, node.op.op_type) not in prescribed:
         return node
-    home = next((device for device in devices if device.supports(TypedNode.of(node, graph))), None)
+    home = next((device for device in devices if ask(device, TypedNode.of(node, graph))), None)
     if home is None or not home.prescribes(node.op.domain, node.op.op_type):
         return node
     inputs = tuple(graph.type_of(name) for name in node.inputs)
     op = PinnedOperator.of(node.op, inputs, tuple(graph.type_of(name) for name in node.outputs))
     pinned = dataclasses.replace(node, op=op)
-    return pinned if home.supports(TypedNode.of(pinned, graph)) else node
+    return pinned if ask(home, TypedNode.of(pinned, graph)) else node

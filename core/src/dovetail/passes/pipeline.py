@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
+from dovetail.devices.checked import ask, configurations, lowered
 from dovetail.errors import PluginError, UsageError, did_you_mean
 from dovetail.evaluate.inference import check_sizes
 from dovetail.graph.graph import Graph
@@ -94,7 +95,7 @@ def _check_sizes(graph: Graph, context: PassContext) -> Graph:
 def _fuse_post_ops(graph: Graph, context: PassContext) -> Graph:
     """Let nodes take over elementwise nodes that follow, as post-ops, as far as the device accepts them."""
     assert context.device is not None
-    fused = fuse_post_ops(graph, context.device.supports)
+    fused = fuse_post_ops(graph, functools.partial(ask, context.device))
     context.notes.stops.update(fused.stops)
     return drop_dead_nodes(fused.graph)
 
@@ -102,13 +103,13 @@ def _fuse_post_ops(graph: Graph, context: PassContext) -> Graph:
 def _lower(graph: Graph, context: PassContext) -> Graph:
     """Run the device's own pass."""
     assert context.device is not None
-    return context.device.lower(graph)
+    return lowered(context.device, graph)
 
 
 def _assign_layouts(graph: Graph, context: PassContext) -> Graph:
     """Choose memory layouts for the least reordering, and insert Reorder nodes."""
     assert context.device is not None
-    return assign_layouts(graph, context.device.configurations)
+    return assign_layouts(graph, functools.partial(configurations, context.device))
 
 
 PASSES: tuple[GraphPass, ...] = (

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from dovetail.devices.checked import ask
 from dovetail.devices.contract import Device
 from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.devices.typed_node import TypedNode
@@ -106,7 +107,7 @@ def _suitability_of(node: Node, graph: Graph, devices: Sequence[Device]) -> Suit
 
 
 def _grade(node: TypedNode, device: Device) -> int:
-    answer = device.supports(node)
+    answer = ask(device, node)
     if answer and getattr(answer, "kernel", "") != REFERENCE_KERNEL:
         return KERNEL
     if node.op.has_composition():

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dovetail.dataclass import dataclass, field
+from dovetail.devices.checked import configured
 from dovetail.devices.contract import Device
 from dovetail.errors import UsageError
 from dovetail.plugins.selection import ESSENTIAL
@@ -75,7 +76,9 @@ class CompileOptions:
     def streamed(self, device: Device) -> Device:
         """The device set up for the streams that are asked for."""
         asked = self.NUM_STREAMS is not None or HINTS[0] != self.PERFORMANCE_HINT
-        return device.for_streams(self.NUM_STREAMS) if asked else device
+        if not asked:
+            return device
+        return configured(device.info.name, "for_streams", lambda: device.for_streams(self.NUM_STREAMS))
 
     @staticmethod
     def read(given: Mapping[str, Any]) -> "CompileOptions":

@@ -7,10 +7,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
+from dovetail.devices.checked import Result, new_executable, reports_of
 from dovetail.devices.contract import Device, Executable
 from dovetail.devices.interruptible import Pace, Speed
 from dovetail.devices.memory import MemoryPlan
-from dovetail.errors import CompileError, DovetailError, OutOfMemory
+from dovetail.errors import OutOfMemory
 from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.reloadable import aligned
 from dovetail.passes.graph_pass import Notes
@@ -86,27 +87,13 @@ def compile_parts(parts: Sequence[Part], by_name: Mapping[str, Target], limit: i
         for part in parts:
             target = by_name[part.device]
             with phase(f"compile {len(part.graph.nodes)} nodes for {part.device}", "compile"):
-                done.append(_compiled(target, part))
+                done.append(new_executable(target.device, _with_constants_for(target.device, part.graph), target.options))
             _check_peak(part, done[-1].memory.peak, limit)
     except BaseException:
         for executable in done:
             executable.close()
         raise
     return done
-
-
-def _compiled(target: Target, part: Part) -> Executable:
-    """The executable that the device makes of a part. Raises `CompileError` naming the device when its code fails."""
-    try:
-        executable = target.device.compile(_with_constants_for(target.device, part.graph), target.options)
-    except (DovetailError, MemoryError):
-        raise
-    except Exception as error:
-        text = f"compiling {len(part.graph.nodes)} nodes raised {type(error).__name__}: {error}"
-        raise CompileError(f"device {target.name}: {text}", hint="report it to the authors of the device") from error
-    if not isinstance(executable, Executable):
-        raise CompileError(f"device {target.name}: compile() gave {executable!r}; accepted: a dovetail.device.Executable")
-    return executable
 
 
 def _with_constants_for(device: Device, graph: Graph) -> Graph:
@@ -137,10 +124,8 @@ def placements(
     found = []
     for part, executable in zip(parts, executables, strict=True):
         nodes, memory = {node.name: node for node in part.graph.nodes}, executable.memory
-        for said in executable.reports:
-            node = nodes.get(said.name)
-            if node is None:
-                raise CompileError(f"device {part.device} reports a node {said.name!r} that it was not given")
+        for said in reports_of(part.device, executable, nodes):
+            node = nodes[said.name]
             provider = provider_of(type(node.op)) if said.from_operator else by_name[part.device].provider
             refusals = (*placed.get(said.name, ("", ()))[1], *said.refusals)
             found.append(
@@ -178,6 +163,15 @@ def _pace(graph: Graph, seconds: Sequence[float], speed: Speed) -> Pace | None:
     return Pace(f"node {graph.nodes[seconds.index(most)]}", most / sum(seconds), sum(seconds), speed)
 
 
+def _results(graph: Graph) -> tuple[Result, ...]:
+    """The outputs of a part, without what they hold."""
+    found = []
+    for name in graph.outputs:
+        node, of = graph.producers.get(name), graph.types[name]
+        found.append(Result("no node" if node is None else f"node {node}", of.with_shape(of.shape)))
+    return tuple(found)
+
+
 def _value(name: str, graph: Graph, plan: MemoryPlan) -> ValuePlacement:
     return ValuePlacement(name, graph.types[name], plan.offsets.get(plan.storage.get(name, name)))
 
@@ -198,7 +192,8 @@ def wire(
         reads = tuple(slot[name] for name in part.graph.inputs)
         writes = tuple(slot[name] for name in part.outputs)
         seconds = seconds_of(part.graph)
-        steps.append(Step(part.device, executable, reads, writes, _pace(part.graph, seconds, speeds[part.device])))
+        pace = _pace(part.graph, seconds, speeds[part.device])
+        steps.append(Step(part.device, executable, reads, writes, _results(part.graph), pace))
         total += sum(seconds)
     outputs = tuple(slot[name] if name in slot else whole.constants[name] for name in whole.outputs)
     types = tuple(whole.types[name].with_shape(whole.types[name].shape) for name in whole.outputs)

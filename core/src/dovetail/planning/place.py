@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from dovetail.devices.checked import ask
 from dovetail.devices.refusals import Accepted, Refusal
 from dovetail.devices.typed_node import TypedNode
 from dovetail.devices.virtual import Placement
-from dovetail.errors import CompileError, DovetailError, UnsupportedNode
+from dovetail.errors import CompileError, UnsupportedNode
 from dovetail.graph.graph import Graph, Node
 from dovetail.planning.options import REFERENCE_DEVICE
 from dovetail.planning.plan import Target
@@ -26,7 +27,7 @@ def place(graph: Graph, targets: Sequence[Target], placement: Placement | None =
     typed = {node.name: TypedNode.of(node, graph) for node in graph.nodes}
     if placement is None:
         return {name: _first(node, targets) for name, node in typed.items()}
-    answers = {name: {target.name: target.device.supports(node) for target in targets} for name, node in typed.items()}
+    answers = {name: {target.name: ask(target.device, node) for target in targets} for name, node in typed.items()}
     homes = placement(graph, answers)
     return {name: _chosen(typed[name].node, found, homes.get(name, "")) for name, found in answers.items()}
 
@@ -45,17 +46,9 @@ def require_homes(graph: Graph, placed: Placed) -> None:
 def _first(node: TypedNode, targets: Sequence[Target]) -> tuple[str, Refusals]:
     refusals: list[tuple[str, Refusal]] = []
     for target in targets:
-        try:
-            answer = target.device.accepts(node)
-        except (DovetailError, MemoryError):
-            raise
-        except Exception as error:
-            text = f"supports() raised {type(error).__name__}: {error} for node {node.node}"
-            raise CompileError(f"device {target.name}: {text}", hint="report it to the authors of the device") from error
+        answer = ask(target.device, node, kernel=False)
         if isinstance(answer, Accepted):
             return target.name, tuple(refusals)
-        if not isinstance(answer, Refusal):  # True of a plugin would count as a refusal
-            raise CompileError(f"{target.name} answers {answer!r} for node {node.node}; accepted: Accepted or Refusal")
         refusals.append((target.name, answer))
     return "", tuple(refusals)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass, field
+from dovetail.devices.checked import Result, new_request
 from dovetail.devices.contract import Device, Executable, ExecutableRequest
 from dovetail.devices.interruptible import InterruptibleRequest, Pace, are_calls_left
 from dovetail.errors import DovetailError
@@ -110,18 +111,19 @@ class Target:
 
 @dataclass(frozen=True)
 class Step:
-    """One executable with the slots it reads and writes. `pace` makes its runs where a node may take long."""
+    """One executable with the slots it reads and writes, and its results. `pace` makes its runs where a node may take long."""
 
     device: str
     executable: Executable
     reads: tuple[int, ...]
     writes: tuple[int, ...]
+    results: tuple[Result, ...]
     pace: Pace | None = None
 
     def create_request(self) -> ExecutableRequest:
         """A new request, whose runs can be ended at any time."""
         if self.pace is None:
-            return self.executable.create_request()
+            return new_request(self.device, self.executable)
         return InterruptibleRequest(self.executable, self.pace)
 
 

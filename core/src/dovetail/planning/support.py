@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from dovetail.dataclass import dataclass
+from dovetail.devices.checked import ask as answer_of
 from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import TypedNode
@@ -68,7 +69,7 @@ def _placed(node: Node, graph: Graph, targets: Sequence[Target], provider_of: Pr
     typed = TypedNode.of(node, graph)
     refusal = Refusal(Reason.OPERATOR, "no device was asked")
     for target in targets:
-        answer = target.device.supports(typed)
+        answer = answer_of(target.device, typed)
         if isinstance(answer, Accepted):
             return _accepted(node, answer, target, provider_of)
         refusal = answer

@@ -16,6 +16,8 @@ __all__ = ["VIRTUAL_DEVICES_HINT", "Devices"]
 
 VIRTUAL_DEVICES_HINT = "Devices that choose among others, or run on several, come with: pip install dovetail-virtual-devices"
 
+_KINDS = ("CPU", "GPU", "NPU", "ACCELERATOR")
+
 
 class Devices:
     """The device plugins of one manager. Callers hold the manager's lock."""
@@ -52,6 +54,9 @@ class Devices:
             device = staged.hooks.dovetail_device_open(info=info, options=dict(options))
         if not isinstance(device, Device):
             raise PluginFailed(f"dovetail_device_open of {record.id} returned {device!r}, which is not a dovetail.device.Device")
+        if not isinstance(getattr(device, "info", None), DeviceInfo):
+            hint = "set self.info = info in __init__"
+            raise PluginFailed(f"dovetail_device_open of {record.id} returned {device!r}, which has no info", hint=hint)
         return device
 
     def virtual(self, name: str) -> VirtualDevice:
@@ -142,6 +147,10 @@ def _check_infos(answer: object, key: str) -> None:
                 f"dovetail_device_info names a device {info.name!r} of type {info.type!r}",
                 hint=f"each name once: {key.upper()}, or {key.upper()}.0, {key.upper()}.1 and so on, of type {key.upper()}",
             )
+        if info.kind not in _KINDS:
+            raise PluginFailed(f"device {info.name} is of kind {info.kind!r}", hint=f"accepted: {', '.join(_KINDS)}")
+        if type(info.priority) is not int:
+            raise PluginFailed(f"device {info.name} has the priority {info.priority!r}", hint="accepted: an int")
 
 
 def _number(info: DeviceInfo) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dovetail.devices.checked import check_results, explain_run
 from dovetail.devices.contract import ExecutableRequest
 from dovetail.devices.device_array import DeviceArray, kept_on_host
 from dovetail.devices.work_budget import check_work, current_budget
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from dovetail.planning.better import Better
 
 __all__ = ["PlanRecorder", "PlanRequest"]
+
+
+_Call = tuple[Callable[..., Sequence[Any]], tuple[int, ...], tuple[int, ...]]
+"""The run of a step, the slots that it reads, and those that it writes."""
 
 
 class PlanRecorder(Protocol):
@@ -61,7 +66,8 @@ class PlanRequest:
         runs = [r.run if recorder is None else recorder.bound(r, s) for r, s in zip(self._requests, plan.steps, strict=True)]
         if len(runs) > 1 and any(r.kept_states for r in self._requests):
             runs = [_with_states_on_host(run, {*r.kept_states}) for run, r in zip(runs, self._requests, strict=True)]
-        self._calls = tuple((run, s.reads, s.writes) for run, s in zip(runs, plan.steps, strict=True))
+        self._plain = tuple((run, s.reads, s.writes) for run, s in zip(runs, plan.steps, strict=True))
+        self._calls = self._checking(self._plain)
         self._kept = frozenset(s.reads[i] for r, s in zip(self._requests, plan.steps, strict=True) for i in r.kept_states)
         self._empty = [None] * (plan.slots - plan.inputs)
         tail = () if plan.tail is None else plan.tail.steps
@@ -89,7 +95,11 @@ class PlanRequest:
         if self._has_states and DeviceArray in map(type, values):  # another plan of the request may have kept them on a device
             values = [np.asarray(v) if type(v) is DeviceArray and i not in self._kept else v for i, v in enumerate(values)]
         if self._direct:
-            return self._calls[0][0](values)
+            try:
+                return self._calls[0][0](values)
+            except Exception as error:
+                self._explain(0, error)
+                raise
         found = self._advance(values)
         if self._rest is None:
             return found
@@ -102,8 +112,10 @@ class PlanRequest:
             self._follow(self._better)
         if self._tail or self._recorder is not None:
             return kept_on_host(lambda given: [owned(v) for v in self.run(given)], values)
-        calls = [(r.run_kept, reads, writes) for r, (_, reads, writes) in zip(self._requests, self._calls, strict=True)]
-        found = self._advance(values, calls)
+        calls: list[_Call] = [
+            (r.run_kept, reads, writes) for r, (_, reads, writes) in zip(self._requests, self._calls, strict=True)
+        ]
+        found = self._advance(values, calls if self._calls is self._plain else self._checking(calls))
         return kept_on_host(lambda _: [owned(v) for v in found], ())
 
     def _follow(self, better: "Better[Plan]") -> None:
@@ -121,30 +133,51 @@ class PlanRequest:
             for one in old:
                 one.close()
 
-    def _advance(self, values: Sequence[Any], calls: Sequence[Any] = ()) -> Sequence[Any]:
+    def _advance(self, values: Sequence[Any], calls: Sequence[_Call] = ()) -> Sequence[Any]:
         """Run the plan: its outputs, or the inputs of the rest. `calls` in place of those of `run`."""
-        budget = current_budget()
-        if self._direct and not calls:
-            if budget is not None and budget.deadline is not None:
-                budget.check(_first_node(self.plan.steps[0]))
-            return self._calls[0][0](values)
-        if self._alone and not calls and (budget is None or budget.deadline is None):
-            run, reads, _ = self._calls[0]
-            slots: list[Any] = [*values, *run([values[i] for i in reads])]
-            return [slots[o] if type(o) is int else o for o in self.plan.outputs]
-        slots = [*values, *self._empty]
-        for number, (run, reads, writes) in enumerate(calls or self._calls):
-            # Devices check within their part, and need not for a short one; a model may be cut into hundreds of these.
-            if budget is not None and budget.deadline is not None and perf_counter() > budget.deadline:
-                budget.check(_first_node(self.plan.steps[number]))
-            for slot, array in zip(writes, run([slots[i] for i in reads]), strict=True):
-                slots[slot] = array
+        budget, number = current_budget(), 0
+        try:
+            if self._direct and not calls:
+                if budget is not None and budget.deadline is not None:
+                    budget.check(_first_node(self.plan.steps[0]))
+                return self._calls[0][0](values)
+            if self._alone and not calls and (budget is None or budget.deadline is None):
+                run, reads, _ = self._calls[0]
+                slots: list[Any] = [*values, *run([values[i] for i in reads])]
+                return [slots[o] if type(o) is int else o for o in self.plan.outputs]
+            slots = [*values, *self._empty]
+            for number, (run, reads, writes) in enumerate(calls or self._calls):
+                # Devices check within their part, and need not for a short one; a model may be cut into hundreds of these.
+                if budget is not None and budget.deadline is not None and perf_counter() > budget.deadline:
+                    budget.check(_first_node(self.plan.steps[number]))
+                for slot, array in zip(writes, run([slots[i] for i in reads]), strict=True):
+                    slots[slot] = array
+        except Exception as error:
+            self._explain(number, error)
+            raise
         if self._tail and self._inner:
             self._finish(slots)
         elif self._tail:
             with np.errstate(all="ignore"):  # once for all nodes and iterations: it takes as long as a small node
                 self._finish(slots)
         return [slots[o] if type(o) is int else o for o in self.plan.outputs]
+
+    def _checking(self, calls: Sequence[_Call]) -> tuple[_Call, ...]:
+        """The calls for a run whose results are checked; with the last one that is over."""
+        steps = self.plan.steps
+
+        def checked(number: int, run: Callable[..., Any], given: Sequence[Any]) -> Sequence[Any]:
+            found = check_results(steps[number].device, run(given), steps[number].results)
+            if number == len(steps) - 1:
+                self._calls = self._plain
+            return found
+
+        return tuple((partial(checked, number, run), reads, writes) for number, (run, reads, writes) in enumerate(calls))
+
+    def _explain(self, number: int, error: Exception) -> None:
+        """Raise an error that names the device for a mistake in its code."""
+        step = self.plan.steps[number]
+        explain_run(step.device, step.executable, step.results, error)
 
     def _finish(self, slots: list[Any]) -> None:
         """Run the steps on the host."""

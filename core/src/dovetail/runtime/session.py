@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail import _log
+from dovetail.devices.checked import configured
 from dovetail.devices.contract import Device, DeviceInfo
 from dovetail.devices.virtual import Targets, VirtualDevice
 from dovetail.errors import (
@@ -184,13 +185,13 @@ class DeviceSession:
                 self._opened[key] = info, self._plugins.open_device(info.name, {})
             opened = self._opened[key][1]
         try:
-            configured = opened.configured(options)
+            one = configured(name, "configured", lambda: opened.configured(options))
         except UsageError as error:
             self._check_configured(lambda _, one: opened.configured(CompileOptions.read(one).device), only=info.type)
             if (meant := meant_for_core(options)) is not None:
                 raise type(error)(error.message, hint=f"{error.hint.rstrip('.')}; a property of every device: {meant}") from error
             raise
-        return Target(info.name, given.streamed(configured), options, self._provider(info))
+        return Target(info.name, given.streamed(one), options, self._provider(info))
 
     def _provider(self, info: DeviceInfo) -> str:
         key = info.type.lower()

@@ -1,0 +1,205 @@
+"""Calls of a device's code with their results checked: a mistake in it is an error that names the device and the node."""
+
+from collections.abc import Callable, Container, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dovetail.dataclass import dataclass
+from dovetail.devices.contract import Device, Executable, ExecutableRequest, NodeReport
+from dovetail.devices.device_array import DeviceArray
+from dovetail.devices.memory import MemoryPlan
+from dovetail.devices.refusals import Accepted, Reason, Refusal
+from dovetail.devices.typed_node import LayerConfig, TypedNode
+from dovetail.errors import CompileError, DovetailError, InferError, PluginError
+from dovetail.evaluate.context import located
+from dovetail.graph.graph import Graph
+from dovetail.graph.types import TensorType
+from dovetail.names import shortened
+
+__all__ = [
+    "Result",
+    "ask",
+    "check_results",
+    "configurations",
+    "configured",
+    "explain_run",
+    "lowered",
+    "new_executable",
+    "new_request",
+    "reports_of",
+]
+
+_REPORT = "report it to the authors of the device"
+
+_NAMED = 3
+"""Nodes that a message names."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An output of an executable: the node that computes it, as messages name it, and its type."""
+
+    node: str
+    type: TensorType
+
+
+def ask(device: Device, node: TypedNode, *, kernel: bool = True) -> Accepted | Refusal:
+    """The answer of `Device.supports`, or without `kernel` that of `Device.accepts`. Raises `CompileError` for any other."""
+    asked = device.supports if kernel else device.accepts
+    try:
+        answer: object = asked(node)
+    except (DovetailError, MemoryError):
+        raise
+    except Exception as error:
+        raise _failed(device, f"{_question(device, kernel)}() raised", error, f" for node {node.node}") from error
+    if isinstance(answer, Accepted) or (isinstance(answer, Refusal) and isinstance(answer.reason, Reason)):
+        return answer
+    # True of a plugin would count as a refusal.
+    text = f"{_question(device, kernel)}() gave {_shown(answer)} for node {node.node}"
+    raise CompileError(f"device {device.info.name}: {text}", hint="accepted: Accepted(kernel), or Refusal(Reason, detail)")
+
+
+def lowered(device: Device, graph: Graph) -> Graph:
+    """The result of `Device.lower`. Raises `CompileError` where that is not a graph of the same inputs and outputs."""
+    found: object = _called(device, "lower()", device.lower, graph)
+    if found is graph:
+        return graph
+    hint = "return the graph, or graph.replace(nodes=...), with its inputs and outputs"
+    if not isinstance(found, Graph):
+        raise CompileError(f"device {device.info.name}: lower() gave {_shown(found)}", hint=hint)
+    for side, before, now in (("inputs", graph.inputs, found.inputs), ("outputs", graph.outputs, found.outputs)):
+        if before != now:
+            raise CompileError(f"device {device.info.name}: lower() gave {side} {[*now]} for {[*before]}", hint=hint)
+    for name in found.outputs:
+        if name not in found.producers and name not in found.inputs and name not in found.constants:
+            raise CompileError(f"device {device.info.name}: lower() gave a graph in which no node computes {name!r}", hint=hint)
+        if found.types.get(name) != graph.types[name]:
+            text = f"lower() changed the output {name!r} from {graph.types[name]} to {found.types.get(name)}"
+            raise CompileError(f"device {device.info.name}: {text}", hint=hint)
+    return found
+
+
+def configurations(device: Device, node: TypedNode) -> Sequence[LayerConfig]:
+    """The result of `Device.configurations`. Raises `CompileError` naming device and node where that is anything else."""
+    found: object = _called(device, f"configurations() for node {node.node}", device.configurations, node)
+    if isinstance(found, tuple | list) and found and all(isinstance(one, LayerConfig) for one in found):
+        return found
+    text = f"configurations() gave {_shown(found)} for node {node.node}"
+    raise CompileError(f"device {device.info.name}: {text}", hint="accepted: one LayerConfig or more, as a tuple")
+
+
+def configured(name: str, method: str, call: Callable[[], Device]) -> Device:
+    """The device that a method gives in place of another. Raises `PluginError` where it gives none."""
+    try:
+        found: object = call()
+    except (DovetailError, MemoryError):
+        raise
+    except Exception as error:
+        raise PluginError(f"device {name}: {method}() raised {type(error).__name__}: {error}", hint=_REPORT) from error
+    if not isinstance(found, Device):
+        hint = "return the device, or a copy of it"
+        raise PluginError(f"device {name}: {method}() gave {_shown(found)}; accepted: a dovetail.device.Device", hint=hint)
+    return found
+
+
+def new_executable(device: Device, graph: Graph, options: Any) -> Executable:
+    """The result of `Device.compile`. Raises `CompileError` where that is not an executable with a memory plan."""
+    found: object = _called(device, f"compiling {len(graph.nodes)} nodes", device.compile, graph, options)
+    if not isinstance(found, Executable):
+        given = f"compile() gave {_shown(found)}; accepted: a dovetail.device.Executable"
+        raise CompileError(f"device {device.info.name}: {given}")
+    memory = getattr(found, "memory", None)
+    if not isinstance(memory, MemoryPlan):
+        hint = "set self.memory to a MemoryPlan, such as MemoryPlan(peak=0)"
+        raise CompileError(f"device {device.info.name}: the executable's memory is {_shown(memory)}", hint=hint)
+    return found
+
+
+def reports_of(name: str, executable: Executable, nodes: Container[str]) -> Sequence[NodeReport]:
+    """The reports of an executable. Raises `CompileError` where they are not `NodeReport`s of these nodes."""
+    reports = getattr(executable, "reports", None)
+    if not isinstance(reports, tuple | list) or not all(isinstance(one, NodeReport) for one in reports):
+        hint = "set self.reports to a tuple with a NodeReport for each node that runs"
+        raise CompileError(f"device {name}: the executable's reports are {_shown(reports)}", hint=hint)
+    for one in reports:
+        if one.name not in nodes:
+            raise CompileError(f"device {name} reports a node {one.name!r} that it was not given")
+    return reports
+
+
+def new_request(name: str, executable: Executable) -> ExecutableRequest:
+    """The result of `Executable.create_request`. Raises `CompileError` where that is not a request."""
+    try:
+        found: object = executable.create_request()
+    except (DovetailError, MemoryError):
+        raise
+    except Exception as error:
+        text = f"create_request() raised {located(error, _package(executable))}"
+        raise CompileError(f"device {name}: {text}", hint=_REPORT) from error
+    if not isinstance(found, ExecutableRequest):
+        given = f"create_request() gave {_shown(found)}; accepted: a dovetail.device.ExecutableRequest"
+        raise CompileError(f"device {name}: {given}")
+    return found
+
+
+def check_results(name: str, given: object, expected: Sequence[Result]) -> Sequence[Any]:
+    """The results of a run of a device. Raises `InferError` naming device and node where they are not of these types."""
+    if not isinstance(given, tuple | list):
+        raise _wrong(name, f"run() gave {_shown(given)}", expected)
+    if len(given) != len(expected):
+        raise _wrong(name, f"run() gave {len(given)} results, expected {len(expected)}", expected)
+    for index, (array, result) in enumerate(zip(given, expected, strict=True)):
+        if not isinstance(array, np.ndarray | DeviceArray):
+            text = f"run() gave for output {index} {_shown(array)}, expected an array {result.type}"
+        elif array.dtype != result.type.dtype.numpy or array.shape != result.type.dims:
+            text = f"run() gave for output {index} {array.dtype}{[*array.shape]}, expected {result.type}"
+        else:
+            continue
+        raise _wrong(name, text, (result,))
+    return given
+
+
+def explain_run(name: str, executable: Executable, results: Sequence[Result], error: Exception) -> None:
+    """Raise `InferError` naming device and nodes for an exception that its code raised by mistake; nothing for other errors."""
+    if isinstance(error, DovetailError | MemoryError):
+        return
+    text = f"run() raised {located(error, _package(executable))} in the part that computes {_nodes(results)}"
+    raise InferError(f"device {name}: {text}", hint=_REPORT) from error
+
+
+def _question(device: Device, kernel: bool) -> str:
+    """The method that the author of the device wrote."""
+    return "supports" if kernel or type(device).accepts is Device.accepts else "accepts"
+
+
+def _called(device: Device, what: str, call: Callable[..., T], *given: Any) -> T:
+    try:
+        return call(*given)
+    except (DovetailError, MemoryError):
+        raise
+    except Exception as error:
+        raise _failed(device, f"{what} raised", error) from error
+
+
+def _failed(device: Device, what: str, error: Exception, where: str = "") -> CompileError:
+    return CompileError(f"device {device.info.name}: {what} {located(error, _package(device))}{where}", hint=_REPORT)
+
+
+def _wrong(name: str, text: str, expected: Sequence[Result]) -> InferError:
+    hint = "ExecutableRequest.run returns an array for each output of the graph, of the compiled type, in a tuple or list"
+    return InferError(f"device {name}: {text}; computed by {_nodes(expected)}", hint=hint)
+
+
+def _nodes(results: Sequence[Result]) -> str:
+    return ", ".join([*dict.fromkeys(result.node for result in results)][:_NAMED])
+
+
+def _shown(value: object) -> str:
+    return shortened(repr(value), 200)
+
+
+def _package(code: object) -> str:
+    return type(code).__module__.partition(".")[0]
