@@ -19,11 +19,11 @@ DIMS = (2, 3, 4, 5)
 
 
 class Blend(Operator):
-    """Two inputs, one of them optional, and two outputs."""
+    """Two inputs, one of them optional, and two optional outputs."""
 
     domain = "test.host"
     inputs = ("X", "A?")
-    outputs = ("Y", "Z")
+    outputs = ("Y?", "Z?")
 
     def infer(self, X: TensorType, A: TensorType | None = None) -> tuple[TensorType, TensorType]:
         return X.with_shape(X.shape), X.with_shape(X.shape)
