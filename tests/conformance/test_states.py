@@ -27,7 +27,7 @@ from dovetail_ops_onnx.sub import Sub
 from dovetail_ops_onnx.tensor_scatter import TensorScatter
 from dovetail_ops_onnx.transpose import Transpose
 
-pytestmark = pytest.mark.exhaustive(0.2, device="OPENCL")  # compiles programs
+pytestmark = [pytest.mark.exhaustive(0.4), pytest.mark.exhaustive(0.15, device="OPENCL")]  # which compiles programs
 
 Array = NDArray[Any]
 FORMS = ("{}", "AUTO:{}", "MULTI:{}", "BATCH:{}(2)", "HETERO:{},NUMPY")
@@ -137,10 +137,8 @@ def test_values_that_states_had_are_handed_on(
     order = {"u": next_u, "s": next_s} if backwards else {"s": next_s, "u": next_u}
     lines = np.arange(4, dtype=np.float32).reshape(2, 1, 2, 1) - 2
     now, results = dict(zip("su", lines.copy(), strict=True)), []
-    with (
-        core.compile_model(model, "NUMPY") as plain,
-        core.compile_model(_stateful(model, order), _named(form, device)) as compiled,
-    ):
+    with_states, device = _stateful(model, order), _named(form, device)
+    with core.compile_model(model, "NUMPY") as plain, core.compile_model(with_states, device) as compiled:
         request = compiled.create_infer_request()
         request.set_state(dict(zip("su", lines, strict=True)))
         for number in range(1, 5):
