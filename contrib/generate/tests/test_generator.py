@@ -218,7 +218,7 @@ class Scripted:
         return np.eye(self.size)[[self.tokens[self.step]] * len(texts)]
 
     def close(self) -> None:
-        pass
+        """It holds nothing."""
 
 
 def _scripted(generator: Any, text: str, **options: Any) -> list[Any]:

@@ -13,12 +13,9 @@ from dovetail.planning.partition import partition
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.concat import Concat
-from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.non_zero import NonZero
 from dovetail_ops_onnx.reduce_sum import ReduceSum
-from dovetail_ops_onnx.reshape import Reshape
-from dovetail_ops_onnx.tensor_scatter import TensorScatter
 
 VIRTUAL = ["MULTI:NUMPY,NUMPY", "BATCH:NUMPY(2)", "AUTO:NUMPY"]
 
@@ -30,27 +27,6 @@ def accumulator(*, late: bool = False) -> Model:
     total = g.node(Add(), past, g.node(ReduceSum(keepdims=False), x, g.constant([0], "int64")), outputs=["present.a"])
     g.node(Mul(), past if late else total, g.constant(2, "float32"), outputs=["y"])
     return g.model(["present.a", "y"])
-
-
-def cached() -> Model:
-    """The cache with x written over its first row, and the cache as it was before, twice."""
-    g = dovetail.GraphBuilder()
-    x, past = g.input("x", "float32", (1, 1, 2)), g.input("past", "float32", (1, 4, 2))
-    g.node(TensorScatter(axis=1), past, x, outputs=["present"])
-    g.node(Reshape(), past, g.constant([8], "int64"), outputs=["view"])
-    return g.model(["present", past, "view"]).with_states("past:present")
-
-
-CONTINUED = {"a": "b", "b": "c", "c": "x1"}
-
-
-def delayed(order: str) -> Model:
-    """y = a, then a = b, b = c and c = x; the states are declared in this order."""
-    g = dovetail.GraphBuilder()
-    inputs = {name: g.input(name, "float32", (3,)) for name in (*order, "x")}
-    g.node(Mul(), inputs["a"], g.constant(1, "float32"), outputs=["y"])
-    g.node(Mul(), inputs["x"], g.constant(1, "float32"), outputs=["x1"])
-    return g.model(["b", "c", "x1", "y"]).with_states(",".join(f"{name}:{CONTINUED[name]}" for name in order))
 
 
 @pytest.fixture(scope="module")
@@ -74,34 +50,6 @@ def test_states_in_arrays_of_the_caller(core: Any, device: str, late: bool) -> N
         request.infer({"x": X})
         np.testing.assert_array_equal(given, [6, 8, 10])
         assert request.query_state()["past.a"] is given
-
-
-@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", *VIRTUAL])
-def test_a_state_that_is_returned_as_it_was_is_not_overwritten(core: Any, device: str) -> None:
-    with core.compile_model(cached(), device) as compiled:
-        request, before = compiled.create_infer_request(), np.zeros((1, 4, 2), np.float32)
-        for value in (1, 2, 3):
-            found = request.infer({"x": np.full((1, 1, 2), value, np.float32)})
-            np.testing.assert_array_equal(found["past"], before)
-            np.testing.assert_array_equal(found["view"], before.ravel())
-            before[:, 0] = value
-            np.testing.assert_array_equal(request.query_state()["past"], before)
-
-
-@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", *VIRTUAL])
-@pytest.mark.parametrize("order", ["abc", "cba"])
-@pytest.mark.parametrize("given", [False, True])
-def test_states_that_continue_each_other(core: Any, device: str, order: str, given: bool) -> None:
-    """A delay of three runs; also in arrays of the caller that are parts of one."""
-    with core.compile_model(delayed(order), device) as compiled:
-        request, lines = compiled.create_infer_request(), np.zeros((3, 3), np.float32)
-        if given:
-            request.set_state(dict(zip("abc", lines, strict=True)))
-        runs = [np.full(3, value, np.float32) for value in range(1, 7)]
-        found = [request.infer({"x": x})["y"][0] for x in runs]
-        assert found == [0, 0, 0, 1, 2, 3]
-        assert [request.query_state()[name][0] for name in "abc"] == [4, 5, 6]
-        assert not given or lines[:, 0].tolist() == [4, 5, 6]
 
 
 @pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", *VIRTUAL])
@@ -157,52 +105,6 @@ def test_a_request_keeps_its_states(core: Any, device: str, late: bool) -> None:
         first.reset_state()
         first.infer(X[:1])
         np.testing.assert_array_equal(first.query_state()["past.a"], X[0])
-
-
-def handing_on(form: str) -> Model:
-    """Two states of two elements, s and u, of which a value before the run is a result or the next value of a state."""
-    g = dovetail.GraphBuilder()
-    x, s, u = (g.input(name, "float32", (2,)) for name in "xsu")
-
-    def shaped(value: str, *dims: int) -> str:
-        return g.node(Reshape(), value, g.constant(dims, "int64"))
-
-    match form:
-        case "result":
-            nodes = g.node(Add(), s, x), g.node(Mul(), u, x), g.node(Identity(), s)
-        case "view":
-            nodes = g.node(Add(), s, x), g.node(Mul(), u, x), shaped(s, 2, 1)
-        case "view of the next":
-            total = g.node(Add(), s, x)
-            nodes = total, g.node(Mul(), u, x), shaped(total, 1, 2)
-        case "delays":
-            nodes = g.node(Identity(), x), g.node(Identity(), s), g.node(Mul(), u, x)
-        case "delays by views":
-            nodes = g.node(Mul(), s, x), shaped(shaped(s, 1, 2), 2), g.node(Mul(), u, x)
-        case "exchange":
-            nodes = g.node(Identity(), u), g.node(Identity(), s), g.node(Mul(), u, x)
-        case _:
-            raise AssertionError(form)
-    return g.model(list(nodes))
-
-
-@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", *VIRTUAL])
-@pytest.mark.parametrize("form", ["result", "view", "view of the next", "delays", "delays by views", "exchange"])
-def test_values_that_states_had_are_handed_on(core: Any, device: str, form: str) -> None:
-    """As the model gives them that takes its states as inputs."""
-    model = handing_on(form)
-    t, v, y = model.outputs
-    with core.compile_model(model, "NUMPY") as plain, core.compile_model(model, device, {"STATE": f"s:{t},u:{v}"}) as compiled:
-        request = compiled.create_infer_request()
-        s, u = np.array([1, -2], np.float32), np.array([5, 7], np.float32)
-        for name, value in request.query_state().items():
-            value[...] = {"s": s, "u": u}[name]
-        for number in range(1, 5):
-            x = np.array([number, -2 - number], np.float32)
-            s, u, wanted = (np.array(value) for value in plain({"x": x, "s": s, "u": u}).values())
-            np.testing.assert_array_equal(request.infer({"x": x})[y], wanted, strict=True)
-            np.testing.assert_array_equal(request.query_state()["s"], s)
-            np.testing.assert_array_equal(request.query_state()["u"], u)
 
 
 def test_a_request_is_not_bound_again_after_larger_inputs(core: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,8 +77,9 @@ class ExecutableRequest(ABC):
 
     fresh: bool = False
     kept_states: Sequence[int] = ()
-    """Positions of inputs that are states of the graph which the device keeps in its memory. `run` returns a `DeviceArray` as the
-    output that continues such a state; its next run, or one of another request of the device, is given that or an array.
+    """Positions of inputs that are states of the graph which the device keeps in its memory. `run` returns a `DeviceArray` with
+    memory of its `own` as the output that continues such a state; its next run, or one of another request of the device, is
+    given that or an array.
     """
 
     @abstractmethod

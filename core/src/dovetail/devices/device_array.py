@@ -14,7 +14,8 @@ class DeviceArray:
 
     No later run changes it, unless it is the state of a request. `np.asarray` and DLPack give a copy in the host's memory.
     `held` is the device's own: an array of the host, or something from which `fetch` makes one, and `fetch_part` one of the
-    elements from one place to another along an axis. What `owners` has lives as long as this.
+    elements from one place to another along an axis. What `owners` has lives as long as this. `own`: its memory is its own, and
+    no request's.
     """
 
     def __init__(
@@ -24,8 +25,9 @@ class DeviceArray:
         dtype: Any,
         fetch: Callable[[], NDArray[Any]],
         fetch_part: Callable[[int, int, int], NDArray[Any]] | None = None,
+        own: bool = False,
     ) -> None:
-        self.held, self.shape, self.dtype = held, shape, np.dtype(dtype)
+        self.held, self.shape, self.dtype, self.own = held, shape, np.dtype(dtype), own
         self._fetch, self._fetch_part = fetch, fetch_part
         self.ndim = len(shape)
         self.owners: list[Any] = []

@@ -85,9 +85,9 @@ class GrowingStates(RequestStates):
         self._hold(self._compiled, 0)
         self._held = {}
 
-    def take(self, outputs: Sequence[Any]) -> Sequence[Any]:
+    def take(self, outputs: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
         """As of the base."""
-        found = super().take(outputs)
+        found = super().take(outputs, on_device)
         if self._step is not None:
             self._used = self._step.total
         return found

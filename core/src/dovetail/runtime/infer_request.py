@@ -358,7 +358,7 @@ class InferRequest:
                 with budget:
                     outputs = self._advance(self._with_states(arrays) if self._has_states else arrays, on_device)
             if self._has_states:
-                outputs = self._states.take(outputs)
+                outputs = self._states.take(outputs, on_device)
             if not (share_outputs or on_device or (self._bound is not None and self._bound.fresh)):
                 shared, outputs = outputs, []
                 for value in shared:  # in Python 3.11 a comprehension takes 0.1 us more
@@ -384,11 +384,13 @@ class InferRequest:
             return self._bound.run(arrays)
         results, kept = self._bound.run_kept(arrays), self._states.continued
         if not on_device:
-            return [np.asarray(v) if isinstance(v, DeviceArray) and i not in kept else v for i, v in enumerate(results)]
+            return [
+                np.asarray(v) if isinstance(v, DeviceArray) and not (v.own and i in kept) else v for i, v in enumerate(results)
+            ]
         # The results have the buffers now; the next run takes others.
         lease, self._bound = _Lease(self._bound, self), None
-        for index, one in enumerate(results):
-            if isinstance(one, DeviceArray) and index not in kept and not any(one is given for given in arrays):
+        for one in results:
+            if isinstance(one, DeviceArray) and not one.own and not any(one is given for given in arrays):
                 one.owners.append(lease)
         return results
 

@@ -83,8 +83,11 @@ class RequestStates:
         for array in self._held.values():
             array[...] = 0
 
-    def take(self, outputs: Sequence[Any]) -> Sequence[Any]:
-        """The outputs of a run without those that continue states. Raises `InferError` for one of another type."""
+    def take(self, outputs: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
+        """The outputs of a run without those that continue states, copied where states have their memory on a device.
+
+        Raises `InferError` for a state of another type.
+        """
         moved = {name: index for name, index in self._outputs.items() if outputs[index] is not self._held.get(name)}
         if moved:
             for name, index in moved.items():
@@ -92,12 +95,19 @@ class RequestStates:
             outputs = self._apart(moved, outputs)
             for name, index in moved.items():
                 self._move_in(name, outputs[index])
-        return [array for index, array in enumerate(outputs) if index not in self.continued]
+        results = [array for index, array in enumerate(outputs) if index not in self.continued]
+        for number, found in enumerate(results):
+            if type(found) is DeviceArray and any(found is state for state in self._held.values()):
+                copy = np.asarray(found)
+                results[number] = DeviceArray.on_host(copy) if on_device else copy
+        return results
 
     def _move_in(self, name: str, found: Any) -> None:
         state = self._held.get(name)
         if isinstance(found, DeviceArray) and not isinstance(found.held, np.ndarray):
-            self._held[name] = found
+            # A device may overwrite what one state holds; each has memory of its own.
+            is_shared = any(found is other for other in self._held.values())
+            self._held[name] = np.asarray(found) if is_shared else found
         elif isinstance(state, np.ndarray) and state.shape == found.shape:
             np.copyto(state, found)  # nothing where it is the same memory
         else:

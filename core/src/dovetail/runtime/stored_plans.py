@@ -242,8 +242,12 @@ def write_plans(
         number = None if place is None else numbers.get((str(place[0].path), times_of(place[0].status)))
         return None if place is None or number is None else (number, place[1])
 
-    made_for = {"needs": needs, "modules": _loaded(packages), "files": [(one.path, *one.times, one.checksum) for one in files]}
-    return packed(made_for, stored, packages, elsewhere)
+    circumstances = {
+        "needs": needs,
+        "modules": _loaded(packages),
+        "files": [(one.path, *one.times, one.checksum) for one in files],
+    }
+    return packed(circumstances, stored, packages, elsewhere)
 
 
 def read_plans(

@@ -22,10 +22,11 @@ class _Held(NamedTuple):
     buffer: Any
 
 
-def held(context: Any, queue: Any, buffer: Any, like: NDArray[Any]) -> DeviceArray:
-    """A result in a buffer, with the shape and data type of `like`; `queue` brings it to the host."""
+def held(context: Any, queue: Any, buffer: Any, like: NDArray[Any], *, own: bool = False) -> DeviceArray:
+    """A result in a buffer, its own or a request's, with the shape and data type of `like`; `queue` brings it to the host."""
     place = queue, buffer, like.shape, like.dtype
-    return DeviceArray(_Held(context, buffer), like.shape, like.dtype, partial(_fetched, *place), partial(_fetched_part, *place))
+    fetch, part = partial(_fetched, *place), partial(_fetched_part, *place)
+    return DeviceArray(_Held(context, buffer), like.shape, like.dtype, fetch, part, own)
 
 
 def is_held(value: Any, context: Any) -> bool:

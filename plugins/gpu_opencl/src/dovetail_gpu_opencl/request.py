@@ -165,13 +165,13 @@ class CLRequest(ExecutableRequest):
 
     def _take_state(self, name: str, given: Any) -> None:
         context = self._compiled.context
-        if not is_held(given, context):
+        if not is_held(given, context) or not given.own:  # others may read it in a request's memory
             self._states.pop(name, None)
             self._buffers.pop(name, None)
             host = np.ascontiguousarray(on_host(given))
             what = f"the state {name!r}"
             buffer = self._memory.holding(host, what, written=True) if host.any() else self._memory.zeros(host.nbytes, what)
-            given = held(context, self._queue, buffer, host)
+            given = held(context, self._queue, buffer, host, own=True)
         self._states[name], self._buffers[name] = given, given.held.buffer
         self._pass(name, given.held.buffer)
         self._results[self._compiled.graph.states[name]] = given
@@ -284,6 +284,7 @@ class InOrderRequest(CLRequest):
         self._enqueue = function() if compiled.caps.kind == "GPU" else None
         self._calls = calls(self._queue, self._launches) if self._enqueue else ()
         self._keeps = False
+        self._apart: dict[int, Any] = {}
         self._staged_inputs: dict[Any, Staging] = {}
 
     def close(self) -> None:
@@ -308,17 +309,28 @@ class InOrderRequest(CLRequest):
                     given.append(on_host(value))
             self._keeps = True
             self._run(given)
+            return [self._kept(index) for index in range(len(graph.outputs))]
         finally:
-            self._keeps = False
+            self._keeps, self._apart = False, {}
             for name in lent:
                 self._pass(name, self._buffers.get(name))
-        return [self._kept(index) for index in range(len(graph.outputs))]
 
     def _kept(self, index: int) -> DeviceArray:
         root, result = self._compiled.downloads[index], self._results[index]
         if isinstance(result, DeviceArray):
             return result
-        return held(self._compiled.context, self._queue, self._buffers[root], result) if root else DeviceArray.on_host(result)
+        if not root:
+            return DeviceArray.on_host(result)
+        own = self._apart.get(index)
+        return held(self._compiled.context, self._queue, own or self._buffers[root], result, own=own is not None)
+
+    def _set_apart(self) -> None:
+        """Copy the states in which results are, as views of them are: this run and later ones write there."""
+        for index, root in enumerate(self._compiled.downloads):
+            if root in self._compiled.graph.states:
+                nbytes = self._compiled.nbytes(root)
+                self._apart[index] = buffer = self._memory.empty(nbytes, f"a copy of the state {root!r}")
+                cl.enqueue_copy(self._queue, buffer, self._buffers[root], byte_count=nbytes).wait()
 
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
         queue, copy = self._queue, cl.enqueue_copy
@@ -333,9 +345,11 @@ class InOrderRequest(CLRequest):
         # A copy into pageable memory that waits in the queue behind kernels is slower than one that finds them done.
         if self._keeps or not self._downloads or any(host.flags.owndata for host, _ in self._downloads):
             queue.finish()
-        if not self._keeps:
-            for pair in self._to_read():
-                copy(queue, *pair)
+        if self._keeps:
+            self._set_apart()
+            return
+        for pair in self._to_read():
+            copy(queue, *pair)
 
     def _upload(self, buffer: Any, array: NDArray[Any]) -> Sequence[Any]:
         """Enqueue the copy of an input; its events."""

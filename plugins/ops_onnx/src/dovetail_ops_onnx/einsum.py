@@ -75,7 +75,12 @@ class Einsum(Operator):
             labels = _expanded(term, t.rank - len(term.replace("...", "")))
             if len(labels) != t.rank:
                 raise ShapeError(f"the term {term!r} of {self.equation!r} has {len(labels)} labels for the input {t}")
+            own: dict[str, int] = {}
             for label, size in zip(labels, t.dims, strict=True):
+                if own.setdefault(label, size) != size:  # a diagonal does not broadcast
+                    raise ShapeError(
+                        f"the label {label!r} of the term {term!r} has the sizes {own[label]} and {size} in the input {t}"
+                    )
                 known = sizes.setdefault(label, size)
                 if known != size and 1 not in (known, size):
                     raise ShapeError(f"the label {label!r} of {self.equation!r} has the sizes {known} and {size}")

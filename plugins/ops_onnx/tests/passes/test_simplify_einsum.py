@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dovetail
+from dovetail.errors import ShapeError
 from dovetail.graph import Graph, GraphBuilder
 from dovetail_ops_onnx.clip import Clip
 from dovetail_ops_onnx.einsum import Einsum
@@ -132,3 +133,13 @@ def test_random_equations(rng: np.random.Generator) -> None:
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4, err_msg=equation)
     assert products > 20
+
+
+@pytest.mark.parametrize(("equation", "dims"), [("ii", [(1, 4)]), ("ii->i", [(4, 1)]), ("ij,jj->i", [(2, 4), (1, 4)])])
+def test_a_diagonal_of_two_sizes(equation: str, dims: list[tuple[int, ...]]) -> None:
+    """Refused before a device sees it, as by onnxruntime and the reference of ONNX; labels of several inputs broadcast."""
+    g = GraphBuilder()
+    inputs = [g.input(name, "float32", shape) for name, shape in zip("xy", dims, strict=False)]
+    model = g.model([g.node(Einsum(equation=equation), *inputs)])
+    with pytest.raises(ShapeError, match=r"label '[ij]' of the term '(ii|jj)' has the sizes \d and \d in the input"):
+        dovetail.Core(config=False).compile_model(model, "NUMPY")

@@ -4,8 +4,8 @@
 // to the left or right, single elements elsewhere.
 // NDRange: (OH, planes, 1), local size 1.
 //
-// MAXIMUM: the largest element, NaN wins. POWER, 1 or 2: the root of the sum of the magnitudes to that power. Otherwise the mean: over elements inside the input, or with COUNT_PADS over those inside
-// the input and its pads, which end at COUNT_H and COUNT_W.
+// MAXIMUM: the largest element, NaN wins. POWER, 1 or 2: the root of the sum of the magnitudes to that power. Otherwise the mean:
+// over elements inside the input, or with COUNT_PADS over those inside the input and its pads, which end at COUNT_H and COUNT_W.
 //
 // Layout: src [planes][IH][IW] and dst [planes][OH][OW] dense.
 //
