@@ -32,14 +32,14 @@ def has_tiles() -> bool:
     return int(library().instructions, 16) & _TILES == _TILES
 
 
-def row_parts(rows: int) -> Sequence[tuple[int, int]]:
-    """Where each part begins, and its number of rows: powers of two, but for few rows."""
-    if rows < LEAST:
-        return [(0, rows)]
-    parts, start, size = [], 0, 1 << (rows.bit_length() - 1)
+def row_parts(rows: int, overlap: bool = True) -> Sequence[tuple[int, int]]:
+    """Where each part begins, and its number of rows: powers of two, but for few rows, and without `overlap` at the end."""
+    parts, start, size = list[tuple[int, int]](), 0, 1 << (max(1, rows).bit_length() - 1)
     while start < rows:
         left = rows - start
-        while size > LEAST and (size > rows or size // 2 >= left or size - left > TWICE):
+        if rows < LEAST or (left < LEAST and not overlap):
+            size = left
+        while size > LEAST and (size > rows or size // 2 >= left or (size > left and (not overlap or size - left > TWICE))):
             size //= 2
         start = min(start, rows - size)
         parts.append((start, size))
@@ -49,8 +49,8 @@ def row_parts(rows: int) -> Sequence[tuple[int, int]]:
 
 def argument_for(argument: Argument, start: int, count: int) -> Argument:
     """The argument of a product for some of its rows: of factors and operands with a row for each these, of others all."""
-    desc = argument.desc
-    if not (argument.arg in (Arg.SRC, Arg.DST) or argument.place == "operand") or desc.dims[0] in (1, count):
+    desc, is_operand = argument.desc, argument.place == "operand"
+    if not (argument.arg in (Arg.SRC, Arg.DST) or (is_operand and desc.dims[0] > 1)):
         return argument
     offset = library().nbytes(desc) // desc.dims[0] * start
     return replace(argument, desc=plain((count, *desc.dims[1:]), desc.dtype), offset=offset)

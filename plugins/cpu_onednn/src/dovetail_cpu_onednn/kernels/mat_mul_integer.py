@@ -1,5 +1,6 @@
 """MatMulInteger, its sums in int32 or converted to float32: oneDNN's matmul of 8-bit numbers."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -13,7 +14,7 @@ from dovetail_cpu_onednn.kernels._matmul import collapse
 from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8, weights_argument
 from dovetail_cpu_onednn.kernels._row_parts import appended_for, argument_for, has_tiles, row_parts
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.node_plans import cached_plan
+from dovetail_cpu_onednn.node_plans import NODE_PLANS, alike, cached_plan
 from dovetail_cpu_onednn.post_ops import attach
 
 COLUMNS = 1 << 1
@@ -36,12 +37,20 @@ class IntegerMatMul(PrimitiveKernel):
         # Here, because a plan must not depend on the content of constants.
         require_constant_weights(node, self.has_zero)
 
-    def in_place(self, node: TypedNode) -> Sequence[str]:
-        # Parts of rows compute some rows twice, which must not add an operand twice.
-        return () if has_tiles() else super().in_place(node)
+    def final(self, node: TypedNode, shared: bool, found: NodePlan | None = None) -> NodePlan:
+        # A model's first plan has the fastest primitives; those for further sizes on one thread none that take long to make. A
+        # second thread makes them while the first one plans, and threads would wait for each other in every part.
+        if found is not None or library().planned_threads != 1 or not has_tiles():
+            return super().final(node, shared, found)
+        question = (type(self), "in parts", alike(node), shared)
+        return NODE_PLANS.get(question, lambda: self._plan(node, shared, row_parts(_rows(node), overlap=not shared)))
 
     @cached_plan
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
+        return self._plan(node, shared, [(0, _rows(node))])
+
+    def _plan(self, node: TypedNode, shared: bool, parts: Sequence[tuple[int, int]]) -> NodePlan:
+        """By a primitive for each of these parts of the rows: where it begins, and how many rows it has."""
         require_int8()
         lib, result = library(), node.outputs[0]
         if node.post_ops and result.dtype is not DType.FLOAT32:
@@ -55,18 +64,28 @@ class IntegerMatMul(PrimitiveKernel):
         masks, scales = _scales(node)
         own = weights_zero_point(node) if self.has_zero else ()
         zeros = [("zero_points", int(arg), 0) for arg, used in ((Arg.SRC, zero), (Arg.WEIGHTS, own)) if used]
-        src, dst = plain(rows, number_of(given(node, 0).dtype)), plain(dims, number_of(result.dtype))
         wei = plain(wei_dims, number_of(DType.INT8))
-        operands = Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst), *zero, *own, *scales
         stages: list[Stage] = []
-        for start, count in row_parts(dims[0]) if has_tiles() and chain.shared is None else [(0, dims[0])]:
+        for start, count in parts:
+            src = plain((count, rows[1]), number_of(given(node, 0).dtype))
+            dst = plain((count, dims[1]), number_of(result.dtype))
             attr = lib.attr(appended_for(chain.appended, count), [*zeros, *masks])
-            src, dst = plain((count, rows[1]), src.dtype), plain((count, dims[1]), dst.dtype)
             pd = lib.describe("matmul", src, lib.tagged(wei_dims, TAG_ANY, wei.dtype), None, dst, attr=attr)
-            weights = weights_argument(node, wei, lib.arg_md(pd, Arg.WEIGHTS, wei_dims))
-            found = chain.stages(pd, (*operands, weights), dst)
+            arguments = [
+                Argument(Arg.SRC, "input", 0, src),
+                weights_argument(node, wei, lib.arg_md(pd, Arg.WEIGHTS, wei_dims)),
+                Argument(Arg.DST, "output", 0, dst),
+                *zero,
+                *own,
+                *scales,
+            ]
+            found = chain.stages(pd, arguments, dst)
             stages += [replace(s, arguments=tuple([argument_for(a, start, count) for a in s.arguments])) for s in found]
         return NodePlan((*before, *stages), chain.shared, (4,) if before else ())
+
+
+def _rows(node: TypedNode) -> int:
+    return math.prod(given(node, 0).dims[:-1])
 
 
 def _scales(node: TypedNode) -> tuple[list[tuple[str, int, int]], list[Argument]]:
