@@ -6,7 +6,7 @@ from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import Alg
 from dovetail_cpu_onednn.kernel import Refused, given
 from dovetail_cpu_onednn.kernels._pool import WholeMeanKernel, whole
-from dovetail_cpu_onednn.kernels._reduce import ColumnKernel, ReductionKernel
+from dovetail_cpu_onednn.kernels._reduce import ColumnKernel, ReductionKernel, RowKernel
 from dovetail_cpu_onednn.kernels._ufunc_reduction import UfuncReduction
 from dovetail_ops_onnx.reduce_mean import ReduceMean
 from dovetail_ops_onnx.spatial import ConvGeometry
@@ -28,4 +28,10 @@ class SpatialMean(WholeMeanKernel):
         return whole(node)
 
 
-KERNELS = (SpatialMean(), ReductionKernel(Alg.REDUCTION_MEAN), ColumnKernel(is_mean=True), UfuncReduction(np.add, is_mean=True))
+KERNELS = (
+    SpatialMean(),
+    RowKernel(is_mean=True),
+    ReductionKernel(Alg.REDUCTION_MEAN),
+    ColumnKernel(is_mean=True),
+    UfuncReduction(np.add, is_mean=True),
+)
