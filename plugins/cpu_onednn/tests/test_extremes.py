@@ -11,7 +11,7 @@ from dovetail_ops_onnx.relu import Relu
 
 RNG = np.random.default_rng(5)
 KINDS = {"max": (ReduceMax, np.max), "min": (ReduceMin, np.min)}
-SHAPES = [((8400, 80), (1,)), ((7, 3), (-1,)), ((2, 3, 17, 33), (2, 3)), ((1, 5, 2), (1, 2)), ((300, 2), (1,))]
+SHAPES = [((8400, 80), (1,)), ((7, 3), (-1,)), ((2, 3, 17, 33), (2, 3)), ((1, 5, 2), (1, 2)), ((300, 13), (1,))]
 
 
 def values(shape: tuple[int, ...], kind: str) -> NDArray[np.float32]:

@@ -6,8 +6,12 @@ import pytest
 import dovetail
 from dovetail.graph import GraphBuilder
 from dovetail_cpu_onednn.kernels._reduce import MANY, SHORT
+from dovetail_cpu_onednn.kernels._ufunc_reduction import SOME
 from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.reduce_max import ReduceMax
 from dovetail_ops_onnx.reduce_mean import ReduceMean
+from dovetail_ops_onnx.reduce_min import ReduceMin
+from dovetail_ops_onnx.reduce_prod import ReduceProd
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.relu import Relu
 
@@ -77,3 +81,22 @@ def test_post_ops(shape):
     found, _ = reduced(x, ReduceMean(), (2,), added, Relu())
     want = np.maximum(x.astype(np.float64).mean(axis=2, keepdims=True) + added, 0)
     np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("keepdims", [True, False])
+@pytest.mark.parametrize(("op", "by_hand"), [(ReduceMax, np.max), (ReduceMin, np.min), (ReduceProd, np.prod)])
+@pytest.mark.parametrize("dims", [(192, SOME), (2, 3, 100, 7), (32, 2), (191, SOME), (300, SOME + 1)])
+def test_extremes_and_products(dims, op, by_hand, keepdims):
+    x = np.random.default_rng(len(dims)).standard_normal(dims).astype(np.float32)
+    x.flat[5], x.flat[40], x.flat[55] = np.nan, np.inf, -np.inf
+    found, (kernel,) = reduced(x, op(keepdims=keepdims), (-1,))
+    if op is ReduceProd:
+        assert (kernel == "ufunc") == (dims[-1] <= SOME and dims[0] != 191)
+    np.testing.assert_allclose(found, by_hand(x.astype(np.float64), axis=-1, keepdims=keepdims), rtol=1e-5)
+
+
+def test_a_function_after_short_rows():
+    x = np.random.default_rng(3).standard_normal((400, 6)).astype(np.float32)
+    found, kernels = reduced(x, ReduceMax(), (1,), Relu())
+    assert kernels[0] == "ufunc"
+    np.testing.assert_array_equal(found, np.maximum(x.max(axis=1, keepdims=True), 0))

@@ -11,6 +11,7 @@ from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg, Stream
 from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, given, value_argument
+from dovetail_cpu_onednn.kernels._ufunc_reduction import is_narrow
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan.scan import holds_no_nan_or
 from dovetail_cpu_onednn.post_ops import ELTWISE, attach
@@ -36,6 +37,8 @@ class ReductionKernel(PrimitiveKernel):
         given_desc, dst = plain(src.dims), plain(dims)
         if dims == src.dims:
             raise Refused(Reason.SHAPE, "nothing to reduce")
+        if is_narrow(src.dims, chosen):
+            raise Refused(Reason.SHAPE, f"short rows of {src}, which are reduced column by column")
         chain = attach(node, False, False, dims=None if dims == node.outputs[0].dims else dims)
         pd = library().describe("reduction", self.algorithm, given_desc, dst, 0.0, 0.0, attr=chain.attr)
         arguments = (Argument(Arg.SRC, "input", 0, given_desc), Argument(Arg.DST, "output", 0, dst))
