@@ -18,6 +18,7 @@ class ReferenceKernel(NumpyKernel):
 
     name = REFERENCE_KERNEL
     from_operator = True
+    binds_quickly = True
 
     def refuse(self, node: TypedNode) -> Refusal | None:
         if node.op.has_reference():

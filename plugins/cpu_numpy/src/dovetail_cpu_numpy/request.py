@@ -1,7 +1,7 @@
 """One inference at a time: an arena, and a flat tuple of launches bound to it."""
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import Context
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from dovetail.device import (
     Node,
     OutOfMemory,
     PartRecorder,
+    TensorType,
     WorkBudget,
     by_node,
     clock,
@@ -30,7 +31,10 @@ from dovetail_cpu_numpy.memory import arena, nbytes, packed
 if TYPE_CHECKING:
     from dovetail_cpu_numpy.executable import NumpyExecutable, Placement
 
-__all__ = ["NumpyRequest"]
+__all__ = ["LENT", "NumpyRequest"]
+
+LENT = 1 << 19
+"""Bytes of an input from which on binding a kernel to the caller's array, 15 us, takes less than a copy."""
 
 BUFFER = 1024
 """Elements that NumPy's ufuncs buffer when operands broadcast over rows shorter than this.
@@ -58,16 +62,26 @@ class NumpyRequest(ExecutableRequest):
         """Bind the launches to the arena, and to the arrays of states."""
         executable = self._executable
         arrays = _Arrays(executable, self._arena, states)
-        graph = executable.graph
+        graph, storage = executable.graph, executable.memory.storage
         bound: list[tuple[Launch, Node]] = []
+        large = frozenset(name for name in graph.inputs if name not in states and _is_large(graph.types[name]))
+        lent, copied = set[str](), {storage[name] for name in graph.outputs}
         for placement, state in zip(executable.placements, executable.states, strict=True):
-            call = arrays.call(placement, state)
-            bound += [(launch, placement.node.node) for launch in placement.kernel.launches(call)]
-        self._copied = tuple((index, arrays[name]) for index, name in enumerate(graph.inputs) if name not in states)
+            node = placement.node.node
+            reads, writes = ({storage[name] for name in names} for names in (node.reads, node.writes))
+            borrowed = (reads & large) - writes if large and placement.kernel.binds_quickly else set[str]()
+            lent |= borrowed
+            copied |= (reads | writes) - borrowed
+            if borrowed:
+                bound.append((_bound_in_each_run(placement, state, arrays, borrowed), node))
+            else:
+                bound += [(launch, node) for launch in placement.kernel.launches(arrays.call(placement, state))]
+        self._lent, self._caller = tuple((i, n) for i, n in enumerate(graph.inputs) if n in lent), arrays.given
+        used = [(i, n) for i, n in enumerate(graph.inputs) if n not in states and (n in copied or n not in lent)]
+        self._copied = tuple((index, arrays[name]) for index, name in used)
         self._inputs = tuple(array for _, array in self._copied)
         self._launches = tuple(launch for launch, _ in bound)
         self._nodes = tuple(node for _, node in bound)
-        storage = executable.memory.storage
         self._outputs = tuple(_as_given(arrays[name], states.get(storage[name])) for name in graph.outputs)
         self._given = tuple(states.values())
         self._by_node: CallsByNode | None = None
@@ -103,8 +117,16 @@ class NumpyRequest(ExecutableRequest):
     def _copy_in(self, inputs: Sequence[NDArray[Any]]) -> None:
         for index, staging in self._copied:
             staging[...] = inputs[index]  # in a third of the time of np.copyto
+        for index, name in self._lent:
+            self._caller[name] = inputs[index]
 
     def _run(self, inputs: Sequence[NDArray[Any]]) -> None:
+        try:
+            self._run_all(inputs)
+        finally:
+            self._caller.clear()
+
+    def _run_all(self, inputs: Sequence[NDArray[Any]]) -> None:
         self._copy_in(inputs)
         launches, budget = iter(self._launches), current_budget() or WorkBudget()
         try:
@@ -119,6 +141,12 @@ class NumpyRequest(ExecutableRequest):
 
     def _run_by_node(self, calls: CallsByNode, inputs: Sequence[NDArray[Any]], stamp: Callable[[int], None]) -> None:
         """As `_run`, with a stamp before the first node and after each, where the budget is looked at."""
+        try:
+            self._run_each(calls, inputs, stamp)
+        finally:
+            self._caller.clear()
+
+    def _run_each(self, calls: CallsByNode, inputs: Sequence[NDArray[Any]], stamp: Callable[[int], None]) -> None:
         self._copy_in(inputs)
         stamp(clock())
         groups, budget = iter(calls.groups), current_budget() or WorkBudget()
@@ -136,9 +164,28 @@ class NumpyRequest(ExecutableRequest):
 
     def close(self) -> None:
         """Free the arena."""
-        self._inputs = self._copied = self._launches = self._nodes = self._outputs = self._given = ()
+        self._inputs = self._copied = self._lent = self._launches = self._nodes = self._outputs = self._given = ()
         self._by_node = None
         self._arena = np.empty(0, np.uint8)
+
+
+def _is_large(found: TensorType) -> bool:
+    return found.dtype is not DType.STRING and found.nbytes >= LENT
+
+
+def _bound_in_each_run(placement: "Placement", state: Any, arrays: "_Arrays", lent: Collection[str]) -> Launch:
+    """The node, bound in each run to those inputs where the caller has them."""
+
+    call, node, kernel = arrays.call(placement, state), placement.node.node, placement.kernel
+    inputs, operands = ([arrays.of_run(name, lent) if name else None for name in names] for names in (node.inputs, node.operands))
+
+    def run() -> None:
+        given = tuple([None if find is None else find() for find in inputs])
+        used = tuple([find() for find in operands if find is not None])
+        for launch in kernel.launches(Call(call.node, given, call.outputs, used, call.scratch, call.chain_scratch, state)):
+            launch()
+
+    return run
 
 
 def _located(error: Exception, node: Node) -> InferError:
@@ -181,7 +228,7 @@ def _as_given(array: Array, state: Array | None) -> Array:
 
 
 class _Arrays:
-    """The values of one request as arrays in its arena."""
+    """The values of one request as arrays in its arena. `given` are the inputs of the run in progress that it does not copy."""
 
     def __init__(self, executable: "NumpyExecutable", memory: Array, states: Mapping[str, Array]) -> None:
         self._plan = executable.memory
@@ -189,6 +236,16 @@ class _Arrays:
         self._constants = {**executable.constants, **states}
         self._arena = memory
         self._strings: dict[str, Array] = {}
+        self.given: dict[str, Array] = {}
+
+    def of_run(self, name: str, lent: Collection[str]) -> Callable[[], Array]:
+        """A call that returns the value, in the caller's memory if its block is one of these."""
+        root, found, given = self._plan.storage[name], self._types[name], self.given
+        if root not in lent:
+            array = self[name]
+            return lambda: array
+        dtype, dims = found.dtype.numpy, found.memory_dims
+        return lambda: given[root].view(dtype).reshape(dims)
 
     def __getitem__(self, name: str) -> Array:
         root, found = self._plan.storage[name], self._types[name]

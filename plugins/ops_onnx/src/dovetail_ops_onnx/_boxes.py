@@ -117,8 +117,8 @@ def _of_row(edges: Array, most: int, overlap: float) -> Array:
     """As `selected`, for one row. Boxes that are not reached before `most` are selected are not looked at."""
     taken, found = np.zeros(edges.shape[1], bool), 0
     chosen = edges[:, :0]
-    for start in range(0, edges.shape[1], together := window(most)):
-        near = edges[:, start : start + together]
+    for start in range(0, edges.shape[1], _SIDE):
+        near = edges[:, start : start + _SIDE]
         waiting = np.flatnonzero(far(chosen, near, overlap)) if start else np.arange(near.shape[1])
         while waiting.size:
             heads, later = waiting[:_BLOCK], waiting[_BLOCK:]

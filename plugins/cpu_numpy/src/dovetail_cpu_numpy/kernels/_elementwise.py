@@ -22,6 +22,7 @@ class UfuncKernel(NumpyKernel):
 
     name = "ufunc"
     elementwise = True
+    binds_quickly = True
 
     def __init__(self, ufunc: np.ufunc, accepted: frozenset[DType] = NUMBERS) -> None:
         self._ufunc = ufunc

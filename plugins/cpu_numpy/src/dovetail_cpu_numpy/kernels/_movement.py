@@ -14,6 +14,7 @@ class StridedCopy(NumpyKernel):
     """Pairs of (destination, source), both views, copied one after the other. Any data type."""
 
     name = "copy"
+    binds_quickly = True
 
     def refuse(self, node: TypedNode) -> Refusal | None:
         return None

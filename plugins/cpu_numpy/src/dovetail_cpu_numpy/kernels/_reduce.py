@@ -27,6 +27,7 @@ class UfuncReduce(NumpyKernel):
     """dst = ufunc over the axes, divided by their number of elements for a mean. Integers wrap."""
 
     name = "ufunc_reduce"
+    binds_quickly = True
 
     def __init__(self, ufunc: np.ufunc, accepted: frozenset[DType] = REDUCIBLE, *, mean: bool = False) -> None:
         self._ufunc = ufunc

@@ -20,6 +20,7 @@ class Take(NumpyKernel):
     """
 
     name = "take"
+    binds_quickly = True
 
     def refuse(self, node: TypedNode) -> Refusal | None:
         is_text = node.outputs[0] is not None and node.outputs[0].dtype is DType.STRING
