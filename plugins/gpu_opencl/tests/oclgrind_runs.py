@@ -29,10 +29,10 @@ from dovetail_gpu_opencl.kernels import _conv_winograd, _pointwise_depthwise
 from dovetail_gpu_opencl.kernels._joined import JoinedProducts
 from dovetail_gpu_opencl.kernels._joined_moves import JoinedMoves
 from dovetail_gpu_opencl.kernels._moved_operands import MovedOperands
-from dovetail_gpu_opencl.kernels._pointwise_depthwise import PointwiseDepthwise
 from dovetail_gpu_opencl.kernels._rotated_halves import RotatedHalves
 from dovetail_gpu_opencl.kernels._tiles import Tiling
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
+from dovetail_gpu_opencl.kernels._wide_and_deep import PointwiseDepthwise
 from dovetail_gpu_opencl.kernels.quantized import KERNELS as QUANTIZED
 from dovetail_gpu_opencl.kernels.split import SplitCopy
 from dovetail_gpu_opencl.launch import Constant, Launch
@@ -396,15 +396,15 @@ def caches(devices: Mapping[str, Forced]) -> Iterator[Item]:
 
 
 def windows(devices: Mapping[str, Forced]) -> Iterator[Item]:
-    """A pointwise and a depthwise convolution in one, also with another one behind: channels and tiles past the result."""
+    """Convolutions, pointwise or with windows, and then depthwise, also with a pointwise one behind: channels past the result."""
     rng = np.random.default_rng(11)
     fenced = copy.copy(devices["GPU"])
     fenced.caps, fenced._bound = dataclasses.replace(fenced.caps, ptx=True), {}
-    for channels, maps, side, stride in ((3, 13, 9, 2), (33, 8, 7, 1)):
+    for channels, maps, side, stride, first in ((3, 13, 9, 2, 1), (33, 8, 7, 1, 1), (3, 8, 9, 1, 3)):
         deep = _standard("Conv", group=maps, pads=(1, 1, 1, 1), strides=(stride, stride))
-        op = PointwiseDepthwise(_standard("Conv"), (Eltwise("clip", 0.0, 6.0),), deep)
+        op = PointwiseDepthwise(_standard("Conv", pads=(first // 2,) * 4), (Eltwise("clip", 0.0, 6.0),), deep)
         x, out = floats(rng, 2, channels, side, side), (side - 1) // stride + 1
-        shapes = ((maps, channels, 1, 1), (maps,), (maps, 1, 3, 3), (6, maps, 1, 1), (6,))
+        shapes = ((maps, channels, first, first), (maps,), (maps, 1, 3, 3), (6, maps, 1, 1), (6,))
         constants = {name: floats(rng, *shape) for name, shape in zip("wbdnc", shapes, strict=True)}
         narrow = dataclasses.replace(op, deep_chain=op.chain, narrow=_standard("Conv"))
         blocks = ((devices, op, ("x", "w", "b", "d", ""), maps), ({"GPU": fenced}, narrow, ("x", "w", "b", "d", "", "n", "c"), 6))
@@ -413,7 +413,7 @@ def windows(devices: Mapping[str, Forced]) -> Iterator[Item]:
             types |= {"x": TensorType(DType.FLOAT32, x.shape, layout=layout)}
             types |= {"y": TensorType(DType.FLOAT32, (2, last, out, out), layout=layout)}
             graph = Graph((Node("node", block, names, ("y",)),), ("x",), ("y",), constants, types)
-            yield from _each(own, f"PointwiseDepthwise of {x.shape} to {last}, {layout}", graph, [x])
+            yield from _each(own, f"PointwiseDepthwise of {x.shape} by {first} to {last}, {layout}", graph, [x])
 
 
 def others(devices: Mapping[str, Forced]) -> Iterator[Item]:

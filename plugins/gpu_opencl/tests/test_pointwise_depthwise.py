@@ -15,7 +15,8 @@ from dovetail.device import NHWC, Accepted, Binary, DType, Eltwise, Graph, Node,
 from dovetail.graph import GraphBuilder
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.layout import assign_layouts
-from dovetail_gpu_opencl.kernels._pointwise_depthwise import PointwiseDepthwise, PointwiseDepthwiseTiles, Tile
+from dovetail_gpu_opencl.kernels._pointwise_depthwise import PointwiseDepthwiseTiles, Tile
+from dovetail_gpu_opencl.kernels._wide_and_deep import PointwiseDepthwise
 
 assembled = runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["assembled"]
 
@@ -79,15 +80,21 @@ def run(device: Any, graph: Graph, feeds: Sequence[Any]) -> Any:
     return first
 
 
-def innermost(device: Any, graph: Graph) -> Any:
-    """The device, which takes the merged node of a graph with channels innermost alone."""
+def chosen(device: Any, graph: Graph, index: int) -> Any:
+    """The device, which takes the merged node of a graph in one of its layouts alone."""
     own = device.lower(graph)
     (node,) = own.nodes
-    config = device.configurations(TypedNode.of(node, own))[1]
-    assert config.inputs[0] == config.outputs[0] == NHWC
-    other = copy.copy(device)
+    config, other = device.configurations(TypedNode.of(node, own))[index], copy.copy(device)
     other.configurations = lambda n: (config,) if n.op.stem == "pointwise_depthwise" else device.configurations(n)
     return other
+
+
+def innermost(device: Any, graph: Graph) -> Any:
+    """As `chosen`, with channels innermost."""
+    own = device.lower(graph)
+    config = device.configurations(TypedNode.of(own.nodes[0], own))[1]
+    assert config.inputs[0] == config.outputs[0] == NHWC
+    return chosen(device, graph, 1)
 
 
 def expected(
@@ -240,10 +247,31 @@ def test_what_lies_outside_counts_as_zero(device: Any, bench: Any, rng: Any) -> 
     np.testing.assert_allclose(got[..., 2:, :], wanted[..., 2:, :], rtol=0, atol=2e-6 * np.abs(wanted).max())
 
 
+@pytest.mark.parametrize("layout", [0, 1, 2], ids=["plain", "channels innermost", "to channels innermost"])
+@pytest.mark.parametrize("case", [(1, (1, 1, 1, 1), 1), (2, (0, 1, 2, 0), 1), (1, (2, 2, 2, 2), 2)], ids=str)
+def test_first_convolutions_with_windows(case: Any, layout: int, fenced: Any, bench: Any, rng: Any) -> None:
+    """As networks of images begin: 3 channels, depthwise and pointwise convolutions behind; the bias counts inside alone."""
+    stride, pads, dilation = case
+    x, w, b = (rng.standard_normal(shape).astype(np.float32) for shape in [(2, 3, 11, 14), (13, 3, 3, 3), (13,)])
+    deep_w, narrow = (rng.standard_normal(shape).astype(np.float32) for shape in [(13, 1, 3, 3), (6, 13, 1, 1)])
+    g = GraphBuilder()
+    wide = bench.op("Conv", strides=(stride,) * 2, pads=pads, dilations=(dilation,) * 2)
+    first = g.node(wide, g.input("x", "float32", x.shape), g.constant(w), g.constant(b))
+    second = g.node(bench.op("Conv", group=13, pads=(1,) * 4), first, g.constant(deep_w))
+    graph = fold_constants(g.graph([g.node(bench.op("Conv"), second, g.constant(narrow))]))
+    graph = graph.replace(nodes=(dataclasses.replace(graph.nodes[0], post_ops=(CLIP,)), *graph.nodes[1:]))
+    made = np.clip(wide.reference(*(a.astype(np.float64) for a in (x, w, b))), 0, 6)
+    deep = bench.convolve(made, deep_w.astype(np.float64), 1, (1,) * 4, 13)
+    device = chosen(fenced, graph, layout)
+    compare(run(device, graph, [x]), bench.convolve(deep, narrow.astype(np.float64), 1, (0,) * 4, 1), "float32")
+
+
 OTHERS: dict[str, Callable[[Any, list[Any]], Graph]] = {
     "another reader": lambda bench, arrays: pair(bench, arrays, also=["first"], pads=(1,) * 4),
     "not depthwise": lambda bench, arrays: pair(bench, [*arrays[:3], np.repeat(arrays[3], 2, 0), None], pads=(1,) * 4),
-    "not pointwise": lambda bench, arrays: pair(bench, [arrays[0], np.repeat(arrays[1], 3, 2), *arrays[2:]], pads=(1,) * 4),
+    "many products": lambda bench, arrays: pair(
+        bench, [arrays[0], np.ones((16, 8, 3, 3), np.float32), *arrays[2:]], pads=(1,) * 4
+    ),
     "too large a window": lambda bench, arrays: pair(
         bench, [*arrays[:3], np.ones((16, 1, 9, 9), np.float32), None], pads=(4,) * 4
     ),
@@ -284,6 +312,21 @@ def test_devices(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: 
     small, large = (numbers(rng, "float32", (batch, 64, 384, (14, 14)), (3, 3)) for batch in (1, 64))
     made = [[node.op.op_type for node in device.lower(pair(bench, a, pads=(1,) * 4)).nodes] for a in (small, large)]
     assert made == [["PointwiseDepthwise"] if kind == "GPU" else ["Conv", "Conv"], ["Conv", "Conv"]]
+
+
+def test_first_convolutions_of_large_batches_stay_apart(kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """A place computed for each element that is loaded costs more than launches: on an H200 49.5 for 44.9 us at batch 8."""
+    device, made = copy.copy(kind_device("GPU")), []
+    device.caps = dataclasses.replace(device.caps, compute_units=132, local_memory=48 << 10, max_work_group_size=1024)
+    device._bound = {}
+    for batch in (1, 8):
+        shapes = (batch, 3, 224, 224), (32, 3, 3, 3), (32, 1, 3, 3)
+        x, w, deep_w = (np.zeros(shape, np.float32) for shape in shapes)
+        g = GraphBuilder()
+        first = g.node(bench.op("Conv", strides=(2, 2), pads=(1,) * 4), g.input("x", "float32", x.shape), g.constant(w))
+        g.node(bench.op("Conv", group=32, pads=(1,) * 4), first, g.constant(deep_w), outputs=["y"])
+        made.append(len(device.lower(fold_constants(g.graph(["y"]))).nodes))
+    assert made == [1, 2]
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)

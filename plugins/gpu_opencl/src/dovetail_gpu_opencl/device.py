@@ -163,7 +163,7 @@ class OpenCLDevice(Device):
 
                 graph = merge_sums(merge_normalizations(graph, self._runs), self._runs)
         if self.caps.kind == "GPU" and any(node.op.stem == "conv" for node in graph.nodes):
-            from dovetail_gpu_opencl.kernels._pointwise_depthwise import merge_pointwise
+            from dovetail_gpu_opencl.kernels._wide_and_deep import merge_pointwise
 
             graph = merge_pointwise(graph, self._runs)
         if self.caps.kind == "GPU":

@@ -9,8 +9,13 @@
 // With LAST a second pointwise convolution follows, to LAST channels: dst[n][l] = POST(narrow_bia[l] + sum over h of narrow[h][l] *
 // MIDDLE(the result above)). A group multiplies the SLICE channels that it has, and puts its share of the sums into part. The slices
 // of a tile count in counters, which are zeros before and after, who is the last: that group adds up the shares. FENCE as in product.cl.
+// With one slice there are neither.
 //
-// Layout: src [N][C][IH][IW] and dst [N][H][OH][OW] dense, or with INNERMOST [N][IH][IW][C] and [N][OH][OW][H]. With LAST dst has so
+// With SRC_C the first convolution has windows: C is SRC_C * SRC_KH * SRC_KW, the rows of wide in this order, and wid[n][h] is IH x IW.
+// In place of src[n] stand the elements of src, SRC_C channels of SRC_H x SRC_W, that a window sees; outside it sees zeros.
+//
+// Layout: src [N][C][IH][IW] dense, or with SRC_INNERMOST [N][IH][IW][C], likewise with SRC_C, SRC_H and SRC_W; dst [N][H][OH][OW], or
+// with INNERMOST [N][OH][OW][H]. With LAST dst has so
 // many channels, and part is [tiles of all images][HS / SLICE][SPOTS][LASTS], where HS is H rounded up to SLICE, and LASTS is LAST
 // rounded up to 4. The weights are in one buffer, since each argument costs the host time for each launch, in float: wide [C][HS],
 // wide_bia [HS], deep [KH][KW][HS], deep_bia [HS], and with LAST narrow [HS][LASTS], narrow_bia [LASTS].
@@ -61,7 +66,12 @@
 #define SLICES (HS / SLICE)
 // Elements of a tile for which an item adds up four channels: fewer where there are not enough items otherwise.
 #define EACH (LASTS / 4 * (SPOTS / 4) >= ITEMS ? 4 : LASTS / 4 * (SPOTS / 2) >= ITEMS ? 2 : 1)
+#if HS > SLICE
+#define SHARED
 #define SHARED_ARGS , __global float4 *part, __global int *counters, const int counter
+#else
+#define SHARED_ARGS
+#endif
 #define CHANNELS LAST
 #ifndef FENCE
 #define FENCE asm volatile("membar.gl;" ::: "memory")
@@ -103,14 +113,14 @@
 #define LOADS(COUNT, MOST) (((COUNT) + ITEMS - 1) / ITEMS < (MOST) ? ((COUNT) + ITEMS - 1) / ITEMS : (MOST))
 
 // Of the i-th value of a window of STEP channels, in the order of src: its channel, its pixel, and its place in src.
-#ifdef INNERMOST
+#ifdef SRC_INNERMOST
 #define CHANNEL(i) ((i) % STEP)
 #define PIXEL(i) ((i) / STEP)
-#define PLACE(c, y, x) (((n * IH + (y)) * IW + (x)) * C + (c))
+#define AT(n, c, y, x, channels, height, width) ((((n) * (height) + (y)) * (width) + (x)) * (channels) + (c))
 #else
 #define CHANNEL(i) ((i) / WINDOW)
 #define PIXEL(i) ((i) % WINDOW)
-#define PLACE(c, y, x) (((n * C + (c)) * IH + (y)) * IW + (x))
+#define AT(n, c, y, x, channels, height, width) ((((n) * (channels) + (c)) * (height) + (y)) * (width) + (x))
 #endif
 #define SEEN(i) min(PIXEL(i), PIXELS - 1)
 // Of the last STEP channels some may be missing: these count as zero.
@@ -126,9 +136,23 @@
     const int o = place;               \
     STORE_T(dst, o, POST((value), o)); \
   }
+// Stores the sums of the l-th four channels of the last convolution, for an element of the tile.
+#define STORE_NARROW(sums, l, spot)                                              \
+  {                                                                              \
+    const float4 whole = sums;                                                   \
+    const float results[4] = {whole.x, whole.y, whole.z, whole.w};               \
+    const int oy = oy0 + (spot) / TILE_X, ox = ox0 + (spot) % TILE_X;            \
+    if ((spot) < TILE && oy < OH && ox < OW) UNROLL for (int q = 0; q < 4; ++q)  \
+      if ((l) * 4 + q < LAST) STORE((l) * 4 + q, oy, ox, results[q])             \
+  }
 // What is loaded: values of the window, and vectors of the weights of each convolution.
 #define IMAGE                                                                                                                        \
-  (EXISTS(c0 + CHANNEL(i)) ? LOAD_T(src, PLACE(c0 + CHANNEL(i), y0 + SEEN(i) / WINDOW_X, x0 + SEEN(i) % WINDOW_X)) : 0.0f)
+  (EXISTS(c0 + CHANNEL(i)) ? ELEMENT(c0 + CHANNEL(i), y0 + SEEN(i) / WINDOW_X, x0 + SEEN(i) % WINDOW_X) : 0.0f)
+#ifdef SRC_C
+#define ELEMENT(c, y, x) gathered(src, n, c, y, x PASSED)
+#else
+#define ELEMENT(c, y, x) LOAD_T(src, AT(n, c, y, x, C, IH, IW))
+#endif
 #define WIDE (EXISTS(c0 + i / (SLICE / 4)) ? COLUMNS(wide, c0, i) : (float4)(0.0f))
 #define DEEP COLUMNS(deep, 0, i)
 #define NARROW (*(__global const float4*)(narrow + h0 * LASTS + i * 4))
@@ -138,6 +162,17 @@
 #define NARROWS (SLICE * (LASTS / 4))
 // The i-th vector of SLICE columns of a matrix with HS columns.
 #define COLUMNS(matrix, row, i) (*(__global const float4*)((matrix) + ((row) + (i) / (SLICE / 4)) * HS + h0 + (i) % (SLICE / 4) * 4))
+
+#ifdef SRC_C
+// Of the window of the first convolution at (y, x) the c-th element.
+static float gathered(__global const T* restrict src, const int n, const int c, const int y, const int x SIZES) {
+  const int channel = c / (SRC_KH * SRC_KW), k = c % (SRC_KH * SRC_KW);
+  const int at_y = y * SRC_STRIDE_Y - SRC_PAD_Y + k / SRC_KW * SRC_DILATION_Y;
+  const int at_x = x * SRC_STRIDE_X - SRC_PAD_X + k % SRC_KW * SRC_DILATION_X;
+  if (at_y < 0 || at_y >= SRC_H || at_x < 0 || at_x >= SRC_W) return 0.0f;
+  return LOAD_T(src, AT(n, channel, at_y, at_x, SRC_C, SRC_H, SRC_W));
+}
+#endif
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depthwise(
     __global const T* restrict src, __global const float* restrict packed, __global T* dst SHARED_ARGS SIZES POST_ARGS) {
@@ -231,8 +266,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
 
 #ifdef LAST
   barrier(CLK_LOCAL_MEM_FENCE);
+#ifdef SHARED
   __global float4* shares = part + get_group_id(0) * (SLICES * SPOTS * (LASTS / 4));
   __global float4* own = shares + get_group_id(1) * (SPOTS * (LASTS / 4));
+#endif
   for (int i = item; i < LASTS / 4 * (SPOTS / EACH); i += ITEMS) {
     const int l = i % (LASTS / 4), p = i / (LASTS / 4);
     float4 share[EACH];
@@ -249,8 +286,16 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
         share[r] = fma((float4)(x.w), w[3], share[r]);
       }
     }
-    UNROLL for (int r = 0; r < EACH; ++r) own[(p + r * (SPOTS / EACH)) * (LASTS / 4) + l] = share[r];
+    UNROLL for (int r = 0; r < EACH; ++r) {
+      const int spot = p + r * (SPOTS / EACH);
+#ifdef SHARED
+      own[spot * (LASTS / 4) + l] = share[r];
+#else
+      STORE_NARROW(share[r] + *(__global const float4*)(narrow_bia + l * 4), l, spot)
+#endif
+    }
   }
+#ifdef SHARED
   __local int finished;
   FENCE;
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -260,14 +305,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
   FENCE;
   if (item == 0) counters[counter + get_group_id(0)] = 0;
   for (int i = item; i < LASTS / 4 * TILE; i += ITEMS) {
-    const int l = i % (LASTS / 4), p = i / (LASTS / 4), oy = oy0 + p / TILE_X, ox = ox0 + p % TILE_X;
-    if (oy >= OH || ox >= OW) continue;
+    const int l = i % (LASTS / 4), p = i / (LASTS / 4);
+    if (oy0 + p / TILE_X >= OH || ox0 + p % TILE_X >= OW) continue;
     float4 sums = *(__global const float4*)(narrow_bia + l * 4);
 #pragma unroll AHEAD
     for (int q = 0; q < SLICES; ++q) sums += shares[(q * SPOTS + p) * (LASTS / 4) + l];
-    const float results[4] = {sums.x, sums.y, sums.z, sums.w};
-    UNROLL for (int r = 0; r < 4; ++r)
-      if (l * 4 + r < LAST) STORE(l * 4 + r, oy, ox, results[r])
+    STORE_NARROW(sums, l, p)
   }
+#endif
 #endif
 }

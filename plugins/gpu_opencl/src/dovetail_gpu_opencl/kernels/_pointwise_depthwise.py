@@ -1,36 +1,31 @@
-"""Pointwise convolutions whose result only a depthwise one reads: the operator, the pass that makes it, and its kernel.
-
-They begin the inverted residuals of MobileNets and EfficientNets; one launch makes both, and what is between them stays on chip.
-"""
+"""Pointwise convolutions whose result only a depthwise one reads, in one launch: what is between them stays on chip."""
 
 import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.device import NHWC, PLAIN, DType, Eltwise, Graph, LayerConfig, Node, Reason, Refusal, TensorType, TypedNode
-from dovetail.op import AbstractOperator, Port
+from dovetail.device import NHWC, PLAIN, DType, Eltwise, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div, round_up
 from dovetail_gpu_opencl.kernels._conv import constant_weights, geometry, has_bias, problem_key, sizes
 from dovetail_gpu_opencl.kernels._conv_pipelined import ConvPipelined
 from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
-from dovetail_gpu_opencl.kernels._merging import Makers, merge, origins
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
+from dovetail_gpu_opencl.kernels._wide_and_deep import PointwiseDepthwise
 from dovetail_gpu_opencl.launch import Argument, Constant, Counters, Launch, Read, Scratch, Write
 from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import assemble, storage
-from dovetail_ops_onnx.conv import Conv
 
-__all__ = ["PointwiseDepthwise", "PointwiseDepthwiseTiles", "Tile", "merge_pointwise"]
+__all__ = ["PointwiseDepthwiseTiles", "Tile"]
 
 _LAUNCH = 5500.0
 """Cycles of an NVIDIA H200 for a launch that is spared, """
@@ -48,115 +43,6 @@ _BLOCKS = 4
 """Blocks of an item: 64 registers."""
 _SLICES = (8, 16, 32, 64)
 _ITEMS = (64, 128, 256)
-
-
-@dataclass(frozen=True, eq=False)
-class PointwiseDepthwise(AbstractOperator):
-    """The Conv `deep`, depthwise, of the Conv `wide`, pointwise, after a chain of post-ops without operands.
-
-    With `narrow` that is another pointwise Conv of this, after another such chain. Inputs are X, and W and B of each Conv.
-    """
-
-    domain: ClassVar[str] = "dovetail.opencl"
-    op_type: ClassVar[str] = "PointwiseDepthwise"
-    stem: ClassVar[str] = "pointwise_depthwise"
-    inputs: ClassVar[tuple[Port, ...]] = (
-        *(Port("X"), Port("W"), Port("B", optional=True)),
-        *(Port("DeepW"), Port("DeepB", optional=True)),
-        *(Port("NarrowW", optional=True), Port("NarrowB", optional=True)),
-    )
-    outputs: ClassVar[tuple[Port, ...]] = (Port("Y"),)
-
-    wide: Conv
-    chain: tuple[Eltwise, ...]
-    deep: Conv
-    deep_chain: tuple[Eltwise, ...] = ()
-    narrow: Conv | None = None
-
-    def infer(self, X: TensorType, *weights: TensorType | None) -> TensorType:
-        for conv, w, b in zip((self.wide, self.deep, self.narrow), weights[::2], weights[1::2], strict=True):
-            if conv is not None and w is not None:
-                X = conv.infer(X, w, b)
-        return X
-
-    def first(self, node: TypedNode) -> TypedNode:
-        """The pointwise convolution with its chain."""
-        x = node.given(0)
-        between = TensorType(node.outputs[0].dtype, (x.dims[0], node.given(1).dims[0], *x.dims[2:]))
-        inner = Node(node.name, self.wide, node.node.inputs[:3], node.node.outputs, post_ops=self.chain)
-        return TypedNode(inner, node.inputs[:3], (between,), ())
-
-    def second(self, node: TypedNode) -> TypedNode:
-        """The depthwise convolution with its post-ops."""
-        names, (between,) = node.node.inputs, self.first(node).outputs
-        inner = dataclasses.replace(node.node, op=self.deep, inputs=(names[0], *names[3:5]))
-        if self.narrow is None:
-            return TypedNode(inner, (between, *node.inputs[3:5]), node.outputs, node.operands)
-        inner = dataclasses.replace(inner, post_ops=self.deep_chain)
-        return TypedNode(inner, (between, *node.inputs[3:5]), (self._deepest(node),), ())
-
-    def third(self, node: TypedNode) -> TypedNode | None:
-        """The second pointwise convolution with the post-ops of the node."""
-        if self.narrow is None:
-            return None
-        names = node.node.inputs
-        inner = dataclasses.replace(node.node, op=self.narrow, inputs=(names[0], *names[5:]))
-        return TypedNode(inner, (self._deepest(node), *node.inputs[5:]), node.outputs, node.operands)
-
-    def _deepest(self, node: TypedNode) -> TensorType:
-        """The result of the depthwise convolution, whose size need not be that of the node: `narrow` may have strides."""
-        (between,) = self.first(node).outputs
-        output = self.deep.geometry(between, node.given(3)).output
-        return TensorType(between.dtype, (between.dims[0], node.given(1).dims[0], *output))
-
-    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
-        node = TypedNode(Node("", self, ("",) * len(inputs), ("",)), tuple(inputs), tuple(outputs), ())
-        parts = (self.first(node), self.second(node), self.third(node))
-        return sum(part.node.op.flops(part.inputs, part.outputs) for part in parts if part is not None)
-
-
-def merge_pointwise(graph: Graph, accepts: Callable[[TypedNode], bool]) -> Graph:
-    """The graph with one node in place of each pointwise convolution and the depthwise one that alone reads it, and of the
-    pointwise one that alone reads both.
-
-    `accepts` says whether a kernel runs the new node.
-    """
-
-    def begin(makers: Makers, node: Node) -> tuple[Sequence[Node], Node] | None:
-        maker, deep = makers.get(node.inputs[0]) if node.inputs else None, node.op
-        if maker is None or not isinstance(deep, Conv) or deep.group == 1 or not _alone(graph, maker, node):
-            return None
-        if not isinstance(maker.op, Conv) or maker.op.group != 1:
-            return None
-        return [maker], _merged(maker, node, PointwiseDepthwise(maker.op, _functions(maker), deep))
-
-    def end(makers: Makers, node: Node) -> tuple[Sequence[Node], Node] | None:
-        maker, narrow = makers.get(node.inputs[0]) if node.inputs else None, node.op
-        if maker is None or not isinstance(narrow, Conv) or narrow.group != 1 or not _alone(graph, maker, node):
-            return None
-        if not isinstance(maker.op, PointwiseDepthwise) or maker.op.narrow is not None:
-            return None
-        return [maker], _merged(maker, node, dataclasses.replace(maker.op, deep_chain=_functions(maker), narrow=narrow))
-
-    graph = merge(graph, begin, accepts)
-    return merge(graph, end, accepts)
-
-
-def _alone(graph: Graph, maker: Node, node: Node) -> bool:
-    """Whether a node is read by the other one alone, as its images, after a chain without operands."""
-    result = maker.writes[0]
-    reads = [*node.inputs, *node.operands].count(result) == 1 and graph.consumers.get(result) == (node,)
-    return reads and result not in graph.outputs and len(_functions(maker)) == len(maker.post_ops)
-
-
-def _functions(node: Node) -> tuple[Eltwise, ...]:
-    return tuple(post_op for post_op in node.post_ops if isinstance(post_op, Eltwise))
-
-
-def _merged(maker: Node, node: Node, op: PointwiseDepthwise) -> Node:
-    left_out = ("",) * (3 + 2 * isinstance(maker.op, PointwiseDepthwise) - len(maker.inputs))
-    inputs = (*maker.inputs, *left_out, *node.inputs[1:])
-    return dataclasses.replace(node, op=op, inputs=inputs, origins=origins(maker, node))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +71,8 @@ def _row(floats: int) -> int:
 class Windows(Problem):
     """The convolutions: z images, m channels of the depthwise one, n elements of one, k channels of the images.
 
-    `last` are the channels of the second pointwise convolution, 0 without one.
+    `last` are the channels of the second pointwise convolution, 0 without one. Where the first one has windows, which are
+    `gathered`, k are the products of an element.
     """
 
     image: tuple[int, int] = (1, 1)
@@ -194,6 +81,7 @@ class Windows(Problem):
     extent: tuple[int, int] = (1, 1)
     taps: int = 1
     last: int = 0
+    gathered: bool = False
 
     def window(self, tile: Tile) -> tuple[int, int]:
         """The rows and columns of an image that a tile sees, as far as there are so many."""
@@ -249,8 +137,10 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
         op, (x, y) = _operator(node), (node.given(0), node.outputs[0])
         first, second, third = op.first(node), op.second(node), op.third(node)
         (_, channels, maps, groups), g = sizes(second), geometry(second)
-        if g.rank != 2 or not geometry(first).is_pointwise or channels != 1 or maps != groups or g.kernel_size > _TAPS:
-            return Refusal(Reason.ATTRIBUTE, "not pointwise and then depthwise, with two spatial axes and at most 64 weights")
+        if g.rank != 2 or channels != 1 or maps != groups or g.kernel_size > _TAPS:
+            return Refusal(Reason.ATTRIBUTE, "not depthwise with two spatial axes and at most 64 weights")
+        if not geometry(first).is_pointwise and not op.gathers(node):
+            return Refusal(Reason.ATTRIBUTE, "the first is neither pointwise nor of few products")
         if third is not None and not (geometry(third).is_pointwise and self.caps.ptx):
             return Refusal(Reason.ATTRIBUTE, "the last is not pointwise, or work groups cannot see what others wrote")
         if x.dtype is not y.dtype:
@@ -298,7 +188,11 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         result, rest = node.outputs[0].dims, (PLAIN,) * (len(node.inputs) - 1)
         operands = tuple(NHWC if operand.dims == result else PLAIN for operand in node.operands)
-        return (LayerConfig.uniform(node, PLAIN), LayerConfig((NHWC, *rest), (NHWC,), operands))
+        innermost = LayerConfig((NHWC, *rest), (NHWC,), operands)
+        found = (LayerConfig.uniform(node, PLAIN), innermost)
+        if _operator(node).gathers(node):  # the images of models are plain
+            return (*found, LayerConfig((PLAIN, *rest), (NHWC,), operands))
+        return found
 
     def problem(self, node: TypedNode) -> Windows | None:
         """The problem for which a tile is chosen; None when nothing is computed."""
@@ -307,8 +201,10 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
 
     def _windows(self, node: TypedNode, last: int) -> Windows:
         second = _operator(node).second(node)
-        g, (batch, _, maps, _), channels = geometry(second), sizes(second), node.given(0).dims[1]
+        g, (batch, _, maps, _), channels = geometry(second), sizes(second), math.prod(node.given(1).dims[1:])
         key = f"{problem_key('pointwise_depthwise', second)} channels {channels}" + (f" to {last}" if last else "")
+        if channels != node.given(0).dims[1]:
+            key += f" of {problem_key('conv', _operator(node).first(node))}"
         y, x = range(2)
         return Windows(
             *(key, batch, maps, math.prod(g.output), channels, 4),
@@ -318,6 +214,7 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
             extent=(g.extent[y], g.extent[x]),
             taps=g.kernel_size,
             last=last,
+            gathered=channels != node.given(0).dims[1],
         )
 
     def possible(self, problem: Problem) -> Iterable[Tile]:
@@ -355,6 +252,7 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
         defines: dict[str, object] = {**storage(dtype), **numbers, **channels, **inner[0]}
         defines |= {name.upper(): number for name, number in dataclasses.asdict(tile).items()}
         defines |= {"WINDOW_Y": window[0], "WINDOW_X": window[1], "INNERMOST": node.outputs[0].layout == NHWC}
+        defines |= {"SRC_INNERMOST": node.given(0).layout == NHWC, **_gathered(node)}
         tiles, slices = problem.groups(tile)
         arguments: tuple[Argument, ...] = (
             Read(node.node.inputs[0]),
@@ -363,8 +261,9 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
         )
         if problem.last:
             defines["LAST"] = problem.last
-            arguments += (Scratch(f"scratch:{node.name}:0", problem.shares(tile) * 4), Counters(tiles))
-        own, passed = by_value(defines, ("IH", "IW", "OH", "OW", "PAD_Y", "PAD_X"))
+            if slices > 1:
+                arguments += (Scratch(f"scratch:{node.name}:0", problem.shares(tile) * 4), Counters(tiles))
+        own, passed = by_value(defines, ("IH", "IW", "OH", "OW", "PAD_Y", "PAD_X", *_OF_SOURCE))
         chain = post_ops.epilogue(post_ops.in_memory_order(node))
         source = assemble("pointwise_depthwise.cl", own, inner[1], chain.source)
         arguments += (*passed, *chain.arguments)
@@ -383,6 +282,20 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
 
         absent = tuple(t is None for t in node.inputs)
         return self.packed.get(given[0], ("pointwise_depthwise", tile.slice, absent), make, *given[1:])
+
+
+_OF_SOURCE = ("SRC_H", "SRC_W", "SRC_PAD_Y", "SRC_PAD_X")
+"""Of a first convolution with windows, the numbers that change with images."""
+
+
+def _gathered(node: TypedNode) -> dict[str, object]:
+    """Defines for the windows of the first convolution; none where it is pointwise."""
+    op = _operator(node)
+    if not op.gathers(node):
+        return {}
+    numbers, names = spatial_defines(geometry(op.first(node))), {"IH": "H", "IW": "W", "KH": "KH", "KW": "KW"}
+    names |= {f"{what}_{axis}": f"{what}_{axis}" for what in ("STRIDE", "DILATION", "PAD") for axis in "YX"}
+    return {"SRC_C": node.given(0).dims[1], **{f"SRC_{new}": numbers[old] for old, new in names.items()}}
 
 
 def _columns(node: TypedNode, columns: int, rows: int = 1) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -429,7 +342,8 @@ def estimate(problem: Windows, tile: Tile, caps: Capabilities) -> float:
     share = ceil_div(math.prod(problem.groups(tile)), caps.compute_units)
     resident = max(1, min(share, _ITEMS_RESIDENT // tile.items, _LOCAL_MEMORY // (4 * problem.floats(tile, step))))
     rounds, together = ceil_div(problem.k, step), tile.items * _AHEAD
-    loads = rounds * (ceil_div(step * problem.pixels(tile), together) + ceil_div(step * tile.slice // 4, together))
+    images = ceil_div(step * problem.pixels(tile), together) * (_GATHERED if problem.gathered else 1)
+    loads = rounds * (images + ceil_div(step * tile.slice // 4, together))
     products = problem.blocks(tile) * rounds * step
     taps = ceil_div(tile.slice * tile.tile_y * tile.tile_x, tile.items) * problem.taps
     fold = 0.0
@@ -438,7 +352,7 @@ def estimate(problem: Windows, tile: Tile, caps: Capabilities) -> float:
         products += ceil_div(ceil_div(problem.spots(tile) * vectors, tile.items), 4) * tile.slice
         loads += ceil_div(tile.slice * vectors, together)
         shares = ceil_div(tile.tile_y * tile.tile_x * vectors, tile.items) * problem.groups(tile)[1]
-        fold = _FOLD + _SHARE * shares
+        fold = _FOLD + _SHARE * shares if problem.groups(tile)[1] > 1 else 0.0
     # What an item waits for, and what keeps the compute unit busy.
     waiting = _LOAD[0] * loads + _PRODUCT[0] * products + _TAP[0] * taps
     busy = resident * tile.items / 32 * (_LOAD[1] * loads + _PRODUCT[1] * products + _TAP[1] * taps)
@@ -450,6 +364,8 @@ _AHEAD = 8
 _ITEMS_RESIDENT = 2048
 _LOCAL_MEMORY = 227 << 10
 """Of a compute unit."""
+_GATHERED = 2
+"""Loads of which the place is computed for each, over others."""
 _GROUP = 1350.0
 _LOAD = (670.0, 33.0)
 _PRODUCT = (16.0, 6.2)
