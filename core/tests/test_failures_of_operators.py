@@ -77,9 +77,7 @@ def test_whole_numbers_of_numpy_are_dimensions_while_planning() -> None:
 
 
 def test_inference_that_gives_text_for_a_data_type() -> None:
-    with pytest.raises(
-        OperatorError, match=r"infer\(\) gave TensorType\(dtype='float32', .*\n  return a TensorType"
-    ):
+    with pytest.raises(OperatorError, match=r"infer\(\) gave TensorType\(dtype='float32', .*\n  return a TensorType"):
         run(infer=lambda self, X: TensorType("float32", X.shape), reference=lambda self, X: X)  # type: ignore[arg-type]  # the point
 
 
