@@ -226,8 +226,8 @@ def test_a_device_that_fails_in_a_run_loses_no_request(
     assert opened["A.0"].runs == 3
     assert compiled.device == "B.0"
     report = compiled.report()
-    assert report.passed_over == {"A.0": "the queue is gone"}
-    assert report.notes[-1] == "request 3: from A.0 to B.0: the queue is gone"
+    assert [name for name, reason in report.passed_over.items() if "the queue is gone" in reason] == ["A.0"]
+    assert report.notes[-1] == f"request 3: from A.0 to B.0: {report.passed_over['A.0']}"
     assert "request 3: from A.0 to B.0" in caplog.text
 
 
@@ -243,7 +243,7 @@ def test_without_fallback_the_error_names_the_device(toy_core: Any, properties: 
     core, _ = toy_core(A=Failing, B=nothing)
     compiled = core.compile_model(chain(), "AUTO", properties)
     for _ in range(2):
-        with pytest.raises(InferError, match=r"A\.0: RuntimeError: the queue is gone"):
+        with pytest.raises(InferError, match=r"A\.0: .*RuntimeError: the queue is gone"):
             compiled(X)
     assert compiled.device == "A.0"
 
@@ -251,7 +251,7 @@ def test_without_fallback_the_error_names_the_device(toy_core: Any, properties: 
 def test_when_every_device_fails_the_error_is_that_of_the_first(toy_core: Any) -> None:
     core, _ = toy_core(A=Failing, B=type("B", (Failing,), {"error": DeviceError}))
     compiled = core.compile_model(chain(), "AUTO")
-    with pytest.raises(InferError, match=r"A\.0: RuntimeError: the queue is gone"):
+    with pytest.raises(InferError, match=r"A\.0: .*RuntimeError: the queue is gone"):
         compiled(X)
     assert compiled.device == "A.0"
 

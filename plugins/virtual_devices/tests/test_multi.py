@@ -96,7 +96,7 @@ def test_a_device_that_fails_loses_no_request(toy_core: Any, error: type[Excepti
 def test_without_fallback_the_error_names_the_device(toy_core: Any, properties: dict[str, Any]) -> None:
     core, _ = toy_core(A=fails_at(RuntimeError, 1, every=2))
     compiled = core.compile_model(chain(), "MULTI:A", properties)
-    with pytest.raises(InferError, match=r"A\.0: RuntimeError: the queue died in run 1"):
+    with pytest.raises(InferError, match=r"A\.0: .*RuntimeError: the queue died in run 1"):
         compiled(X)
     np.testing.assert_allclose(compiled(X)[0], WANT, rtol=1e-6)
 
@@ -104,11 +104,11 @@ def test_without_fallback_the_error_names_the_device(toy_core: Any, properties: 
 def test_the_last_device_stays_in_use(toy_core: Any) -> None:
     core, _ = toy_core(A=fails_at(RuntimeError, 1), B=fails_at(RuntimeError, 1, every=2))
     compiled = core.compile_model(chain(), "MULTI:A,B")
-    with pytest.raises(InferError, match=r"A\.0: RuntimeError"):
+    with pytest.raises(InferError, match=r"A\.0: .*RuntimeError"):
         compiled(X)
     for run in range(2, 6):
         if run % 2:
-            with pytest.raises(InferError, match=r"\.0: RuntimeError"):
+            with pytest.raises(InferError, match=r"\.0: .*RuntimeError"):
                 compiled(X)
         else:
             np.testing.assert_allclose(compiled(X)[0], WANT, rtol=1e-6)

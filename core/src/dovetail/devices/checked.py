@@ -202,4 +202,5 @@ def _shown(value: object) -> str:
 
 
 def _package(code: object) -> str:
+    """The package whose lines messages name."""
     return type(code).__module__.partition(".")[0]
