@@ -23,7 +23,7 @@ class Blend(Operator):
 
     domain = "test.host"
     inputs = ("X", "A?")
-    outputs = ("Y", "Z")
+    outputs = ("Y?", "Z?")
 
     def infer(self, X: TensorType, A: TensorType | None = None) -> tuple[TensorType, TensorType]:
         return X.with_shape(X.shape), X.with_shape(X.shape)
