@@ -28,7 +28,8 @@ class DeviceInfo:
 
     `name` is what users type (`OPENCL.1`), `type` the part before the dot, `kind` one of CPU, GPU, NPU, ACCELERATOR.
     `priority` orders devices where the user names none, the greatest first. `details` are shown by `dovetail
-    devices`. `builds_kernels`: the first compilation of a model takes seconds, because kernels are built from source.
+    devices`, and plans in files hold for them alone, but for `memory_bytes`, which may be what is free now. `builds_kernels`: the
+    first compilation of a model takes seconds, because kernels are built from source.
     """
 
     name: str

@@ -147,7 +147,7 @@ def made_for(
     for target in targets:
         info = target.device.info
         found[f"device {target.name}"] = info.full_name
-        found |= {f"{target.name} {name}": str(value) for name, value in info.details.items()}
+        found |= {f"{target.name} {name}": str(value) for name, value in info.details.items() if name != "memory_bytes"}
         found[f"{target.name} streams"] = str(target.device.streams)
         found |= {f"{target.name} property {name}": text for name, text in _with_contents(target.options)}
     found |= {"preferences": repr((chosen.names, chosen.pins)), "device": device}
