@@ -89,7 +89,7 @@ class MaxPoolChannels(MaxPoolDirect):
         sign = "0x80808080u" if dtype is DType.INT8 else "0u"
         numbers = {"C": node.outputs[0].dims[1], "SIZE": items, "SIGN": sign, **spatial_defines(geometry(node))}
         defines, sizes = by_value(numbers, ("SIZE", "IH", "IW"), ("OH", "OW"))
-        arguments = Read(node.node.inputs[0]), Write(node.node.outputs[0]), *sizes
+        arguments: tuple[Argument, ...] = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *sizes)
         return Launch(file, assemble(file, defines), "max_pool_words", arguments, *spread(items, self.caps))
 
 
