@@ -18,7 +18,7 @@ PER_OPERATOR = 3
 
 def _cases() -> Iterator[tuple[str, Case]]:
     seen: dict[str, int] = {}
-    for stem, case in standard_cases(np.random.default_rng(3)):
+    for stem, case in standard_cases(7):  # those of the kits of devices
         tensors = all(isinstance(value, np.ndarray | np.generic | None) for value in case.inputs)
         if tensors and seen.setdefault(stem, 0) < PER_OPERATOR and next(_variants(case), None) is not None:
             seen[stem] += 1

@@ -1,9 +1,10 @@
 """Cases in files: `<package>/cases/<stem>.py` holds `cases(rng)`, an iterable of `Case`."""
 
 import dataclasses
+import functools
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 
 import numpy as np
@@ -57,10 +58,22 @@ def moved_to(cls: type[Operator], case: Case) -> Case:
     return dataclasses.replace(case, op=cls(**{name: getattr(case.op, name) for name in type(case.op).attributes}))
 
 
-def standard_cases(rng: np.random.Generator) -> Iterator[tuple[str, Case]]:
-    """Every case of the installed packs that define the standard domain, with the stem of its file."""
-    for package in _standard_packs():
-        yield from cases_in(package, rng)
+def standard_cases(seed: int) -> Sequence[tuple[str, Case]]:
+    """Every case of the installed packs that define the standard domain, with the stem of its file.
+
+    They are made once in a process, because each device has a kit of them; nobody can write into their arrays.
+    """
+    return _made_cases(seed, tuple(_standard_packs()))
+
+
+@functools.cache
+def _made_cases(seed: int, packages: Sequence[str]) -> Sequence[tuple[str, Case]]:
+    rng = np.random.default_rng(seed)
+    found = tuple(one for package in packages for one in cases_in(package, rng))
+    for value in (value for _, case in found for value in (*case.inputs, *case.expected)):
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+    return found
 
 
 def random_kinds() -> Mapping[str, Kind]:

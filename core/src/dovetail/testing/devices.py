@@ -101,7 +101,7 @@ class DeviceChecks(Kit):
     # --- operators -------------------------------------------------------------------------------------------------
 
     def _operators(self) -> Iterator[Check]:
-        for stem, case in standard_cases(np.random.default_rng(self._seed)):
+        for stem, case in standard_cases(self._seed):
             yield self.case_check(f"{stem}-{case.name}", case)
 
     def case_check(self, name: str, case: Case) -> Check:
