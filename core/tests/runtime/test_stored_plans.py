@@ -117,8 +117,7 @@ def test_another_device_or_property_is_named(stored: Path, device: str, properti
     assert "export it again" in str(error.value)
 
 
-NESTED = "deep"
-"""In a header that is written anew, this text stands for lists in lists, more than any Python reads."""
+NESTED = "deep"  # in a header that is written anew: lists in lists, more than any Python reads
 
 
 def edited(path: Path, change: Callable[[Any], object]) -> None:
