@@ -19,14 +19,20 @@ from dovetail_ops_onnx.relu import Relu
 ONES = np.ones(2, np.float32)
 
 Run = Callable[[Any, Sequence[Any]], Any]
+Build = Callable[[GraphBuilder, str], list[str]]
 
 
 def raises(self: Any, *given: Any) -> Any:
     raise RuntimeError("no driver")
 
 
-def compiled(methods: Mapping[str, Any], **properties: Any) -> CompiledModel:
-    """Two nodes, both of which are outputs, for a device with these methods; Exp runs on another device."""
+def in_parts(g: GraphBuilder, x: str) -> list[str]:
+    """Exp runs on another device."""
+    return [g.node(Relu(), x, name="act"), g.node(Exp(), x, name="exp")]
+
+
+def compiled(methods: Mapping[str, Any], build: Build = in_parts, **properties: Any) -> CompiledModel:
+    """A model with these outputs of x, for a device with these methods; Exp runs on another device."""
     core = dovetail.Core(config=False)
 
     def make(info: DeviceInfo) -> ReferenceDevice:
@@ -36,7 +42,7 @@ def compiled(methods: Mapping[str, Any], **properties: Any) -> CompiledModel:
     register_device(core, DeviceInfo("TOY.0", "TOY", "CPU", "a toy"), make)
     g = GraphBuilder()
     x = g.input("x", "float32", [2])
-    return core.compile_model(g.model([g.node(Relu(), x, name="act"), g.node(Exp(), x, name="exp")]), "TOY", properties)
+    return core.compile_model(g.model(build(g, x)), "TOY", properties)
 
 
 class Changed(Executable):
@@ -93,6 +99,7 @@ def with_run(run: Run) -> dict[str, Any]:
         ({"lower": lambda self, graph: graph.replace(outputs=("x",))}, r"lower\(\) gave outputs \['x'\] for \['act:0'\]"),
         ({"lower": lambda self, graph: graph.replace(nodes=())}, r"lower\(\) gave a graph in which no node computes 'act:0'"),
         ({"lower": raises}, r"lower\(\) raised RuntimeError: no driver"),
+        ({"prescribes": raises}, r"prescribes\(\) for (Relu|Exp) raised RuntimeError: no driver"),
         ({"configured": lambda self, options: None}, r"configured\(\) gave None; accepted: a dovetail.device.Device"),
         ({"configured": raises}, r"configured\(\) raised RuntimeError: no driver"),
     ],
@@ -169,6 +176,30 @@ def test_a_run(run: str) -> None:
     for _ in range(2):  # a run that failed is not the first one that is right
         with pytest.raises(InferError, match=rf"device TOY.0: {message}.* node 'act' \(Relu\)"):
             request.infer({"x": ONES})
+
+
+def direct(g: GraphBuilder, x: str) -> list[str]:
+    """The device gets all inputs in order and gives all outputs in order."""
+    return [g.node(Relu(), x, name="act")]
+
+
+def alone(g: GraphBuilder, x: str) -> list[str]:
+    """The input is an output, too."""
+    return [g.node(Relu(), x, name="act"), x]
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("build", [direct, alone, in_parts])
+@pytest.mark.parametrize("run", ["none", "few", "many", "raises"])
+def test_a_run_after_one_that_is_right(build: Build, run: str, on_device: bool) -> None:
+    runs = iter((lambda self, inputs: [ONES], RUNS[run][0]))
+    methods = with_run(lambda self, inputs: next(runs)(self, inputs))
+    request = compiled(methods, build).create_infer_request()
+    assert np.asarray(request.infer({"x": ONES})[0]).tolist() == [1, 1]
+    # With `on_device` the device's own loop over results comes before that of the core.
+    message = r"run\(\) raised TypeError: 'NoneType' object is not iterable" if run == "none" and on_device else RUNS[run][1]
+    with pytest.raises(InferError, match=rf"device TOY.0: {message}.* node 'act' \(Relu\)"):
+        request.infer({"x": ONES}, on_device=on_device)
 
 
 def test_a_run_that_is_traced_or_stays_on_the_device() -> None:

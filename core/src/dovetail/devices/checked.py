@@ -15,7 +15,7 @@ from dovetail.errors import CompileError, DovetailError, InferError, PluginError
 from dovetail.evaluate.context import located
 from dovetail.graph.graph import Graph
 from dovetail.graph.types import TensorType
-from dovetail.names import shortened
+from dovetail.names import operator_key, shortened
 
 __all__ = [
     "Result",
@@ -27,6 +27,7 @@ __all__ = [
     "lowered",
     "new_executable",
     "new_request",
+    "prescribes",
     "reports_of",
 ]
 
@@ -103,6 +104,11 @@ def configured(name: str, method: str, call: Callable[[], Device]) -> Device:
         hint = "return the device, or a copy of it"
         raise PluginError(f"device {name}: {method}() gave {_shown(found)}; accepted: a dovetail.device.Device", hint=hint)
     return found
+
+
+def prescribes(device: Device, domain: str, op_type: str) -> bool:
+    """The answer of `Device.prescribes`. Raises `CompileError` naming device and operator where it raises."""
+    return _called(device, f"prescribes() for {operator_key(domain, op_type)}", device.prescribes, domain, op_type)
 
 
 def new_executable(device: Device, graph: Graph, options: Any) -> Executable:

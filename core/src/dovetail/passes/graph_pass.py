@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from dovetail.dataclass import dataclass, field
-from dovetail.devices.checked import ask
+from dovetail.devices.checked import ask, prescribes
 from dovetail.devices.contract import Device
 from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.devices.refusals import Refusal
@@ -98,6 +98,10 @@ class PassContext:
             return False
         answer = ask(self.devices[0], TypedNode.of(node, graph))
         return not isinstance(answer, Refusal) and answer.kernel != REFERENCE_KERNEL
+
+    def prescribed(self, domain: str, op_type: str) -> bool:
+        """Whether the user gave one of the devices a kernel for operators of this name: no pass touches such nodes."""
+        return any(prescribes(device, domain, op_type) for device in self.devices)
 
 
 @dataclass(frozen=True)

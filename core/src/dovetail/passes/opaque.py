@@ -5,7 +5,7 @@ from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from dovetail.devices.checked import ask
+from dovetail.devices.checked import ask, prescribes
 from dovetail.devices.contract import Device
 from dovetail.devices.typed_node import TypedNode
 from dovetail.errors import UnknownOperator
@@ -33,7 +33,7 @@ def declare(graph: Graph, find: Find, devices: Sequence[Device]) -> Graph:
 def _prescribed(graph: Graph, devices: Sequence[Device]) -> set[tuple[str, str]]:
     """The operators of the graph, by domain and type, for which a device has the user's kernel."""
     keys = {(node.op.domain, node.op.op_type) for node in graph.nodes}
-    return {key for key in keys if any(device.prescribes(*key) for device in devices)}
+    return {key for key in keys if any(prescribes(device, *key) for device in devices)}
 
 
 def _is_open(node: Node, prescribed: Container[tuple[str, str]]) -> bool:
@@ -86,7 +86,7 @@ def _pinned(node: Node, graph: Graph, devices: Sequence[Device], prescribed: Con
     if isinstance(node.op, OpaqueOperator | UnboundOperator) or (node.op.domain, node.op.op_type) not in prescribed:
         return node
     home = next((device for device in devices if ask(device, TypedNode.of(node, graph))), None)
-    if home is None or not home.prescribes(node.op.domain, node.op.op_type):
+    if home is None or not prescribes(home, node.op.domain, node.op.op_type):
         return node
     inputs = tuple(graph.type_of(name) for name in node.inputs)
     op = PinnedOperator.of(node.op, inputs, tuple(graph.type_of(name) for name in node.outputs))

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from dovetail.devices.checked import prescribes
 from dovetail.devices.contract import Device
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
@@ -185,7 +186,7 @@ def takes_less_beside(device: Device, typed: Typed) -> bool:
     for each of its elements, 0.25 ns for an operation. Not where the user gave an operator a kernel for the device.
     """
     graph, ops = typed.graph, [node.op for node in typed.graph.nodes]
-    if typed.deferred or any(op.kernels or device.prescribes(op.domain, op.op_type) for op in ops):
+    if typed.deferred or any(op.kernels or prescribes(device, op.domain, op.op_type) for op in ops):
         return False
     elements = sum(graph.types[name].size for node in graph.nodes for name in (*node.reads, *node.writes))
     operations = sum(flops(node, graph) for node in graph.nodes)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from dovetail import _log
 from dovetail.config import ConfigSource
+from dovetail.devices.checked import prescribes
 from dovetail.devices.contract import Device, DeviceInfo
 from dovetail.devices.interruptible import are_calls_left
 from dovetail.devices.refusals import Refusal
@@ -377,7 +378,7 @@ class Core:
     def prescribed_by(self, device: str, domain: str, op_type: str, properties: Properties | None = None) -> str:
         """The (first) device, when under these properties it has a kernel of the user's for operators of this name; else `""`."""
         target = self._opened(self._session.targets(device, as_mapping(properties))[0], fallback=False)[0][0]
-        return target.name if target.device.prescribes(domain, op_type) else ""
+        return target.name if prescribes(target.device, domain, op_type) else ""
 
     def _opened(self, targets: Targets, fallback: bool | None = None) -> tuple[list[Target], CompileOptions]:
         """The devices, and the options for the first; with the reference device as `fallback`, by default as the options say."""

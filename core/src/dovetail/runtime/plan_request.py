@@ -13,7 +13,7 @@ from dovetail.devices.checked import check_results, explain_run
 from dovetail.devices.contract import ExecutableRequest
 from dovetail.devices.device_array import DeviceArray, kept_on_host
 from dovetail.devices.work_budget import check_work, current_budget
-from dovetail.errors import OutOfMemory, TimeLimitExceeded
+from dovetail.errors import DovetailError, OutOfMemory, TimeLimitExceeded
 from dovetail.graph.graph import Node
 from dovetail.lru import LruCache
 from dovetail.names import printable
@@ -29,6 +29,9 @@ __all__ = ["PlanRecorder", "PlanRequest"]
 
 _Call = tuple[Callable[..., Sequence[Any]], tuple[int, ...], tuple[int, ...]]
 """The run of a step, the slots that it reads, and those that it writes."""
+
+_NOTHING: Any = object()
+"""In place of the results of a run that has not returned."""
 
 
 class PlanRecorder(Protocol):
@@ -78,6 +81,7 @@ class PlanRequest:
         # With a single step that reads all inputs in order and gives all outputs in order there is nothing to wire.
         step = plan.steps[0] if len(plan.steps) == 1 and plan.tail is None else None
         outputs = tuple(o if isinstance(o, int) else None for o in plan.outputs)  # None for constants, which are arrays
+        self._count = 0 if step is None else len(step.writes)
         self._direct = step is not None and step.reads == tuple(range(plan.inputs)) and step.writes == outputs
         # With a single step that writes all slots in order there are none to keep.
         self._alone = step is not None and step.writes == tuple(range(plan.inputs, plan.slots))
@@ -95,10 +99,14 @@ class PlanRequest:
         if self._has_states and DeviceArray in map(type, values):  # another plan of the request may have kept them on a device
             values = [np.asarray(v) if type(v) is DeviceArray and i not in self._kept else v for i, v in enumerate(values)]
         if self._direct:
+            results = _NOTHING
             try:
-                return self._calls[0][0](values)
+                results = self._calls[0][0](values)
+                if len(results) != self._count:
+                    self._check(0, results)
+                return results
             except Exception as error:
-                self._explain(0, error)
+                self._explain(0, error, results)
                 raise
         found = self._advance(values)
         if self._rest is None:
@@ -135,25 +143,33 @@ class PlanRequest:
 
     def _advance(self, values: Sequence[Any], calls: Sequence[_Call] = ()) -> Sequence[Any]:
         """Run the plan: its outputs, or the inputs of the rest. `calls` in place of those of `run`."""
-        budget, number = current_budget(), 0
+        budget, number, results = current_budget(), 0, _NOTHING
         try:
             if self._direct and not calls:
                 if budget is not None and budget.deadline is not None:
                     budget.check(_first_node(self.plan.steps[0]))
-                return self._calls[0][0](values)
+                results = self._calls[0][0](values)
+                if len(results) != self._count:
+                    self._check(0, results)
+                return results
             if self._alone and not calls and (budget is None or budget.deadline is None):
                 run, reads, _ = self._calls[0]
-                slots: list[Any] = [*values, *run([values[i] for i in reads])]
+                results = run([values[i] for i in reads])
+                if len(results) != self._count:
+                    self._check(0, results)
+                slots: list[Any] = [*values, *results]
                 return [slots[o] if type(o) is int else o for o in self.plan.outputs]
             slots = [*values, *self._empty]
             for number, (run, reads, writes) in enumerate(calls or self._calls):
                 # Devices check within their part, and need not for a short one; a model may be cut into hundreds of these.
                 if budget is not None and budget.deadline is not None and perf_counter() > budget.deadline:
                     budget.check(_first_node(self.plan.steps[number]))
-                for slot, array in zip(writes, run([slots[i] for i in reads]), strict=True):
+                results = _NOTHING  # of this part
+                results = run([slots[i] for i in reads])
+                for slot, array in zip(writes, results, strict=True):
                     slots[slot] = array
         except Exception as error:
-            self._explain(number, error)
+            self._explain(number, error, results)
             raise
         if self._tail and self._inner:
             self._finish(slots)
@@ -174,9 +190,16 @@ class PlanRequest:
 
         return tuple((partial(checked, number, run), reads, writes) for number, (run, reads, writes) in enumerate(calls))
 
-    def _explain(self, number: int, error: Exception) -> None:
-        """Raise an error that names the device for a mistake in its code."""
+    def _check(self, number: int, results: Any) -> None:
+        """Raise an error that names the device for results of a part that are of other types."""
         step = self.plan.steps[number]
+        check_results(step.device, results, step.results)
+
+    def _explain(self, number: int, error: Exception, results: Any) -> None:
+        """Raise an error that names the device for a mistake in its code: of later runs the results are looked at only now."""
+        step = self.plan.steps[number]
+        if results is not _NOTHING and not isinstance(error, DovetailError):
+            self._check(number, results)
         explain_run(step.device, step.executable, step.results, error)
 
     def _finish(self, slots: list[Any]) -> None:

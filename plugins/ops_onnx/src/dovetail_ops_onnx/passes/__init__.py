@@ -107,7 +107,7 @@ def _keep_plans(graph: Graph, context: PassContext) -> Graph:
 # Rows have other lengths in other sizes, and their numbers are constants, which would keep plans from being taken over.
 _COMPOSE_MOVES = Rewriting("compose_moves", "compose_moves", frozenset({"Concat", "Slice", "Transpose"}), without="plans")
 _HOLD_CACHES = Rewriting("hold_caches", "hold_caches", frozenset({"Concat", "If"}), takes="", states=True)
-_MERGE_EQUAL_NODES = Rewriting("merge_equal_nodes", "merge_equal_nodes", frozenset(), takes="devices")
+_MERGE_EQUAL_NODES = Rewriting("merge_equal_nodes", "merge_equal_nodes", frozenset(), takes="prescribed")
 _TAKE_OVER = Rewriting("take_over", "take_over", frozenset(), takes="context", memory="plans")
 _WIDEN_HALVES = Rewriting("widen_halves", "widen_halves", frozenset(), takes="context", halves=True)
 _PADDED = ("AveragePool", "Conv", "MaxPool")

@@ -1,6 +1,6 @@
 """Compute equal things once: exporters write the same nodes again for every layer, above all those that compute sizes."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -8,20 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import Device
 from dovetail.graph import AbstractOperator, Graph, Node
 
 __all__ = ["merge_equal_nodes"]
+
+Prescribed = Callable[[str, str], bool]
+"""(domain, op_type) -> whether the user gave a device a kernel for operators of this name."""
 
 SMALL = 64
 """Elements of a constant up to which its content is compared with that of others."""
 
 
-def merge_equal_nodes(graph: Graph, devices: Sequence[Device] = ()) -> Graph:
+def merge_equal_nodes(graph: Graph, prescribed: Prescribed = lambda domain, op_type: False) -> Graph:
     """The graph with one of all nodes that have the same operator, attributes and inputs; it represents the others.
 
     Shapes may be open. Constants of at most `SMALL` numbers are the same input if they have the same bytes. Random operators,
-    those without a reference or composition, those for which the user gave one of the devices a kernel, and those with
+    those without a reference or composition, those for which the user gave a device a kernel, and those with
     sub-graphs stay. So do nodes that write what continues a state, or what a sub-graph reads, and graphs with operators that are
     composed of the graph around them, which must see it as the model has it. Nodes that come before what they read may stay.
     """
@@ -29,7 +31,7 @@ def merge_equal_nodes(graph: Graph, devices: Sequence[Device] = ()) -> Graph:
         return graph
     held = {graph.outputs[index] for index in graph.states.values()}
     held.update(name for node in graph.nodes for inner in node.op.subgraphs for name in inner.captures)
-    prescribed = cache(lambda domain, op_type: any(device.prescribes(domain, op_type) for device in devices))
+    prescribed = cache(prescribed)
     contents = {name: _content(name, array) for name, array in graph.constants.items()}
     alike: dict[Hashable, Node] = {}
     equal: dict[Hashable, Node] = {}
