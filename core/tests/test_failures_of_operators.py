@@ -6,18 +6,52 @@ import numpy as np
 import pytest
 
 import dovetail
+from dovetail.device import Binary, Eltwise, Graph, Node
+from dovetail.devices.declared_post_ops import check_post_ops
 from dovetail.errors import InferError, OperatorError, ShapeError
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, DType, Operator, TensorType
+from dovetail_ops_onnx.flatten import Flatten
+from dovetail_ops_onnx.relu import Relu
 
 X = np.ones((2, 3), np.float32)
 
 
-def run(**methods: Any) -> None:
+def run(before: Any = None, /, **methods: Any) -> None:
     op = type("Mine", (Operator,), {"domain": "com.acme", "outputs": ("Y",), "__module__": __name__, **methods})
     g = GraphBuilder()
-    model = g.model([g.node(op(), g.input("x", "float32", X.shape), name="node")])
+    x = g.input("x", "float32", X.shape)
+    model = g.model([g.node(op(), x if before is None else g.node(before(), x), name="node")])
     dovetail.Core(config=False).compile_model(model, "NUMPY")({"x": X})
+
+
+@pytest.mark.parametrize(
+    ("chain", "message"),
+    [
+        (lambda: "relu", r"post_ops\(\) gave 'relu'\n  return a tuple of Eltwise, Binary"),
+        (lambda: ("relu",), r"post_ops\(\) gave \('relu',\)"),
+        (lambda: (Eltwise("relu"), Binary("add", "bias")), r"post_ops\(\) gave \(Eltwise.*, Binary\(.*operand='bias'\)\)"),
+        (lambda: (Eltwise("relu6"),), r"unknown eltwise algorithm 'relu6'"),
+        (lambda: 1 / 0, r"the operator raised ZeroDivisionError: .* \(test_failures_of_operators.py, line \d+, in <lambda>\)"),
+    ],
+)
+@pytest.mark.parametrize("before", [None, Relu, Flatten])  # Mine is alone, after a node that may take it over, after a view
+def test_post_ops(chain: Any, message: str, before: Any) -> None:
+    methods = {"post_ops": lambda self, *given: chain(), "infer": lambda self, X: X, "reference": lambda self, X: X}
+    with pytest.raises(OperatorError, match=rf"node 'node' \(com.acme::Mine\).*: {message}"):
+        run(before, **methods)
+
+
+def test_post_ops_in_a_list_are_taken() -> None:
+    methods = {"post_ops": lambda self, *given: [Eltwise("relu")], "infer": lambda self, X: X, "reference": lambda self, X: X}
+    run(Relu, **methods)
+
+
+def test_a_device_that_fails_is_not_taken_for_post_ops_that_are_right() -> None:
+    node = Node("n", Relu(), ("x",), ("y",))
+    graph = Graph((node,), ("x",), ("y",), {}, {"x": TensorType(DType.FLOAT32, (2,)), "y": TensorType(DType.FLOAT32, (2,))})
+    check_post_ops(graph)
+    check_post_ops(graph.replace(types={}))
 
 
 def test_the_line_in_infer() -> None:

@@ -7,11 +7,12 @@ import numpy as np
 
 from dovetail.dataclass import dataclass
 from dovetail.devices.contract import Device, Executable, ExecutableRequest, NodeReport
+from dovetail.devices.declared_post_ops import check_post_ops
 from dovetail.devices.device_array import DeviceArray
 from dovetail.devices.memory import MemoryPlan
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import LayerConfig, TypedNode
-from dovetail.errors import CompileError, DovetailError, InferError, PluginError
+from dovetail.errors import CompileError, DovetailError, InferError, PluginError, UsageError
 from dovetail.evaluate.context import located
 from dovetail.graph.graph import Graph
 from dovetail.graph.types import TensorType
@@ -52,9 +53,8 @@ def ask(device: Device, node: TypedNode, *, kernel: bool = True) -> Accepted | R
     asked = device.supports if kernel else device.accepts
     try:
         answer: object = asked(node)
-    except (DovetailError, MemoryError):
-        raise
     except Exception as error:
+        _raise_others(error, node)
         raise _failed(device, f"{_question(device, kernel)}() raised", error, f" for node {node.node}") from error
     if isinstance(answer, Accepted) or (isinstance(answer, Refusal) and isinstance(answer.reason, Reason)):
         return answer
@@ -184,10 +184,18 @@ def _question(device: Device, kernel: bool) -> str:
 def _called(device: Device, what: str, call: Callable[..., T], *given: Any) -> T:
     try:
         return call(*given)
-    except (DovetailError, MemoryError):
-        raise
     except Exception as error:
+        _raise_others(error, given[0])
         raise _failed(device, f"{what} raised", error) from error
+
+
+def _raise_others(error: Exception, asked: object) -> None:
+    """Raise errors that are no mistake of the device: those that name what is wrong, and mistakes in an operator's post-ops."""
+    named = isinstance(error, DovetailError | MemoryError)
+    if isinstance(asked, TypedNode | Graph) and (not named or isinstance(error, UsageError)):
+        check_post_ops(asked)
+    if named:
+        raise error
 
 
 def _failed(device: Device, what: str, error: Exception, where: str = "") -> CompileError:

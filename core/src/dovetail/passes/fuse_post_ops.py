@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from dovetail.dataclass import dataclass
+from dovetail.devices.declared_post_ops import declared_post_ops
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import TypedNode
 from dovetail.graph.graph import Graph, Node
@@ -140,7 +141,7 @@ def _as_post_ops(node: Node, value: str, graph: Graph) -> tuple[PostOp, ...] | N
         return None
     if graph.types[value] != graph.types[node.writes[0]]:
         return None
-    return node.op.post_ops([graph.type_of(name) for name in node.inputs], node.inputs, node.inputs.index(value))
+    return declared_post_ops(node, [graph.type_of(name) for name in node.inputs], node.inputs.index(value))
 
 
 def _late(post_ops: Sequence[PostOp], position: Mapping[str, int], index: int) -> list[str]:

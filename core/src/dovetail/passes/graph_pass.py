@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from dovetail.dataclass import dataclass, field
 from dovetail.devices.checked import ask, prescribes
 from dovetail.devices.contract import Device
+from dovetail.devices.declared_post_ops import check_post_ops
 from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.devices.refusals import Refusal
 from dovetail.devices.typed_node import TypedNode
@@ -197,9 +198,10 @@ def _guarded(graph: Graph, one: GraphPass, context: PassContext) -> Graph:
     where = f"graph pass {one.name!r} of {one.origin}"
     try:
         after = one.run(graph, context)
-    except UsageError:  # the pass refuses what the user asked for
-        raise
     except Exception as error:
+        check_post_ops(graph)
+        if isinstance(error, UsageError):  # the pass refuses what the user asked for
+            raise
         message = error.message if isinstance(error, DovetailError) else str(error)
         raise PluginError(f"{where} raised {type(error).__name__}: {message}", hint=hint) from error
     if after is graph:
