@@ -17,6 +17,7 @@ from dovetail_ops_onnx.cum_sum import CumSum
 from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.less import Less
 from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.neg import Neg
 from dovetail_ops_onnx.reshape import Reshape
@@ -242,6 +243,24 @@ def test_an_output_that_a_kernel_keeps_is_copied(bench):
         np.testing.assert_array_equal(found[0], x - y)
         np.testing.assert_array_equal(found[1], y - x)
     assert op.bound == [1]
+
+
+def test_an_output_that_a_guard_looks_at_is_copied(bench):
+    """MaxPool's primitive runs after a look for NaN, for which references stand by, all of them in the arena."""
+    g = GraphBuilder()
+    shape = 1, 16, 64, NEW // 4 // 1024 + 1
+    x, row = g.input("x", "float32", shape), g.input("row", "float32", (1, *shape[1:]))
+    changed = g.node(ScatterND(), x, g.constant(np.array([[0]])), row)
+    request = bench.executable(g.model([changed, g.node(MaxPool(kernel_shape=shape[2:]), changed)]).graph).create_request()
+    assert not request._bound.new
+    assert [index for index, _ in request._bound.lent] == [0, 1]
+    for seed in range(3):
+        x, row = (np.random.default_rng(seed + i).standard_normal(shape).astype(np.float32) for i in range(2))
+        if seed == 1:
+            row[0, 3, 2, 1] = np.nan
+        found = request.run([x, row])
+        np.testing.assert_array_equal(found[0], row)
+        np.testing.assert_array_equal(found[1], row.max((2, 3), keepdims=True))
 
 
 @pytest.mark.parametrize(
