@@ -26,21 +26,26 @@ __all__ = ["Binder", "Output", "move"]
 T = TypeVar("T")
 
 NEW = 1 << 17
-"""Bytes of an output from which on primitives write it into a new array: to tell them its address takes less than a copy."""
+"""Bytes of an output from which on it is written into a new array: to tell primitives its address, or to bind one kernel in
+Python to it, takes less than a copy."""
 
 LENT = 1 << 18
-"""Bytes of an input from which on binding a kernel in Python to the caller's array, some 5 us, takes less than a copy."""
+"""Bytes of inputs from which on binding a kernel in Python to the caller's arrays, some 5 us, takes less than copies."""
+
+PART = 1 << 15
+"""Bytes of an input from which on a kernel that is bound anew in any case takes the caller's array, 1 us, and no copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The type of an output, and all memory objects of its block."""
+    """The type of an output, its block, and all memory objects of that."""
 
     type: TensorType
+    block: str
     memories: tuple[Memory, ...]
 
     def make(self) -> Array:
-        """A new array, into which the next run of the primitives writes. Raises `MemoryError`."""
+        """A new array, into which the next run writes. Raises `MemoryError`."""
         array = aligned(self.type.nbytes).view(self.type.dtype.numpy).reshape(self.type.memory_dims)
         move(self.memories, array)
         return array
@@ -57,7 +62,8 @@ class Binder:
     """The values of one request in its arena, as arrays and as memory objects.
 
     `readers` maps the blocks of inputs and outputs to their memory objects; `arrays` are the blocks that are used as arrays.
-    `lent` are the inputs that kernels in Python read in the caller's memory, which each run puts into `given`.
+    `lent` are the inputs that kernels in Python read in the caller's memory, `placed` the blocks of outputs that they may write
+    into new arrays; each run puts these arrays into `given`.
     `large` are the nodes whose clip was not safe for the numbers of this run, `with_nan` the values in which NaN was found.
     """
 
@@ -82,6 +88,7 @@ class Binder:
         self.readers: dict[str, list[Memory]] = {}
         self.arrays: set[str] = set()
         self.lent: set[str] = set()
+        self.placed: set[str] = set()
         self.given: dict[str, Array] = {}
         self.large: list[str] = []
         self.with_nan: list[str] = []
@@ -93,10 +100,32 @@ class Binder:
         return frozenset(graph.outputs).union(*(node.reads for node in graph.nodes))
 
     @cached_property
-    def _large_inputs(self) -> frozenset[str]:
-        """The inputs whose copies take longer than binding kernels anew."""
+    def _inputs(self) -> frozenset[str]:
+        """The inputs that kernels in Python may read where the caller has them."""
         inputs = self.executable.graph.inputs
-        return frozenset(name for name in inputs if name not in self._states and self._types[name].nbytes >= LENT)
+        return frozenset(name for name in inputs if name not in self._states and self._types[name].nbytes >= PART)
+
+    @cached_property
+    def _own_blocks(self) -> frozenset[str]:
+        """The blocks of large outputs that nobody else sees; to bind their kernels in Python takes less time than a copy."""
+        graph, storage, blocks = self.executable.graph, self._storage, self.executable.blocks
+        roots = [storage[name] for name in graph.outputs]
+        found = {
+            root: blocks[name]
+            for name, root in zip(graph.outputs, roots, strict=True)
+            if NEW <= blocks[name] == self._types[name].nbytes
+            and root not in graph.inputs
+            and self._outside(root) is None
+            and roots.count(root) == 1
+        }
+        if not found or self._states:
+            return frozenset()
+        for placement in self.executable.placements:
+            node, kernel = placement.node.node, placement.kernel
+            if isinstance(kernel, PythonKernel):
+                for root in {storage[name] for name in (*node.reads, *node.writes)} & found.keys():
+                    found[root] = found[root] - NEW if kernel.binds_quickly else -1
+        return frozenset(root for root, left in found.items() if left >= 0)
 
     def launches(self, placement: "Placement") -> Iterator[Launch | Call]:
         """All that a node does, in order."""
@@ -118,23 +147,40 @@ class Binder:
             yield from self._in_python(placement.kernel, placement.node)
 
     def _in_python(self, kernel: PythonKernel, node: TypedNode) -> Iterable[Call]:
-        """The calls of the kernel. One that reads a large input is bound in each run, to the caller's array."""
-        if not (kernel.binds_quickly and self._large_inputs):
+        """The calls of the kernel. One that reads or writes much at the border of the model is bound to it in each run."""
+        moved = self._moved_in_python(node.node) if kernel.binds_quickly else frozenset[str]()
+        if not moved:
             return kernel.bind(node, self)
-        storage, types = self._storage, self._types
-        reads, writes = ({storage[name] for name in names} for names in (node.node.reads, node.node.writes))
-        lent = (reads & self._large_inputs) - writes
-        if not lent:
-            return kernel.bind(node, self)
-        self.lent |= lent
-        self.arrays |= (reads | writes) - lent
+        storage, types, given = self._storage, self._types, self.given
+        arrays = {name: self.array(name) for name in (*node.node.reads, *node.node.writes) if storage[name] not in moved}
+        bind = kernel.binding(node)
 
         def array(name: str) -> Array:
-            if storage[name] not in lent:
+            if name in arrays:
+                return arrays[name]
+            found, block = types[name], given.get(storage[name])
+            if block is None:  # something else needs the output in the arena
                 return self.array(name)
-            return self.given[storage[name]].view(types[name].dtype.numpy).reshape(types[name].memory_dims)
+            return np.ndarray(found.memory_dims, found.dtype.numpy, block)
 
-        return [lambda: in_turn(tuple(kernel.bind(node, cast("Values", array))))()]
+        def run() -> int | None:
+            for call in bind(cast("Values", array)):
+                if status := call():
+                    return status
+            return 0
+
+        return [run]
+
+    def _moved_in_python(self, node: Node) -> frozenset[str]:
+        """The blocks that the kernel of the node finds in other places in each run."""
+        reads, writes = ({self._storage[name] for name in names} for names in (node.reads, node.writes))
+        placed = (reads | writes) & self._own_blocks
+        lent = (reads & self._inputs) - writes
+        if not placed and sum(self._types[name].nbytes for name in lent) < LENT:
+            return frozenset()
+        self.lent |= lent
+        self.placed |= placed
+        return frozenset(lent | placed)
 
     def nan_checks(self, names: Sequence[str]) -> Iterator[Launch]:
         """Calls that search values for NaN."""
@@ -196,22 +242,14 @@ class Binder:
         return found
 
     def is_new(self, name: str) -> bool:
-        """Whether primitives may write an output into a new array: nothing else uses its block."""
-        graph, storage, found = self.executable.graph, self._storage, self._types[name]
-        root = storage[name]
-        return (
-            found.nbytes >= NEW
-            and root in self.readers
-            and root not in self.arrays
-            and root not in graph.inputs
-            and self._outside(root) is None
-            and [storage[n] for n in graph.outputs].count(root) == 1
-            and self.executable.blocks[name] == found.nbytes
-        )
+        """Whether an output may be written into a new array: nothing uses its block where it is."""
+        root = self._storage[name]
+        return root in self._own_blocks and root not in self.arrays and (root in self.readers or root in self.placed)
 
     def output(self, name: str) -> Output:
         """For an output that is new."""
-        return Output(self._types[name], tuple(self.readers[self._storage[name]]))
+        root = self._storage[name]
+        return Output(self._types[name], root, tuple(self.readers.get(root, ())))
 
     def _outside(self, root: str) -> Array | None:
         """The array of a state or a constant; None for a block of the arena."""

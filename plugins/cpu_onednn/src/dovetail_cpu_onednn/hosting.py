@@ -1,12 +1,12 @@
 """Runs the host kernels that an operator's class provides (`HostKernel`)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
 from dovetail import device
-from dovetail.device import AbstractOperator, Accepted, DType, HostKernel, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import AbstractOperator, Accepted, DType, HostConfig, HostKernel, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_onednn.descriptors import BLOCKED
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
 
@@ -24,6 +24,11 @@ class HostedKernel(device.HostedKernel, PythonKernel):
     from_operator = True
     blocked = BLOCKED
 
+    def __init__(self, kernel: HostKernel) -> None:
+        super().__init__(kernel)
+        # A `bind` of their own is promised to be called once for each request.
+        self.binds_quickly = type(kernel).bind is HostKernel.bind
+
     def __eq__(self, other: object) -> bool:
         """Whether it runs the same kernel, which plans for other sizes find so. Kernels of one class may compare as equal."""
         return isinstance(other, HostedKernel) and other._kernel is self._kernel
@@ -40,9 +45,15 @@ class HostedKernel(device.HostedKernel, PythonKernel):
     def in_place(self, node: TypedNode) -> Sequence[str]:
         return [node.node.inputs[index] for index in self.taken_over(node)]
 
-    def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterator[Call]:
+    def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
+        return self.binding(node)(array)
+
+    def binding(self, node: TypedNode) -> Callable[[Callable[[str], Array]], Iterable[Call]]:
+        return partial(self._calls, node, self.chosen(node))
+
+    def _calls(self, node: TypedNode, config: HostConfig, array: Callable[[str], Array]) -> Iterator[Call]:
         inputs, outputs = ([array(name) if name else None for name in names] for names in (node.node.inputs, node.node.outputs))
-        for step in self.steps(node, self.chosen(node), inputs, outputs):
+        for step in self.steps(node, config, inputs, outputs):
             yield quiet(step)
         for name, tensor in zip(node.node.writes, node.outputs, strict=True):
             if (filling := _filling(array(name), tensor)) is not None:

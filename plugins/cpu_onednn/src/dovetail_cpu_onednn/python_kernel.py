@@ -2,7 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
-from typing import Any, ClassVar, Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
@@ -43,12 +44,18 @@ class Values(Protocol):
 class PythonKernel(OnednnKernel):
     """Runs a node by calls of Python, which are bound to the arrays of a request."""
 
-    binds_quickly: ClassVar[bool] = False
-    """Whether `bind` takes some microseconds only, so that each run may call it with large inputs in the caller's memory."""
+    binds_quickly: bool = False
+    """Whether what `binding` gives takes some microseconds only, so that each run may call it with large inputs in the caller's
+    memory, and large outputs in new arrays.
+    """
 
     @abstractmethod
     def bind(self, node: TypedNode, array: Values) -> Iterable[Call]:
         """The calls of each run. Kernels that bind quickly may only call `array`."""
+
+    def binding(self, node: TypedNode) -> Callable[[Values], Iterable[Call]]:
+        """`bind` for one node of one request, after all that depends on no array of it; work arrays are made here."""
+        return partial(self.bind, node)
 
     def primitives(self, node: TypedNode) -> Sequence[PrimitiveDesc]:
         """Those that `bind` makes use of, to be made before on a second thread."""

@@ -83,7 +83,7 @@ class OnednnRequest(ExecutableRequest):
             bound += [(launch, last) for launch in binder.nan_checks(executable.nan_checks.final)]
         steps, ends_with = _steps(_in_groups(bound), executable.shared_by)
         storage = executable.memory.storage
-        new = {} if states else {i: binder.output(n) for i, n in enumerate(graph.outputs) if binder.is_new(n)}
+        new = {i: binder.output(n) for i, n in enumerate(graph.outputs) if binder.is_new(n)}
         outputs = tuple(
             _NOTHING if i in new else _as_given(binder.array(name), states.get(storage[name]))
             for i, name in enumerate(graph.outputs)
@@ -176,6 +176,8 @@ class OnednnRequest(ExecutableRequest):
         bound.forget()
         for index, name in bound.lent:
             bound.given[name] = inputs[index]
+        if new is not None:
+            bound.given.update([(bound.new[index].block, array) for index, array in new.items()])
         try:
             if not bound.in_python:
                 call(bound)
@@ -275,8 +277,8 @@ class _Bound:
     `launches` are all, with the placements of their nodes; a run begins with `threads`. Each of the `calls` makes some of them,
     in `ends` is how many are made then. `is_plain`: calls of primitives are all, besides copying inputs. `borrowed` are inputs
     that only primitives read, which get the caller's address, `lent` those that kernels in Python find in `given` during a run;
-    `copied` those that have a place of their own. `new` are outputs that only primitives touch, for which each run makes an
-    array; `outputs` has an empty array in their place. `large` and `with_nan` are those of the binder, which is `kept` as the
+    `copied` those that have a place of their own. `new` are outputs for which each run makes an array, in `given` too;
+    `outputs` has an empty array in their place. `large` and `with_nan` are those of the binder, which is `kept` as the
     launches are, because calls hold bare addresses. `begin` sets the number of threads, `end` that of the device where the last
     calls had another one.
     """

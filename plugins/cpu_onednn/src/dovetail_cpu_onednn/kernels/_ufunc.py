@@ -23,6 +23,7 @@ class UfuncKernel(PythonKernel):
     """dst = ufunc(input 0, input 1, ...), folded from the left; inputs have a data type in `accepted`, and any shapes."""
 
     name = "ufunc"
+    binds_quickly = True
 
     def __init__(self, ufunc: np.ufunc, accepted: frozenset[DType] = NUMBERS) -> None:
         self._ufunc = ufunc

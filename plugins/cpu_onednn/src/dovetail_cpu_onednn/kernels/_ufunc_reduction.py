@@ -38,14 +38,23 @@ class UfuncReduction(PythonKernel):
         return Accepted(self.name)
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        src, dst = array(node.node.inputs[0]), array(node.node.outputs[0])
-        op, given_axes = cast("ReduceSum", node.op), node.inputs[1] if len(node.inputs) > 1 else None
-        axes = op.reduced_axes(src.ndim, None if given_axes is None else given_axes.value)
-        if (lines := op.lines(given(node, 0), axes)) is not None:
-            return (quiet(op.lines_step(src.reshape(lines), dst.reshape(lines[0]))),)
-        kept = dst.reshape(tuple(1 if a in axes else d for a, d in enumerate(src.shape)))
-        calls = [quiet(partial(self._ufunc.reduce, src, axis=axes, dtype=src.dtype, out=kept, keepdims=True))]
-        if self._is_mean:
-            count = np.asarray(math.prod(src.shape[axis] for axis in axes), src.dtype)
-            calls.append(quiet(partial(np.divide, dst, count, dst)))
-        return calls
+        return self.binding(node)(array)
+
+    def binding(self, node: TypedNode) -> Callable[[Callable[[str], Array]], Iterable[Call]]:
+        op, data, given_axes = cast("ReduceSum", node.op), given(node, 0), node.inputs[1] if len(node.inputs) > 1 else None
+        axes = op.reduced_axes(data.rank, None if given_axes is None else given_axes.value)
+        (source, result), lines = (node.node.inputs[0], node.node.outputs[0]), op.lines(data, axes)
+        if lines is not None:
+            step, rows = op.lines_step, lines[0]
+            return lambda array: (quiet(step(array(source).reshape(lines), array(result).reshape(rows))),)
+        dtype, dims = data.dtype.numpy, tuple(1 if axis in axes else size for axis, size in enumerate(data.dims))
+        reduce = partial(self._ufunc.reduce, axis=axes, dtype=dtype, keepdims=True)
+        count = np.asarray(math.prod(data.dims[axis] for axis in axes), dtype) if self._is_mean else None
+
+        def bind(array: Callable[[str], Array]) -> Iterable[Call]:
+            dst = array(result)
+            yield quiet(partial(reduce, array(source), out=dst.reshape(dims)))
+            if count is not None:
+                yield quiet(partial(np.divide, dst, count, dst))
+
+        return bind

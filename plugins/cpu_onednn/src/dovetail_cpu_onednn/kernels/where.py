@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 
 from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
+from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
 
@@ -20,6 +21,7 @@ class BitSelect(PythonKernel):
     """
 
     name = "bit_select"
+    binds_quickly = True
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         result = node.outputs[0]
@@ -33,9 +35,16 @@ class BitSelect(PythonKernel):
         return node.node.inputs[2:3]
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
+        return self.binding(node)(array)
+
+    def binding(self, node: TypedNode) -> Callable[[Callable[[str], Array]], Iterable[Call]]:
+        bits = np.dtype(f"i{node.outputs[0].dtype.itemsize}")
+        return partial(self._calls, node, np.empty(given(node, 0).dims, bits))
+
+    def _calls(self, node: TypedNode, mask: Array, array: Callable[[str], Array]) -> Iterable[Call]:
+        bits = mask.dtype
         condition, *data = (array(name) for name in (*node.node.inputs, node.node.outputs[0]))
-        bits = np.dtype(f"i{data[-1].itemsize}")
-        (x, y, dst), mask = (a.view(bits) for a in data), np.empty(condition.shape, bits)
+        x, y, dst = (a.view(bits) for a in data)
         return [
             quiet(partial(np.subtract, condition.view(np.int8), 1, mask, dtype=bits)),
             quiet(partial(np.bitwise_xor, x, y, dst)),
