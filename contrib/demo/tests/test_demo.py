@@ -208,7 +208,8 @@ class Wrong(Device):
             def wrong(inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
                 return [output + np.float32(0.01) for output in run(inputs)]
 
-            return SimpleNamespace(run=wrong, close=request.close, fresh=False, kept_states=())
+            request.run, request.fresh = wrong, False
+            return request
 
         executable.create_request = create_request
         return executable

@@ -71,14 +71,17 @@ def lowered(device: Device, graph: Graph) -> Graph:
     hint = "return the graph, or graph.replace(nodes=...), with its inputs and outputs"
     if not isinstance(found, Graph):
         raise CompileError(f"device {device.info.name}: lower() gave {_shown(found)}", hint=hint)
-    for side, before, now in (("inputs", graph.inputs, found.inputs), ("outputs", graph.outputs, found.outputs)):
-        if before != now:
-            raise CompileError(f"device {device.info.name}: lower() gave {side} {[*now]} for {[*before]}", hint=hint)
-    for name in found.outputs:
+    if found.inputs != graph.inputs:
+        text = f"lower() gave inputs {[*found.inputs]} for {[*graph.inputs]}"
+        raise CompileError(f"device {device.info.name}: {text}", hint=hint)
+    if len(found.outputs) != len(graph.outputs):
+        text = f"lower() gave outputs {[*found.outputs]} for {[*graph.outputs]}"
+        raise CompileError(f"device {device.info.name}: {text}", hint=hint)
+    for before, name in zip(graph.outputs, found.outputs, strict=True):  # by position: a lowered value may have another name
         if name not in found.producers and name not in found.inputs and name not in found.constants:
             raise CompileError(f"device {device.info.name}: lower() gave a graph in which no node computes {name!r}", hint=hint)
-        if found.types.get(name) != graph.types[name]:
-            text = f"lower() changed the output {name!r} from {graph.types[name]} to {found.types.get(name)}"
+        if found.types.get(name) != graph.types[before]:
+            text = f"lower() changed the output {before!r} from {graph.types[before]} to {found.types.get(name)}"
             raise CompileError(f"device {device.info.name}: {text}", hint=hint)
     return found
 
@@ -158,7 +161,7 @@ def check_results(name: str, given: object, expected: Sequence[Result]) -> Seque
     if len(given) != len(expected):
         raise _wrong(name, f"run() gave {len(given)} results, expected {len(expected)}", expected)
     for index, (array, result) in enumerate(zip(given, expected, strict=True)):
-        if not isinstance(array, np.ndarray | DeviceArray):
+        if not isinstance(array, np.ndarray | np.generic | DeviceArray):  # ufuncs give scalars of arrays without axes
             text = f"run() gave for output {index} {_shown(array)}, expected an array {result.type}"
         elif array.dtype != result.type.dtype.numpy or array.shape != result.type.dims:
             text = f"run() gave for output {index} {array.dtype}{[*array.shape]}, expected {result.type}"
