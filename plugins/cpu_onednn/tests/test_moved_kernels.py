@@ -309,7 +309,7 @@ def test_traced_runs_and_several_threads():
 
 
 def test_states_stay_where_they_are():
-    """Inputs are read where the caller has them beside states, and results are no arrays that a later run writes."""
+    """Inputs are read where the caller has them beside states, and no later run writes into results."""
     g = GraphBuilder()
     x, state = g.input("x", "int64", SHAPE), g.input("s", "int64", SHAPE)
     total = g.node(Add(), x, state)

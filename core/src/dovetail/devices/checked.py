@@ -193,7 +193,7 @@ def _called(device: Device, what: str, call: Callable[..., T], *given: Any) -> T
 
 
 def _raise_others(error: Exception, asked: object) -> None:
-    """Raise errors that are no mistake of the device: those that name what is wrong, and mistakes in an operator's post-ops."""
+    """Raise errors that the device did not make: those that name what is wrong, and mistakes in an operator's post-ops."""
     named = isinstance(error, DovetailError | MemoryError)
     if isinstance(asked, TypedNode | Graph) and (not named or isinstance(error, UsageError)):
         check_post_ops(asked)
