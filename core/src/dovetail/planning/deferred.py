@@ -1,23 +1,21 @@
 """Steps on the host in the middle of a model: nodes whose results have data-dependent shapes, and control flow."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from dovetail.dataclass import dataclass
 from dovetail.devices.kernels import REFERENCE_KERNEL
-from dovetail.errors import DataDependentShape, OperatorError
-from dovetail.evaluate.context import node_context
-from dovetail.evaluate.inference import check_limit, inferred, padded
+from dovetail.errors import DataDependentShape
+from dovetail.evaluate.inference import check_limit, inferred
 from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import CONTAINERS, MapType, OptionalType, SequenceType, TensorType
-from dovetail.planning.held import HeldBytes, check_held, holds_arrays
+from dovetail.planning.held import check_held, holds_arrays
 from dovetail.planning.plan import HostStep, Signature
 
-__all__ = ["compute", "control", "declared_signature", "kernel_on_host", "owned", "signature", "typed_inputs", "why_on_host"]
+__all__ = ["compute", "declared_signature", "kernel_on_host", "owned", "separate", "signature", "typed_inputs", "why_on_host"]
 
 
 def signature(values: Sequence[Any]) -> Signature:
@@ -69,7 +67,7 @@ def compute(step: HostStep, values: Sequence[Any]) -> list[Any]:
     results = _typed(step, values) if has_types else None
     results = run_untyped(node, values) if results is None else results
     check_held(node, results, step.limit)
-    return _apart(results, values)
+    return separate(results, values)
 
 
 def _typed(step: HostStep, values: Sequence[Any]) -> list[Any] | None:
@@ -85,44 +83,12 @@ def _typed(step: HostStep, values: Sequence[Any]) -> list[Any] | None:
     return list(run_reference(step.node, values, outputs))
 
 
-def control(step: HostStep, values: Sequence[Any], bodies: Sequence[Callable[[Sequence[Any]], list[Any]]]) -> list[Any]:
-    """The outputs of a node that runs sub-graphs; `bodies` run them, in their order.
-
-    Raises `OutOfMemory` naming the node when what the sub-graphs gave, as far as the operator keeps it, exceeds the limit.
-    """
-    op = step.node.op
-    run_of = {id(body.graph): run for body, run in zip(step.bodies, bodies, strict=True)}
-    run = _RunCounted(run_of, HeldBytes(step.node, step.limit), tuple(map(bool, step.node.outputs)))
-    with node_context(step.node):
-        if all(v is None or isinstance(v, np.ndarray) for v in values):  # containers have no types to check
-            op.check([None if v is None else TensorType.of(v) for v in values], len(step.node.outputs))
-        given = op.control(run, *padded(values, op.inputs))
-        given = given if isinstance(given, tuple) else (given,)
-        if len(given) < len(step.node.outputs):
-            raise OperatorError(f"control() gave {len(given)} outputs, the node has {len(step.node.outputs)}")
-    return _apart([v for name, v in zip(step.node.outputs, given, strict=False) if name], values)
-
-
-@dataclass(frozen=True)
-class _RunCounted:
-    """Runs sub-graphs, found by their `id`, and counts what they give."""
-
-    run_of: Mapping[int, Callable[[Sequence[Any]], list[Any]]]
-    held: HeldBytes
-    wanted: tuple[bool, ...]
-
-    def __call__(self, graph: Graph, arguments: Sequence[Any]) -> list[Any]:
-        results = self.run_of[id(graph)](arguments)
-        self.held.add(results)
-        return results
-
-
-def _apart(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+def separate(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
     """The results, with arrays in sequences copied if they are in memory of the inputs, which the next run overwrites.
 
     Arrays from a sequence among the inputs are separate already: a sequence that grows is not looked at over and over.
     """
-    lists = {id(v) for v in results if isinstance(v, list) and holds_arrays(v)}
+    lists = {id(v) for v in results if isinstance(v, list) and holds_arrays(v)} if list in map(type, results) else None
     if not lists:
         return list(results)
     arrays = [v for v in inputs if isinstance(v, np.ndarray)]

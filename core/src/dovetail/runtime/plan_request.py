@@ -1,5 +1,6 @@
 """The state of one inference for one plan, and for the plans that follow it."""
 
+import operator
 from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -12,13 +13,13 @@ import numpy as np
 from dovetail.devices.checked import check_results, explain_run
 from dovetail.devices.contract import ExecutableRequest
 from dovetail.devices.device_array import DeviceArray, kept_on_host
-from dovetail.devices.work_budget import check_work, current_budget
-from dovetail.errors import DovetailError, OutOfMemory, TimeLimitExceeded
+from dovetail.devices.work_budget import RUNNING
+from dovetail.errors import DovetailError, OutOfMemory
 from dovetail.graph.graph import Node
 from dovetail.lru import LruCache
 from dovetail.names import printable
-from dovetail.planning.deferred import control, owned, signature
-from dovetail.planning.plan import HostStep, Plan, Signature, Source, Step
+from dovetail.planning.deferred import owned, signature
+from dovetail.planning.plan import HostStep, Plan, Signature, Step
 from dovetail.planning.plan_cache import PlanCache
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class PlanRequest:
 
     def _advance(self, values: Sequence[Any], calls: Sequence[_Call] = ()) -> Sequence[Any]:
         """Run the plan: its outputs, or the inputs of the rest. `calls` in place of those of `run`."""
-        budget, number, results = current_budget(), 0, _NOTHING
+        budget, number, results = RUNNING.budget, 0, _NOTHING
         try:
             if self._direct and not calls:
                 if budget is not None and budget.deadline is not None:
@@ -204,7 +205,7 @@ class PlanRequest:
 
     def _finish(self, slots: list[Any]) -> None:
         """Run the steps on the host."""
-        budget = current_budget()
+        budget = RUNNING.budget
         for step, call in self._tail:
             if budget is not None and budget.deadline is not None:
                 budget.check(step.node)
@@ -222,9 +223,16 @@ class PlanRequest:
 
     def _host_call(self, step: HostStep, runners: Sequence["Runner"]) -> Callable[[Sequence[Any]], list[Any]]:
         """The call that runs a step on the host, with the slots: its outputs."""
-        from dovetail.runtime.host_node import HostNode  # here, because few plans have such steps
+        # Imported here, because few plans have such steps.
+        call: Callable[[Sequence[Any]], list[Any]]
+        if step.node.op.has_control():
+            from dovetail.runtime.control_node import ControlNode
 
-        call = partial(_with_bodies, step, runners) if step.node.op.has_control() else HostNode(step)
+            call = ControlNode(step, [runner.body for runner in runners])
+        else:
+            from dovetail.runtime.host_node import HostNode
+
+            call = HostNode(step)
         if self._recorder is None:
             return call
         recorded = self._recorder.on_host(step.node)
@@ -266,15 +274,24 @@ class Runner:
         """A call that runs the graph as a sub-graph of the node, with its arguments: its outputs, which outlive the next run."""
         captured = _contiguous(captured)
         kinds = _kinds(captured)  # once for all iterations
+        latest: list[Any] | None = None  # of the arguments, if they were taken as they are
+        request: PlanRequest | None = None
 
         def run(arguments: Sequence[Any]) -> list[Any]:
-            check_work(node)
-            given = _contiguous(arguments)
-            values = [*given, *captured]
-            request = self._request(values, [*_kinds(given), *kinds])
-            results = request._advance(values)
+            nonlocal latest, request
+            if (budget := RUNNING.budget) is not None and budget.deadline is not None:
+                budget.check(node)
+            found = [(v.dtype, v.shape, v.flags.c_contiguous) if type(v) is np.ndarray else type(v) for v in arguments]
+            if request is None or found != latest:
+                given = _contiguous(arguments)
+                request = self._request([*given, *captured], [*_kinds(given), *kinds])
+                latest = found if all(map(operator.is_, given, arguments)) else None
+                arguments = given
+            results = request._advance([*arguments, *captured])
             if request._rest is not None:
                 results = request._rest.run(results)
+            elif request.fresh:
+                return [*results]
             return [v.copy("K") if type(v) is np.ndarray else owned(v) for v in results]
 
         return run
@@ -328,22 +345,6 @@ def _first_node(step: Step) -> str:
     """The first node of a part, as messages name it."""
     names = [f"node '{printable(one.name)}' ({printable(one.op)})" for one in step.executable.reports]
     return names[0] if names else f"a part on {step.device}"
-
-
-def _values(sources: Sequence[Source], slots: Sequence[Any]) -> list[Any]:
-    return [slots[source] if type(source) is int else source for source in sources]
-
-
-def _with_bodies(step: HostStep, runners: Sequence[Runner], slots: Sequence[Any]) -> list[Any]:
-    """The outputs of a node that runs sub-graphs."""
-    pairs = zip(runners, step.bodies, strict=True)
-    bodies = [runner.body(step.node, _values(body.captures, slots)) for runner, body in pairs]
-    try:
-        return control(step, _values(step.reads, slots), bodies)
-    except TimeLimitExceeded as error:
-        if f"node {step.node}" not in error.message:  # a node of a sub-graph was running
-            error.message += f"; it is in a sub-graph of node {step.node}"
-        raise
 
 
 def _with_states_on_host(run: Callable[..., Sequence[Any]], kept: Set[int]) -> Callable[..., Sequence[Any]]:

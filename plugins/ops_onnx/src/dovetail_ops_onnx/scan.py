@@ -96,7 +96,7 @@ def _turned(value: Array, axis: int, backwards: int) -> Array:
     """The value with the scanned axis first, in the direction of the scan."""
     if not -value.ndim <= axis < value.ndim:
         raise OperatorError(f"the scanned axis is {axis}; the input has rank {value.ndim}")
-    moved = np.moveaxis(value, axis, 0)
+    moved = np.moveaxis(value, axis, 0) if axis else value
     return moved[::-1] if backwards else moved
 
 

@@ -1,0 +1,95 @@
+"""Runs a node with sub-graphs again and again: what does not depend on its values is found once."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import OperatorError, TimeLimitExceeded
+from dovetail.evaluate.context import node_context
+from dovetail.evaluate.inference import padded
+from dovetail.graph.graph import Graph, Node
+from dovetail.graph.types import TensorType
+from dovetail.planning.deferred import separate
+from dovetail.planning.held import HeldBytes
+from dovetail.planning.plan import HostStep, Source
+
+__all__ = ["ControlNode", "MakeBody", "RunBody"]
+
+RunBody = Callable[[Sequence[Any]], list[Any]]
+"""Runs a sub-graph with its arguments: its outputs."""
+
+MakeBody = Callable[[Node, Sequence[Any]], RunBody]
+"""Makes that call for one run of a node, with the values that the sub-graph reads from outside."""
+
+
+class ControlNode:
+    """The calls of a node that runs sub-graphs, in one request; `bodies` make those of its sub-graphs, in their order."""
+
+    def __init__(self, step: HostStep, bodies: Sequence[MakeBody]) -> None:
+        node = step.node
+        self._step, self._reads = step, step.reads
+        self._bodies = {id(body.graph): (make, body.captures) for body, make in zip(step.bodies, bodies, strict=True)}
+        self._missing = padded([], node.op.inputs)[len(step.reads) :]
+        self._wanted = tuple(map(bool, node.outputs))
+        self._checked: list[Any] | None = None  # the kinds of the values that were checked last; loops and later runs repeat them
+
+    def __call__(self, slots: Sequence[Any]) -> list[Any]:
+        """The outputs that are present, of inputs in these slots.
+
+        Raises `OutOfMemory` naming the node when what the sub-graphs gave, as far as the operator keeps it, exceeds the limit.
+        """
+        step, node, wanted = self._step, self._step.node, self._wanted
+        values = _values(self._reads, slots)
+        run = _RunCounted(node, self._bodies, slots, HeldBytes(node, step.limit), wanted)
+        try:
+            with node_context(node):
+                self._check(values)
+                given = node.op.control(run, *values, *self._missing)
+                given = given if isinstance(given, tuple) else (given,)
+                if len(given) < len(wanted):
+                    raise OperatorError(f"control() gave {len(given)} outputs, the node has {len(wanted)}")
+        except TimeLimitExceeded as error:
+            if f"node {node}" not in error.message:  # a node of a sub-graph was running
+                error.message += f"; it is in a sub-graph of node {node}"
+            raise
+        return separate([*compress(given, wanted)], values)
+
+    def _check(self, values: Sequence[Any]) -> None:
+        """Check the types of inputs, unless they are those of the run before: it takes longer than a small node."""
+        kinds = [(v.dtype, v.shape) if isinstance(v, np.ndarray) else type(v) for v in values]
+        if kinds != self._checked:
+            if all(v is None or isinstance(v, np.ndarray) for v in values):  # containers have no types to check
+                self._step.node.op.check([None if v is None else TensorType.of(v) for v in values], len(self._wanted))
+            self._checked = kinds
+
+
+class _RunCounted:
+    """Runs sub-graphs, found by their `id`, and counts what they give."""
+
+    __slots__ = ("_bodies", "_held", "_node", "_runs", "_slots", "wanted")
+
+    def __init__(
+        self,
+        node: Node,
+        bodies: Mapping[int, tuple[MakeBody, Sequence[Source]]],
+        slots: Sequence[Any],
+        held: HeldBytes,
+        wanted: Sequence[bool],
+    ) -> None:
+        self._node, self._bodies, self._slots, self._held, self.wanted = node, bodies, slots, held, wanted
+        self._runs: dict[int, RunBody] = {}  # those that ran: of two branches one does
+
+    def __call__(self, graph: Graph, arguments: Sequence[Any]) -> list[Any]:
+        run = self._runs.get(id(graph))
+        if run is None:
+            make, captures = self._bodies[id(graph)]
+            run = self._runs[id(graph)] = make(self._node, _values(captures, self._slots))
+        results = run(arguments)
+        self._held.add(results)
+        return results
+
+
+def _values(sources: Sequence[Source], slots: Sequence[Any]) -> list[Any]:
+    return [slots[source] if type(source) is int else source for source in sources]
