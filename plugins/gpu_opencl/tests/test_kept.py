@@ -63,8 +63,11 @@ def test_a_state_goes_from_run_to_run(core: Any, info: DeviceInfo, queue: str, r
     np.testing.assert_allclose(request.infer([x, state])[0], want, rtol=1e-5, atol=1e-5)
 
 
-def test_what_stays_is_not_transferred(core: Any, info: DeviceInfo, copies: list[str], rng: np.random.Generator) -> None:
-    request = core.compile_model(step(), info.name).create_infer_request()
+@pytest.mark.parametrize("queue", ["IN_ORDER", "MULTI"])
+def test_what_stays_is_not_transferred(
+    core: Any, info: DeviceInfo, copies: list[str], queue: str, rng: np.random.Generator
+) -> None:
+    request = core.compile_model(step(), info.name, {"QUEUE": queue}).create_infer_request()
     x, state = (rng.standard_normal((3, 7)).astype(np.float32) for _ in range(2))
     first = request.infer([x, state], on_device=True)
     assert copies == ["up", "up"]
@@ -74,6 +77,17 @@ def test_what_stays_is_not_transferred(core: Any, info: DeviceInfo, copies: list
     copies.clear()
     np.asarray(second[0])
     assert copies == ["down"]
+
+
+def test_with_guard_bytes_what_is_kept_goes_through_the_host(core: Any, info: DeviceInfo) -> None:
+    """The bytes around the buffers of other requests are not checked."""
+    request = core.compile_model(step(), info.name, {"DEBUG_BUFFERS": True}).create_infer_request()
+    x = np.ones((3, 7), np.float32)
+    first = request.infer([x, x], on_device=True)
+    second = request.infer([x, first[0]], on_device=True)
+    assert all(isinstance(one.held, np.ndarray) for one in second.values())
+    want = np.maximum(x.astype(np.float64) @ WEIGHTS, 0) + x
+    np.testing.assert_allclose(np.asarray(second[0]), np.maximum(want @ WEIGHTS, 0) + x, rtol=1e-5, atol=1e-4)
 
 
 def test_a_kept_result_outlives_its_request_and_other_sessions_read_it(core: Any, info: DeviceInfo) -> None:

@@ -100,14 +100,16 @@ def test_what_is_written_into_the_states_is_read(core: Any, rng: Any, info: Any)
         np.testing.assert_allclose(told(first, tokens), want, rtol=1e-5, atol=1e-6)
 
 
-def test_results_that_stay_on_the_device(core: Any, rng: Any, info: Any) -> None:
+@pytest.mark.parametrize("queue", ["IN_ORDER", "OUT_OF_ORDER", "MULTI"])
+def test_results_that_stay_on_the_device(core: Any, rng: Any, info: Any, queue: str, moved: list[int]) -> None:
     tokens = rng.standard_normal((1, 7, 64)).astype(np.float32)
     want = whole(core, tokens)["y"]
-    with core.compile_model(decoder(), info.name, CACHES) as compiled:
+    with core.compile_model(decoder(), info.name, {**CACHES, "QUEUE": queue}) as compiled:
         request = compiled.create_infer_request()
         kept = [request.infer({"query": tokens[:, i : i + 1], "lengths": [i]}, on_device=True)["y"] for i in range(7)]
         np.testing.assert_allclose(np.concatenate(kept, 1), want, rtol=1e-4, atol=1e-5)
         assert {type(one).__name__ for one in kept} == {"DeviceArray"}
+        assert max(moved) < ROOM * 16 * 4
 
 
 def test_states_that_are_read_on_the_device(core: Any, rng: Any, info: Any, moved: list[int]) -> None:

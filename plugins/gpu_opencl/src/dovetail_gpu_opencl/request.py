@@ -69,6 +69,8 @@ class CLRequest(ExecutableRequest):
         self._readers: Readers = {}
         self._launches = tuple(self._bind_all())
         self._part = FIRST_PART
+        self._keeps = False
+        self._apart: dict[int, Any] = {}
 
     def _properties(self) -> Any:
         return 0
@@ -133,6 +135,46 @@ class CLRequest(ExecutableRequest):
         self._run(inputs)
         return self._results
 
+    def run_kept(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """As `run`, without transfers of what stays on the device: kernels read the buffers of other requests' results."""
+        graph, context = self._compiled.graph, self._compiled.context
+        given: list[Any] = []
+        lent: list[str] = []
+        try:
+            for name, value in zip(graph.inputs, inputs, strict=True):
+                if name in graph.states:
+                    given.append(value)
+                elif name not in self._compiled.downloads and is_held(value, context):
+                    self._pass(name, value.held.buffer)
+                    lent.append(name)
+                    given.append(None)
+                else:
+                    given.append(on_host(value))
+            self._keeps = True
+            self._run(given)
+            return [self._kept(index) for index in range(len(graph.outputs))]
+        finally:
+            self._keeps, self._apart = False, {}
+            for name in lent:
+                self._pass(name, self._buffers.get(name))
+
+    def _kept(self, index: int) -> DeviceArray:
+        root, result = self._compiled.downloads[index], self._results[index]
+        if isinstance(result, DeviceArray):
+            return result
+        if not root:
+            return DeviceArray.on_host(result)
+        own = self._apart.get(index)
+        return held(self._compiled.context, self._queue, own or self._buffers[root], result, own=own is not None)
+
+    def _set_apart(self) -> None:
+        """Copy the states in which results are, as views of them are: this run and later ones write there."""
+        for index, root in enumerate(self._compiled.downloads):
+            if root in self._compiled.graph.states:
+                nbytes = self._compiled.nbytes(root)
+                self._apart[index] = buffer = self._memory.empty(nbytes, f"a copy of the state {root!r}")
+                cl.enqueue_copy(self._queue, buffer, self._buffers[root], byte_count=nbytes).wait()
+
     def _run(self, inputs: Sequence[Any]) -> None:
         if self._fault_buffer is None:
             raise UsageError("this request was closed")
@@ -141,6 +183,8 @@ class CLRequest(ExecutableRequest):
             started = perf_counter()
             try:
                 self._enqueue_all(self._staged(self._without_states(inputs)), progress)
+                if self._keeps:
+                    self._set_apart()
                 self._continue_states()
             except (RunCancelled, TimeLimitExceeded):
                 self._reset_faults()  # a node that ran may have set one
@@ -184,8 +228,8 @@ class CLRequest(ExecutableRequest):
             self._queue.finish()
 
     def _to_read(self) -> Iterator[tuple[NDArray[Any], Any]]:
-        """The arrays of results, each with the buffer that it is read from."""
-        return ((host, self._buffers[root]) for host, root in self._downloads)
+        """The arrays of results that come to the host, each with the buffer that it is read from."""
+        return ((host, self._buffers[root]) for host, root in (() if self._keeps else self._downloads))
 
     def _pass(self, name: str, buffer: Any) -> None:
         """Set a buffer as the argument of all kernels that read the value."""
@@ -283,54 +327,12 @@ class InOrderRequest(CLRequest):
         super().__init__(compiled, create_profiled)
         self._enqueue = function() if compiled.caps.kind == "GPU" else None
         self._calls = calls(self._queue, self._launches) if self._enqueue else ()
-        self._keeps = False
-        self._apart: dict[int, Any] = {}
         self._staged_inputs: dict[Any, Staging] = {}
 
     def close(self) -> None:
         super().close()
         self._calls = ()
         self._staged_inputs = {}
-
-    def run_kept(self, inputs: Sequence[Any]) -> Sequence[DeviceArray]:
-        """As `run`, without transfers of what stays on the device: kernels read the buffers of other requests' results."""
-        graph, context = self._compiled.graph, self._compiled.context
-        given: list[Any] = []
-        lent: list[str] = []
-        try:
-            for name, value in zip(graph.inputs, inputs, strict=True):
-                if name in graph.states:
-                    given.append(value)
-                elif name not in self._compiled.downloads and is_held(value, context):
-                    self._pass(name, value.held.buffer)
-                    lent.append(name)
-                    given.append(None)
-                else:
-                    given.append(on_host(value))
-            self._keeps = True
-            self._run(given)
-            return [self._kept(index) for index in range(len(graph.outputs))]
-        finally:
-            self._keeps, self._apart = False, {}
-            for name in lent:
-                self._pass(name, self._buffers.get(name))
-
-    def _kept(self, index: int) -> DeviceArray:
-        root, result = self._compiled.downloads[index], self._results[index]
-        if isinstance(result, DeviceArray):
-            return result
-        if not root:
-            return DeviceArray.on_host(result)
-        own = self._apart.get(index)
-        return held(self._compiled.context, self._queue, own or self._buffers[root], result, own=own is not None)
-
-    def _set_apart(self) -> None:
-        """Copy the states in which results are, as views of them are: this run and later ones write there."""
-        for index, root in enumerate(self._compiled.downloads):
-            if root in self._compiled.graph.states:
-                nbytes = self._compiled.nbytes(root)
-                self._apart[index] = buffer = self._memory.empty(nbytes, f"a copy of the state {root!r}")
-                cl.enqueue_copy(self._queue, buffer, self._buffers[root], byte_count=nbytes).wait()
 
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
         queue, copy = self._queue, cl.enqueue_copy
@@ -345,9 +347,6 @@ class InOrderRequest(CLRequest):
         # A copy into pageable memory that waits in the queue behind kernels is slower than one that finds them done.
         if self._keeps or not self._downloads or any(host.flags.owndata for host, _ in self._downloads):
             queue.finish()
-        if self._keeps:
-            self._set_apart()
-            return
         for pair in self._to_read():
             copy(queue, *pair)
 
@@ -411,7 +410,10 @@ class EventRequest(CLRequest):
         for array, buffer in zip(inputs, self._uploads, strict=True):
             queue, _, awaited = next(steps)
             before()
-            events.append(cl.enqueue_marker(queue) if buffer is None else copy(queue, buffer, array, is_blocking=False))
+            if buffer is None or array is None:
+                events.append(cl.enqueue_marker(queue))
+            else:
+                events.append(copy(queue, buffer, array, is_blocking=False))
             if awaited:
                 queue.flush()
         self._in_parts(lambda first, last: self._launch(first, last, steps, events, progress, before))
@@ -447,6 +449,8 @@ class EventRequest(CLRequest):
 
 class DebugRequest(CLRequest):
     """Nodes run one after the other, and after each launch the guard bytes of its buffers are checked."""
+
+    run_kept = ExecutableRequest.run_kept  # those of other requests are not
 
     def __init__(self, compiled: CompiledGraph) -> None:
         super().__init__(compiled)
