@@ -61,7 +61,8 @@ def test_light_models_give_the_same(path: Path, read: Any) -> None:
     assert shown[0] == shown[1]
     (x,) = before.get_inputs()
     image = np.random.default_rng(1).random(x.shape, np.float32)
-    np.testing.assert_array_equal(after.run(None, {x.name: image})[0], before.run(None, {x.name: image})[0])
+    # onnxruntime may fuse nodes elsewhere: 1e-7 apart in DenseNet-121 with onnxruntime 1.32.
+    np.testing.assert_allclose(after.run(None, {x.name: image})[0], before.run(None, {x.name: image})[0], rtol=1e-5, atol=1e-7)
 
 
 def test_every_file_of_onnx_comes_back(read: Any, evaluate: Any) -> None:
