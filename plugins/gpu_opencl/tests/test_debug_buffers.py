@@ -1,5 +1,6 @@
 """DEBUG_BUFFERS: kernels that write outside their buffers are named, with the buffer and the side; others are left alone."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -134,6 +135,12 @@ def test_weights_and_faults_are_guarded_too(device: OpenCLDevice, bench: Any) ->
     np.testing.assert_array_equal(picked_rows, X[[2, 0]])
     assert empty.shape == (0, 4)
     np.testing.assert_array_equal(kept, X)
+
+
+def test_buffers_that_are_replaced_are_freed(device: OpenCLDevice, bench: Any) -> None:
+    compiled = device.compile(bench.single(bench.op("Relu"), [X])[0], {"DEBUG_BUFFERS": True})
+    buffer = compiled.new_buffers().holding(X, "a state", written=True)
+    assert sys.getrefcount(buffer) == 2
 
 
 def test_only_true_and_false(device: OpenCLDevice, bench: Any) -> None:

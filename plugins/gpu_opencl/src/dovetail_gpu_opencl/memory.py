@@ -135,7 +135,7 @@ class GuardedBuffers(Buffers):
         super().__init__(context, largest, on_cpu=on_cpu)
         self._start = self.MARGIN if on_cpu else 0
         self._guard: Bytes = np.frombuffer(self.PATTERN * (self.MARGIN // len(self.PATTERN)), np.uint8)
-        self._wholes: dict[int, tuple[Any, Any, int]] = {}
+        self._guarded: set[int] = set()  # handles, since references would keep buffers that are replaced, as those of states
 
     def _make(self, nbytes: int) -> Any:
         return self._inside(np.resize(self._guard, nbytes))
@@ -148,13 +148,17 @@ class GuardedBuffers(Buffers):
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR | self._where
         whole = cl.Buffer(self._context, flags, hostbuf=np.concatenate([self._guard[: self._start], content, self._guard]))
         inner = whole.get_sub_region(self._start, nbytes) if self._start else whole
-        self._wholes[id(inner)] = (inner, whole, nbytes)
+        self._guarded.add(inner.int_ptr)
         return inner
 
+    def _nbytes(self, buffer: Any) -> int:
+        return int(buffer.size) if self._start else int(buffer.size) - self.MARGIN
+
     def damage(self, queue: Any, buffer: Any) -> str:
-        if id(buffer) not in self._wholes:
+        if buffer is None or buffer.int_ptr not in self._guarded:
             return ""
-        _, whole, nbytes = self._wholes[id(buffer)]
+        whole = buffer.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT) if self._start else buffer
+        nbytes = self._nbytes(buffer)
         found, sides = np.empty_like(self._guard), []
         for start, side in ((0, "before its start"), (self._start + nbytes, "after its end"))[not self._start :]:
             cl.enqueue_copy(queue, found, whole, src_offset=start)
@@ -166,10 +170,9 @@ class GuardedBuffers(Buffers):
         return " and ".join(sides)
 
     def unwritten(self, queue: Any, buffer: Any, dtype: DTypeLike) -> int:
-        if id(buffer) not in self._wholes or np.dtype(dtype).itemsize < 4:
+        if buffer.int_ptr not in self._guarded or np.dtype(dtype).itemsize < 4:
             return 0
-        nbytes = self._wholes[id(buffer)][2]
-        found = np.empty(nbytes // np.dtype(dtype).itemsize, dtype)
+        found = np.empty(self._nbytes(buffer) // np.dtype(dtype).itemsize, dtype)
         cl.enqueue_copy(queue, found, buffer)
         same = found.view(np.uint16).reshape(found.size, -1) == np.frombuffer(self.PATTERN, np.uint16)
         return int(same.all(axis=1).sum())
