@@ -10,7 +10,7 @@ __all__ = ["attributed"]
 
 
 @contextmanager
-def attributed(record: PluginRecord, doing: str, *, hint: str = "", passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+def attributed(record: PluginRecord, doing: str, *, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Turn whatever plugin code raises into `PluginFailed` that names the plugin; errors of the types `passing` stay as they are.
 
     `SystemExit` counts as a failure of the plugin; `KeyboardInterrupt` is the user's.
@@ -20,6 +20,6 @@ def attributed(record: PluginRecord, doing: str, *, hint: str = "", passing: tup
     except passing:
         raise
     except DovetailError as error:
-        raise PluginFailed(f"{doing} raised {type(error).__name__}: {error.message}", hint=hint or error.hint) from error
+        raise PluginFailed(f"{doing} raised {type(error).__name__}: {error.message}", hint=error.hint) from error
     except (Exception, SystemExit) as error:
-        raise PluginFailed(f"{doing} raised {type(error).__name__}: {error}", hint=hint) from error
+        raise PluginFailed(f"{doing} raised {type(error).__name__}: {error}") from error

@@ -93,7 +93,8 @@ VARIANTS = {
 class Guarded:
     """An array between two runs of known bytes; `intact` is whether it and they are unchanged."""
 
-    def __init__(self, values: Array, margin: int = 64) -> None:
+    def __init__(self, values: Array) -> None:
+        margin = 64
         self._raw = np.full(values.nbytes + 2 * margin, _SENTINEL, np.uint8)
         self.array: Array = self._raw[margin : margin + values.nbytes].view(values.dtype).reshape(values.shape)
         self.array[...] = values

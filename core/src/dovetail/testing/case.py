@@ -111,10 +111,10 @@ def _element_type(plain: Any) -> DType:
     return known.get(type(plain)) or DType.of(np.asarray(plain).dtype)
 
 
-def fits_type(value: Any, expected: TensorType, *, exactly: bool = True) -> bool:
-    """Whether the value is of that type; without `exactly`, dimensions that the type leaves open may have any size."""
+def fits_type(value: Any, expected: TensorType) -> bool:
+    """Whether the value is of that type; dimensions that the type leaves open may have any size."""
     if isinstance(expected, SequenceType):
-        return isinstance(value, list) and all(fits_type(item, expected.items, exactly=False) for item in value)
+        return isinstance(value, list) and all(fits_type(item, expected.items) for item in value)
     if isinstance(expected, MapType):
         return isinstance(value, dict) and (not value or _type_of(value) == expected)
     if isinstance(expected, OptionalType):
@@ -122,8 +122,7 @@ def fits_type(value: Any, expected: TensorType, *, exactly: bool = True) -> bool
         return value is None or empty or _type_of(value).dtype is expected.dtype
     if not isinstance(value, np.ndarray | np.generic):
         return False
-    found = TensorType(DType.of(value.dtype), value.shape)
-    return found == expected if exactly else found.dtype is expected.dtype and _fits_shape(value.shape, expected.shape)
+    return DType.of(value.dtype) is expected.dtype and _fits_shape(value.shape, expected.shape)
 
 
 def _fits_shape(found: tuple[int, ...], expected: Shape | None) -> bool:

@@ -62,10 +62,10 @@ class Construction:
         return self._forms[form][0]
 
 
-def stripped(shape: tuple[int, ...], least: int = 0) -> tuple[int, ...]:
-    """The shape without the ones at its end, down to `least` dimensions."""
+def stripped(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape without the ones at its end."""
     end = len(shape)
-    while end > least and shape[end - 1] == 1:
+    while end and shape[end - 1] == 1:
         end -= 1
     return shape[:end]
 
@@ -80,7 +80,6 @@ class Scope:
     attributes: Mapping[str, Any]
     inputs: Sequence[Value | None]
     outputs: Sequence[Value]
-    _finished: bool = False
 
     def input(self, index: int) -> Value:
         """An input that must be there. Raises `FormatError`."""

@@ -49,18 +49,18 @@ def _rows(call: Call, name: str, start: str, end: str) -> str:
     return call.op("Slice", name, start, end, call.const([1]))
 
 
-def _height(call: Call, thirds: int) -> str:
-    """So many thirds of the rows of a picture in one plane, whose colours are below its brightness."""
-    return call.op("Div", call.op("Mul", call.op("Shape", call.name(0), start=1, end=2), call.const([thirds])), call.const([3]))
+def _height(call: Call) -> str:
+    """Two thirds of the rows of a picture in one plane, whose colours are below its brightness."""
+    return call.op("Div", call.op("Mul", call.op("Shape", call.name(0), start=1, end=2), call.const([2])), call.const([3]))
 
 
 def _nv12(call: Call) -> tuple[str, str, str]:
     y, colors = call.name(0), call.name(1) if call.has(1) else ""
     if not colors:
-        below = _rows(call, y, _height(call, 2), call.const([_END]))
+        below = _rows(call, y, _height(call), call.const([_END]))
         halves = call.op("Div", call.op("Shape", y, start=2, end=3), call.const([2]))
         shape = call.op("Concat", call.const([0, 0]), halves, call.const([2]), axis=0)
-        y, colors = _rows(call, y, call.const([0]), _height(call, 2)), call.op("Reshape", below, shape)
+        y, colors = _rows(call, y, call.const([0]), _height(call)), call.op("Reshape", below, shape)
     u, v = call.ops("Split", 2, colors, axis=3, num_outputs=2)
     return y, u, v
 
@@ -69,11 +69,11 @@ def _i420(call: Call) -> tuple[str, str, str]:
     if call.has(2):
         return call.name(0), call.name(1), call.name(2)
     y = call.name(0)
-    below = _rows(call, y, _height(call, 2), call.const([_END]))
+    below = _rows(call, y, _height(call), call.const([_END]))
     sizes = call.op("Div", call.op("Mul", call.op("Shape", y, start=1, end=3), call.const([1, 1])), call.const([3, 2]))
     planes = call.op("Reshape", below, call.op("Concat", call.const([0, 2]), sizes, axis=0))
     u, v = (call.op("Unsqueeze", call.op("Gather", planes, call.const(i), axis=1), call.const([-1])) for i in (0, 1))
-    return _rows(call, y, call.const([0]), _height(call, 2)), u, v
+    return _rows(call, y, call.const([0]), _height(call)), u, v
 
 
 def _patches(call: Call) -> str:

@@ -18,9 +18,9 @@ def _wide(call: Call, index: int) -> str:
     return call.name(index) if call.value(index).dtype is DType.INT64 else call.cast(call.name(index), DType.INT64)
 
 
-def _back(call: Call, name: str, index: int) -> str:
-    """A float32 result in the type of an input."""
-    dtype = call.value(index).dtype
+def _back(call: Call, name: str) -> str:
+    """A float32 result in the type of the first input."""
+    dtype = call.value(0).dtype
     return name if dtype in (None, DType.FLOAT32) else call.cast(name, dtype)
 
 
@@ -42,7 +42,7 @@ def _class_nms(call: Call, kind: str, inputs: tuple[str, ...], **attributes: flo
         **{name: call.int_attr(name, -1) for name in _CLASS_NMS},
         **attributes,
     )
-    return _back(call, rows, 0), _integers(call, places), _integers(call, counts)
+    return _back(call, rows), _integers(call, places), _integers(call, counts)
 
 
 def _matrix_nms(call: Call) -> Outputs:
@@ -93,7 +93,7 @@ def _roi_align_rotated(call: Call) -> str:
         spatial_scale=call.float_attr("spatial_scale"),
         clockwise_mode=int(call.bool_attr("clockwise_mode")),
     )[0]
-    return _back(call, found, 0)
+    return _back(call, found)
 
 
 def _proposals(call: Call, info: str, deltas: str, scores: str, anchors: str, **attributes: int) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ def _generate_proposals(call: Call) -> Outputs:
         raise FormatError(f"the attribute 'nms_eta' is {call.float_attr('nms_eta')}", hint="accepted: 1, as in OpenVINO")
     info, anchors, deltas, scores = (_floats(call, i) for i in range(4))
     rois, kept, counts = _proposals(call, info, deltas, scores, anchors, normalized=int(call.bool_attr("normalized", True)))
-    return _back(call, rois, 0), _back(call, kept, 0), _integers(call, counts, "roi_num_type")
+    return _back(call, rois), _back(call, kept), _integers(call, counts, "roi_num_type")
 
 
 def _single_image(call: Call) -> Outputs:
@@ -128,7 +128,7 @@ def _single_image(call: Call) -> Outputs:
     sizes = call.op("Gather", place, call.const([2, 3, 1]), axis=0)
     anchors = call.op("Reshape", _floats(call, 1), call.op("Concat", sizes, call.const([4]), axis=0))
     rois, kept, _ = _proposals(call, info, deltas, scores, anchors, normalized=0, padded=1)
-    return _back(call, rois, 0), _back(call, kept, 0)
+    return _back(call, rois), _back(call, kept)
 
 
 def _detection_output(call: Call) -> Outputs:
@@ -146,7 +146,7 @@ def _detection_output(call: Call) -> Outputs:
         max_delta_log_wh=call.float_attr("max_delta_log_wh"),
         deltas_weights=call.floats_attr("deltas_weights"),
     )
-    return _back(call, boxes, 0), classes, _back(call, scores, 0)
+    return _back(call, boxes), classes, _back(call, scores)
 
 
 def _roi_features(call: Call) -> Outputs:
@@ -159,7 +159,7 @@ def _roi_features(call: Call) -> Outputs:
         pyramid_scales=call.ints_attr("pyramid_scales"),
         aligned=int(call.bool_attr("aligned", False)),
     )[0]
-    return _back(call, found, 0), call.name(0)
+    return _back(call, found), call.name(0)
 
 
 def _top_rois(call: Call) -> str:
@@ -188,7 +188,7 @@ def _prior_grid(call: Call) -> str:
     x, y = (call.op("Unsqueeze", call.op("Expand", end, shape), call.const([2, 3])) for end in (x, y))
     moved = call.op("Add", call.op("Concat", x, y, x, y, axis=3), _floats(call, 0))
     flat = call.op("Reshape", moved, call.const([-1, 4])) if call.bool_attr("flatten", True) else moved
-    return _back(call, flat, 0)
+    return _back(call, flat)
 
 
 def _extent(call: Call, index: int, axis: int, given: int) -> tuple[str, str]:
