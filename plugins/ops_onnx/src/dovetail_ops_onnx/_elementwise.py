@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from dovetail.op import Binary, DType, Eltwise, OperatorError, ShapeError, TensorType
+from dovetail.op import Binary, DType, Eltwise, Operator, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._halves import narrowed, widened
 from dovetail_ops_onnx._types import FLOATS, Array, Chain, Types
 
 __all__ = [
+    "Function",
+    "as_eltwise",
     "binary",
     "broadcast",
     "broadcast_dims",
@@ -55,6 +57,20 @@ def computed(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | No
         result = np.asarray(function(*[wide(a) for a in arrays]))
         wanted = arrays[0].dtype if dtype is None else np.dtype(dtype)
         return result if result.dtype == wanted else converted(result, wanted)
+
+
+class Function(Operator):
+    """Base of functions of one input, element by element. A subclass defines `function`, of an array in its `wide` type."""
+
+    types = {"T": FLOATS}
+    inputs = ("X: T",)
+    outputs = ("Y: T",)
+    in_place = True
+    function: ClassVar[Any]
+
+    def reference(self, x: Array) -> Array:
+        """The function, rounded once."""
+        return computed(self.function, x)
 
 
 def converted(x: Array, dtype: np.dtype[Any]) -> Array:
@@ -125,6 +141,15 @@ def eltwise(types: Types, algorithm: str, alpha: float = 0.0, beta: float = 0.0,
     """One eltwise post-op for a floating-point input, else None."""
     first = types[0]
     return (Eltwise(algorithm, alpha, beta, scale),) if first is not None and first.dtype in FLOATS else None
+
+
+def as_eltwise(algorithm: str, alpha: float = 0.0, beta: float = 0.0) -> Any:
+    """The method `post_ops` of an operator that is this eltwise post-op."""
+
+    def post_ops(self: Operator, types: Types, names: Sequence[str], chained: int) -> Chain:
+        return eltwise(types, algorithm, alpha, beta)
+
+    return post_ops
 
 
 def operand(types: Types, names: Sequence[str], chained: int) -> bool:

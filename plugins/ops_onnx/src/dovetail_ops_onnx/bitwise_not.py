@@ -2,20 +2,13 @@
 
 import numpy as np
 
-from dovetail.op import INTEGERS, Operator
-from dovetail_ops_onnx._elementwise import computed
-from dovetail_ops_onnx._types import Array
+from dovetail.op import INTEGERS
+from dovetail_ops_onnx._elementwise import Function
 
 
-class BitwiseNot(Operator):
+class BitwiseNot(Function):
     """Every bit turned over."""
 
     since = 18
-    inputs = ("X: T",)
-    outputs = ("Y: T",)
     types = {"T": INTEGERS}
-    in_place = True
-
-    def reference(self, x: Array) -> Array:
-        """~x."""
-        return computed(np.bitwise_not, x)
+    function = np.bitwise_not

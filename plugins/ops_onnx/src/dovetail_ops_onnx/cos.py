@@ -1,27 +1,15 @@
 """Cos: https://onnx.ai/onnx/operators/onnx__Cos.html."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from dovetail.op import Operator
-from dovetail_ops_onnx._elementwise import computed, eltwise
-from dovetail_ops_onnx._types import FLOATS, Array, Chain, Types
+from dovetail_ops_onnx._elementwise import Function, as_eltwise
 
 
-class Cos(Operator):
+class Cos(Function):
     """Cosine of an angle in radians."""
 
     since = 7
     inputs = ("input: T",)
     outputs = ("output: T",)
-    types = {"T": FLOATS}
-    in_place = True
-
-    def reference(self, x: Array) -> Array:
-        """cos(x)."""
-        return computed(np.cos, x)
-
-    def post_ops(self, types: Types, names: Sequence[str], chained: int) -> Chain:
-        """Eltwise cos."""
-        return eltwise(types, "cos")
+    function = np.cos
+    post_ops = as_eltwise("cos")

@@ -2,20 +2,13 @@
 
 import numpy as np
 
-from dovetail.op import Operator
-from dovetail_ops_onnx._elementwise import computed
-from dovetail_ops_onnx._types import FLOATS, Array
+from dovetail_ops_onnx._elementwise import Function
 
 
-class Cosh(Operator):
+class Cosh(Function):
     """Hyperbolic cosine."""
 
     since = 9
     inputs = ("input: T",)
     outputs = ("output: T",)
-    types = {"T": FLOATS}
-    in_place = True
-
-    def reference(self, x: Array) -> Array:
-        """cosh(x)."""
-        return computed(np.cosh, x)
+    function = np.cosh

@@ -5,29 +5,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.op import Operator, OperatorError, erf
-from dovetail_ops_onnx._elementwise import computed, eltwise
-from dovetail_ops_onnx._types import FLOATS, Array, Chain, Types
+from dovetail.op import OperatorError, erf
+from dovetail_ops_onnx._elementwise import Function, eltwise
+from dovetail_ops_onnx._types import Array, Chain, Types
 
 
-class Gelu(Operator):
+class Gelu(Function):
     """x times the normal distribution's cumulative function at x, exactly or in the tanh approximation."""
 
     since = 20
-    inputs = ("X: T",)
-    outputs = ("Y: T",)
-    types = {"T": FLOATS}
-    in_place = True
-
     approximate: str = "none"
 
     def __post_init__(self) -> None:
         if self.approximate not in ("none", "tanh"):
             raise OperatorError(f"attribute 'approximate' is {self.approximate!r}; accepted: 'none', 'tanh'")
 
-    def reference(self, x: Array) -> Array:
+    def function(self, x: Array) -> Array:
         """0.5 * x * (1 + erf(x / sqrt(2))), or with tanh(sqrt(2/pi) * (x + 0.044715 * x^3)) in place of erf."""
-        return computed(_exact if self.approximate == "none" else _approximate, x)
+        return _exact(x) if self.approximate == "none" else _approximate(x)
 
     def post_ops(self, types: Types, names: Sequence[str], chained: int) -> Chain:
         """Eltwise gelu_erf or gelu_tanh."""

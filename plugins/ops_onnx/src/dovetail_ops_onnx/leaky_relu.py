@@ -1,27 +1,22 @@
 """LeakyRelu: https://onnx.ai/onnx/operators/onnx__LeakyRelu.html."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from dovetail.op import Operator
-from dovetail_ops_onnx._elementwise import computed, eltwise
-from dovetail_ops_onnx._types import FLOATS, Array, Chain, Types
+from dovetail_ops_onnx._elementwise import Function, eltwise
+from dovetail_ops_onnx._types import Array, Chain, Types
 
 
-class LeakyRelu(Operator):
+class LeakyRelu(Function):
     """x where x is not negative, else alpha * x."""
-
-    inputs = ("X: T",)
-    outputs = ("Y: T",)
-    types = {"T": FLOATS}
-    in_place = True
 
     alpha: float = 0.01
 
-    def reference(self, x: Array) -> Array:
+    def function(self, x: Array) -> Any:
         """x where x >= 0, else alpha * x."""
-        return computed(lambda v: np.where(v >= 0, v, self.alpha * v), x)
+        return np.where(x >= 0, x, self.alpha * x)
 
     def post_ops(self, types: Types, names: Sequence[str], chained: int) -> Chain:
         """Eltwise relu with a slope."""

@@ -2,19 +2,12 @@
 
 import numpy as np
 
-from dovetail.op import Operator
-from dovetail_ops_onnx._elementwise import computed
-from dovetail_ops_onnx._types import BOOL, Array
+from dovetail_ops_onnx._elementwise import Function
+from dovetail_ops_onnx._types import BOOL
 
 
-class Not(Operator):
+class Not(Function):
     """Logical negation."""
 
-    inputs = ("X: T",)
-    outputs = ("Y: T",)
     types = {"T": BOOL}
-    in_place = True
-
-    def reference(self, x: Array) -> Array:
-        """True where x is False."""
-        return computed(np.logical_not, x)
+    function = np.logical_not

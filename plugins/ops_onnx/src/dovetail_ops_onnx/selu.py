@@ -1,28 +1,23 @@
 """Selu: https://onnx.ai/onnx/operators/onnx__Selu.html."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from dovetail.op import Operator
-from dovetail_ops_onnx._elementwise import computed, eltwise
-from dovetail_ops_onnx._types import FLOATS, Array, Chain, Types
+from dovetail_ops_onnx._elementwise import Function, eltwise
+from dovetail_ops_onnx._types import Array, Chain, Types
 
 
-class Selu(Operator):
+class Selu(Function):
     """gamma * x where x is positive, else gamma * alpha * (exp(x) - 1)."""
-
-    inputs = ("X: T",)
-    outputs = ("Y: T",)
-    types = {"T": FLOATS}
-    in_place = True
 
     alpha: float = 1.6732631921768188
     gamma: float = 1.0507010221481323
 
-    def reference(self, x: Array) -> Array:
+    def function(self, x: Array) -> Any:
         """gamma * (x where x > 0, else alpha * expm1(x))."""
-        return computed(lambda v: self.gamma * np.where(v > 0, v, self.alpha * np.expm1(v)), x)
+        return self.gamma * np.where(x > 0, x, self.alpha * np.expm1(x))
 
     def post_ops(self, types: Types, names: Sequence[str], chained: int) -> Chain:
         """Eltwise elu, scaled by gamma."""

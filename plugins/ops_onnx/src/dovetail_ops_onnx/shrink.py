@@ -2,27 +2,22 @@
 
 import numpy as np
 
-from dovetail.op import NUMERIC, DType, Operator
-from dovetail_ops_onnx._elementwise import computed
+from dovetail.op import NUMERIC, DType
+from dovetail_ops_onnx._elementwise import Function
 from dovetail_ops_onnx._types import Array
 
 
-class Shrink(Operator):
+class Shrink(Function):
     """x + bias below -lambd, x - bias above lambd, else 0."""
 
     since = 9
     inputs = ("input: T",)
     outputs = ("output: T",)
     types = {"T": NUMERIC - {DType.BFLOAT16}}
-    in_place = True
-
     bias: float = 0.0
     lambd: float = 0.5
 
-    def reference(self, x: Array) -> Array:
+    def function(self, x: Array) -> Array:
         """The shrunk values; integers are computed in float64 and truncated, NaN becomes 0."""
-        return computed(self._shrunk, x)
-
-    def _shrunk(self, x: Array) -> Array:
         v = x if x.dtype.kind == "f" else x.astype(np.float64)
         return np.where(v < -self.lambd, v + self.bias, np.where(v > self.lambd, v - self.bias, np.zeros_like(v)))

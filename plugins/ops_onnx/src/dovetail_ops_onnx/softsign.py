@@ -2,19 +2,12 @@
 
 import numpy as np
 
-from dovetail.op import Operator
-from dovetail_ops_onnx._elementwise import computed
-from dovetail_ops_onnx._types import FLOATS, Array
+from dovetail_ops_onnx._elementwise import Function
 
 
-class Softsign(Operator):
+class Softsign(Function):
     """x / (1 + |x|)."""
 
     inputs = ("input: T",)
     outputs = ("output: T",)
-    types = {"T": FLOATS}
-    in_place = True
-
-    def reference(self, x: Array) -> Array:
-        """x / (1 + |x|)."""
-        return computed(lambda v: v / (1 + np.abs(v)), x)
+    function = staticmethod(lambda v: v / (1 + np.abs(v)))

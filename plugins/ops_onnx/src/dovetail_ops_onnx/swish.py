@@ -1,28 +1,23 @@
 """Swish: https://onnx.ai/onnx/operators/onnx__Swish.html."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from dovetail.op import Operator
-from dovetail_ops_onnx._elementwise import computed, eltwise
-from dovetail_ops_onnx._types import FLOATS, Array, Chain, Types
+from dovetail_ops_onnx._elementwise import Function, eltwise
+from dovetail_ops_onnx._types import Array, Chain, Types
 
 
-class Swish(Operator):
+class Swish(Function):
     """x / (1 + exp(-alpha * x))."""
 
     since = 24
-    inputs = ("X: T",)
-    outputs = ("Y: T",)
-    types = {"T": FLOATS}
-    in_place = True
-
     alpha: float = 1.0
 
-    def reference(self, x: Array) -> Array:
+    def function(self, x: Array) -> Any:
         """x / (1 + exp(-alpha * x))."""
-        return computed(lambda v: v / (1 + np.exp(-self.alpha * v)), x)
+        return x / (1 + np.exp(-self.alpha * x))
 
     def post_ops(self, types: Types, names: Sequence[str], chained: int) -> Chain:
         """Eltwise swish."""
