@@ -13,6 +13,7 @@ from dovetail_ops_onnx._types import FLOATS, Array, Chain, Types
 
 __all__ = [
     "Function",
+    "as_binary",
     "as_eltwise",
     "binary",
     "broadcast",
@@ -165,6 +166,15 @@ def binary(types: Types, names: Sequence[str], chained: int, algorithm: str, mir
     if not operand(types, names, chained):
         return None
     return (Binary(algorithm if chained == 0 else mirrored, names[1 - chained]),)
+
+
+def as_binary(algorithm: str, mirrored: str) -> Any:
+    """The method `post_ops` of an operator that is this binary post-op."""
+
+    def post_ops(self: Operator, types: Types, names: Sequence[str], chained: int) -> Chain:
+        return binary(types, names, chained, algorithm, mirrored)
+
+    return post_ops
 
 
 def chain(types: Types, names: Sequence[str], chained: int, algorithm: str) -> Chain:

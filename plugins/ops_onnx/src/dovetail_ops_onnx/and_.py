@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from dovetail_ops_onnx._elementwise import computed
 from dovetail_ops_onnx._pairs import Predicate
-from dovetail_ops_onnx._types import BOOL, Array
+from dovetail_ops_onnx._types import BOOL
 
 
 class And(Predicate):
@@ -13,7 +12,4 @@ class And(Predicate):
     since = 7
     types = {"T": BOOL, "T1": BOOL}
     in_place = True
-
-    def reference(self, a: Array, b: Array) -> Array:
-        """a and b."""
-        return computed(np.logical_and, a, b, dtype=np.bool_)
+    function = np.logical_and

@@ -3,9 +3,7 @@
 import numpy as np
 
 from dovetail.op import INTEGERS
-from dovetail_ops_onnx._elementwise import computed
 from dovetail_ops_onnx._pairs import Arithmetic
-from dovetail_ops_onnx._types import Array
 
 
 class BitwiseAnd(Arithmetic):
@@ -13,7 +11,4 @@ class BitwiseAnd(Arithmetic):
 
     since = 18
     types = {"T": INTEGERS}
-
-    def reference(self, a: Array, b: Array) -> Array:
-        """a & b."""
-        return computed(np.bitwise_and, a, b)
+    function = np.bitwise_and

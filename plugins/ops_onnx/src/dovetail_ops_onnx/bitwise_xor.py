@@ -3,9 +3,7 @@
 import numpy as np
 
 from dovetail.op import INTEGERS
-from dovetail_ops_onnx._elementwise import computed
 from dovetail_ops_onnx._pairs import Arithmetic
-from dovetail_ops_onnx._types import Array
 
 
 class BitwiseXor(Arithmetic):
@@ -13,7 +11,4 @@ class BitwiseXor(Arithmetic):
 
     since = 18
     types = {"T": INTEGERS}
-
-    def reference(self, a: Array, b: Array) -> Array:
-        """a ^ b."""
-        return computed(np.bitwise_xor, a, b)
+    function = np.bitwise_xor

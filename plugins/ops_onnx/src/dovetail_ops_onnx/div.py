@@ -1,13 +1,12 @@
 """Div: https://onnx.ai/onnx/operators/onnx__Div.html."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from dovetail_ops_onnx._elementwise import binary, computed
+from dovetail_ops_onnx._elementwise import as_binary
 from dovetail_ops_onnx._pairs import Arithmetic
-from dovetail_ops_onnx._types import Array, Chain, Types
+from dovetail_ops_onnx._types import Array
 
 
 class Div(Arithmetic):
@@ -20,13 +19,11 @@ class Div(Arithmetic):
     propagates_nan = True
     magnitude = "quotient"
 
-    def reference(self, a: Array, b: Array) -> Array:
+    def function(self, a: Array, b: Array) -> Any:
         """a / b, or trunc(a / b) for integers."""
-        return computed(_truncated if a.dtype.kind in "iu" else np.divide, a, b)
+        return (_truncated if a.dtype.kind in "iu" else np.divide)(a, b)
 
-    def post_ops(self, types: Types, names: Sequence[str], chained: int) -> Chain:
-        """Binary div, or rdiv when B is chained."""
-        return binary(types, names, chained, "div", "rdiv")
+    post_ops = as_binary("div", "rdiv")
 
 
 def _truncated(a: Array, b: Array) -> Any:

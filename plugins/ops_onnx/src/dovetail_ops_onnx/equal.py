@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from dovetail_ops_onnx._elementwise import computed
 from dovetail_ops_onnx._pairs import Predicate
-from dovetail_ops_onnx._types import BOOL, COMMON, Array
+from dovetail_ops_onnx._types import BOOL, COMMON
 
 
 class Equal(Predicate):
@@ -12,7 +11,4 @@ class Equal(Predicate):
 
     since = 7
     types = {"T": COMMON, "T1": BOOL}
-
-    def reference(self, a: Array, b: Array) -> Array:
-        """a == b."""
-        return computed(np.equal, a, b, dtype=np.bool_)
+    function = np.equal

@@ -1,9 +1,10 @@
 """Mod: https://onnx.ai/onnx/operators/onnx__Mod.html."""
 
+from typing import Any
+
 import numpy as np
 
 from dovetail.op import OperatorError, TensorType
-from dovetail_ops_onnx._elementwise import computed
 from dovetail_ops_onnx._pairs import Arithmetic
 from dovetail_ops_onnx._types import Array
 
@@ -15,12 +16,11 @@ class Mod(Arithmetic):
     """
 
     since = 28
-
     fmod: bool = False
 
-    def reference(self, a: Array, b: Array) -> Array:
+    def function(self, a: Array, b: Array) -> Any:
         """a - floor(a / b) * b, or a - trunc(a / b) * b with `fmod`."""
-        return computed(np.fmod if self.fmod else np.mod, a, b)
+        return (np.fmod if self.fmod else np.mod)(a, b)
 
 
 class Mod_10(Mod):

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail_ops_onnx._elementwise import binary, computed, eltwise
+from dovetail_ops_onnx._elementwise import binary, eltwise
 from dovetail_ops_onnx._pairs import Arithmetic
-from dovetail_ops_onnx._types import Array, Chain, Types
+from dovetail_ops_onnx._types import Chain, Types
 
 
 class Mul(Arithmetic):
@@ -15,10 +15,7 @@ class Mul(Arithmetic):
     since = 7
     propagates_nan = True
     magnitude = "product"
-
-    def reference(self, a: Array, b: Array) -> Array:
-        """a * b."""
-        return computed(np.multiply, a, b)
+    function = np.multiply
 
     def post_ops(self, types: Types, names: Sequence[str], chained: int) -> Chain:
         """Binary mul; the square of a single input."""

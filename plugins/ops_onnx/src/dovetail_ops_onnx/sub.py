@@ -1,12 +1,9 @@
 """Sub: https://onnx.ai/onnx/operators/onnx__Sub.html."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from dovetail_ops_onnx._elementwise import binary, computed
+from dovetail_ops_onnx._elementwise import as_binary
 from dovetail_ops_onnx._pairs import Arithmetic
-from dovetail_ops_onnx._types import Array, Chain, Types
 
 
 class Sub(Arithmetic):
@@ -15,11 +12,5 @@ class Sub(Arithmetic):
     since = 7
     propagates_nan = True
     magnitude = "sum"
-
-    def reference(self, a: Array, b: Array) -> Array:
-        """a - b."""
-        return computed(np.subtract, a, b)
-
-    def post_ops(self, types: Types, names: Sequence[str], chained: int) -> Chain:
-        """Binary sub, or rsub when B is chained."""
-        return binary(types, names, chained, "sub", "rsub")
+    function = np.subtract
+    post_ops = as_binary("sub", "rsub")

@@ -5,33 +5,19 @@ from functools import reduce
 
 import numpy as np
 
-from dovetail.op import Operator, TensorType
-from dovetail_ops_onnx._elementwise import chain, computed, same_type
-from dovetail_ops_onnx._types import FLOATS, Array, Chain, Types
+from dovetail_ops_onnx._elementwise import chain
+from dovetail_ops_onnx._pairs import Combination
+from dovetail_ops_onnx._types import Chain, Types
 
 
-class Sum(Operator):
+class Sum(Combination):
     """The sum of the inputs, element by element."""
 
-    inputs = ("data_0*: T",)
     outputs = ("sum: T",)
     propagates_nan = True
     magnitude = "sum"
-    types = {"T": FLOATS}
-    in_place = True
-
-    def infer(self, *data: TensorType) -> TensorType:
-        """The type of the first input in the shape that all broadcast to."""
-        return same_type(*data)
-
-    def reference(self, *data: Array) -> Array:
-        """The sum of all, from the first to the last."""
-        return computed(lambda *values: reduce(np.add, values), *data)
+    function = staticmethod(lambda *values: reduce(np.add, values))
 
     def post_ops(self, types: Types, names: Sequence[str], chained: int) -> Chain:
         """Binary add with each of the other inputs."""
         return chain(types, names, chained, "add")
-
-    def is_identity(self, inputs: Types, outputs: Sequence[TensorType]) -> bool:
-        """True for a single input."""
-        return len(inputs) == 1

@@ -9,10 +9,15 @@ from numpy.typing import NDArray
 from dovetail.op import Operator
 from dovetail.testing.case import Case
 
-__all__ = ["binary", "comparison", "typed", "unary"]
+__all__ = ["binary", "comparison", "drawn", "typed", "unary"]
 
 _SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0)
 _TOLERANCE = {"float16": (2e-3, 1e-3), "float32": (1e-5, 1e-6), "float64": (1e-13, 1e-14)}
+
+
+def drawn(make: Callable[..., Iterator[Case]], *given: Any, **more: Any) -> Callable[[np.random.Generator], Iterator[Case]]:
+    """The function `cases` of a file that has no others than `make` gives of `rng` and these arguments."""
+    return lambda rng: make(rng, *given, **more)
 
 
 def typed(

@@ -1,14 +1,8 @@
 """Cases of Floor: NumPy in float64."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from dovetail.testing.case import Case
-from dovetail_ops_onnx.cases._elementwise import unary
+from dovetail_ops_onnx.cases._elementwise import drawn, unary
 from dovetail_ops_onnx.floor import Floor
 
-
-def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """See `unary`."""
-    yield from unary(rng, Floor(), np.floor)
+cases = drawn(unary, Floor(), np.floor)

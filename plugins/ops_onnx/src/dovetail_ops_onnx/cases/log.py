@@ -1,14 +1,8 @@
 """Cases of Log: NumPy in float64."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from dovetail.testing.case import Case
-from dovetail_ops_onnx.cases._elementwise import unary
+from dovetail_ops_onnx.cases._elementwise import drawn, unary
 from dovetail_ops_onnx.log import Log
 
-
-def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """See `unary`."""
-    yield from unary(rng, Log(), np.log, 0.01, 9.0)
+cases = drawn(unary, Log(), np.log, 0.01, 9.0)

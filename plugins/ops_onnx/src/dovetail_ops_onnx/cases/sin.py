@@ -1,14 +1,8 @@
 """Cases of Sin: NumPy in float64."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from dovetail.testing.case import Case
-from dovetail_ops_onnx.cases._elementwise import unary
+from dovetail_ops_onnx.cases._elementwise import drawn, unary
 from dovetail_ops_onnx.sin import Sin
 
-
-def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """See `unary`."""
-    yield from unary(rng, Sin(), np.sin)
+cases = drawn(unary, Sin(), np.sin)

@@ -1,14 +1,8 @@
 """Cases of Sqrt: NumPy in float64."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from dovetail.testing.case import Case
-from dovetail_ops_onnx.cases._elementwise import unary
+from dovetail_ops_onnx.cases._elementwise import drawn, unary
 from dovetail_ops_onnx.sqrt import Sqrt
 
-
-def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """See `unary`."""
-    yield from unary(rng, Sqrt(), np.sqrt, 0.0, 9.0)
+cases = drawn(unary, Sqrt(), np.sqrt, 0.0, 9.0)

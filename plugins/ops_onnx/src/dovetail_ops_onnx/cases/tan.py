@@ -1,14 +1,8 @@
 """Cases of Tan: NumPy in float64."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from dovetail.testing.case import Case
-from dovetail_ops_onnx.cases._elementwise import unary
+from dovetail_ops_onnx.cases._elementwise import drawn, unary
 from dovetail_ops_onnx.tan import Tan
 
-
-def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """See `unary`."""
-    yield from unary(rng, Tan(), np.tan, -1.4, 1.4)
+cases = drawn(unary, Tan(), np.tan, -1.4, 1.4)
