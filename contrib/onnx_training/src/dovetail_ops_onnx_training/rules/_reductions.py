@@ -8,13 +8,13 @@ from dovetail_ops_onnx_training.values import Value
 __all__ = ["kept", "stretched"]
 
 
-def kept(op: Any, inputs: Sequence[Value | None], y: Value, dy: Value) -> tuple[Value, Value]:
-    """Y and dY with size 1 along the axes that were reduced."""
+def kept(op: Any, inputs: Sequence[Value | None], outputs: Any, gradients: Any) -> tuple[Value, Value, Value]:
+    """X, and Y and dY with size 1 along the axes that were reduced."""
     x, axes = (*inputs, None)[:2]
     assert x is not None
     reduced = op.reduced_axes(x.rank, None if axes is None else axes.known)
     dims = tuple(1 if axis in reduced else size for axis, size in enumerate(x.dims))
-    return y.reshape(dims), dy.reshape(dims)
+    return x, outputs[0].reshape(dims), gradients[0].reshape(dims)
 
 
 def stretched(x: Value, y: Value) -> list[int]:

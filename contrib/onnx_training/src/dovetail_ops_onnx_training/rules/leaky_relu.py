@@ -8,6 +8,5 @@ from dovetail_ops_onnx_training.values import select
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
     """dX = dY where X > 0, else alpha dY."""
-    (x,) = inputs
-    dy = gradients[0]
+    x, dy = inputs[0], gradients[0]
     return select(x.apply(Greater(), 0), dy, dy * op.alpha)

@@ -5,5 +5,4 @@ from typing import Any
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
     """dX = -dY."""
-    dy = gradients[0]
-    return -dy
+    return -gradients[0]

@@ -8,6 +8,5 @@ from dovetail_ops_onnx_training.rules._reductions import kept
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
     """dX = dY sign(X)."""
-    x = inputs[0]
-    _, dy = kept(op, inputs, outputs[0], gradients[0])
+    x, _, dy = kept(op, inputs, outputs, gradients)
     return dy * x.apply(Sign())

@@ -9,6 +9,5 @@ from dovetail_ops_onnx_training.values import select
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
     """dX = dY X / Y, 0 where Y is."""
-    x = inputs[0]
-    y, dy = kept(op, inputs, outputs[0], gradients[0])
+    x, y, dy = kept(op, inputs, outputs, gradients)
     return x * (dy / select(y.apply(Equal(), 0), 1, y))

@@ -7,6 +7,5 @@ from dovetail_ops_onnx_training.rules._reductions import kept
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
     """dX = dY / n for each element."""
-    x = inputs[0]
-    _, dy = kept(op, inputs, outputs[0], gradients[0])
+    x, _, dy = kept(op, inputs, outputs, gradients)
     return (dy / max(1, x.type.size // max(1, dy.type.size))).expand(x.dims)

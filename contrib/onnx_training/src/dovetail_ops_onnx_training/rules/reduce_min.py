@@ -8,7 +8,6 @@ from dovetail_ops_onnx_training.rules._reductions import kept, stretched
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
     """dY goes to the smallest elements, in equal parts."""
-    x = inputs[0]
-    y, dy = kept(op, inputs, outputs[0], gradients[0])
+    x, y, dy = kept(op, inputs, outputs, gradients)
     chosen = x.apply(Equal(), y.expand(x.dims)).cast(x.dtype)
     return chosen * (dy / chosen.sum(stretched(x, y)))

@@ -7,6 +7,5 @@ from dovetail_ops_onnx_training.rules._reductions import kept
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
     """dX = 2 X dY."""
-    x = inputs[0]
-    _, dy = kept(op, inputs, outputs[0], gradients[0])
+    x, _, dy = kept(op, inputs, outputs, gradients)
     return 2 * x * dy

@@ -5,6 +5,5 @@ from typing import Any
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
     """dX = dY Y (1 - Y)."""
-    y = outputs[0]
-    dy = gradients[0]
+    y, dy = outputs[0], gradients[0]
     return dy * y * (1 - y)

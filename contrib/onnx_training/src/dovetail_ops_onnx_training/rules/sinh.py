@@ -7,6 +7,5 @@ from dovetail_ops_onnx.cosh import Cosh
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
     """dX = dY cosh(X)."""
-    (x,) = inputs
-    dy = gradients[0]
+    x, dy = inputs[0], gradients[0]
     return dy * x.apply(Cosh())
