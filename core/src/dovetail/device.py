@@ -8,7 +8,7 @@ operator, in a module named after the operator's stem.
 from dovetail.devices.arenas import Arenas
 from dovetail.devices.contract import Device, DeviceInfo, Executable, ExecutableRequest, NodeReport, Unavailable
 from dovetail.devices.device_array import DeviceArray
-from dovetail.devices.hosting import HostedKernel, read_only
+from dovetail.devices.hosting import HostedKernel, quiet_context, read_only
 from dovetail.devices.kernels import REFERENCE_KERNEL, Choice, Kernel, KernelTable, choose
 from dovetail.devices.memory import MemoryPlan, plan_graph, plan_memory, plan_regions, share_storage
 from dovetail.devices.options import FLAG, OPERATOR_TYPES, DeviceOptions, Values, one_of
@@ -114,6 +114,7 @@ __all__ = [
     "plan_graph",
     "plan_memory",
     "plan_regions",
+    "quiet_context",
     "read_only",
     "run_reference",
     "same_bytes",

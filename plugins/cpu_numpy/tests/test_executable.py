@@ -298,7 +298,7 @@ def test_an_arena_that_the_host_refuses(bench):
 def test_a_run_has_its_own_settings_of_numpy(bench, monkeypatch, own_state):
     """In a context of its own, and where NumPy keeps them by thread."""
     if not own_state:
-        monkeypatch.setattr("dovetail_cpu_numpy.request._numpy_state", lambda: None)
+        monkeypatch.setattr("dovetail_cpu_numpy.request.quiet_context", lambda size: None)
     seen = []
 
     class Look(Operator):
@@ -319,7 +319,7 @@ def test_a_run_has_its_own_settings_of_numpy(bench, monkeypatch, own_state):
 def test_a_run_leaves_the_thread_as_it_was(bench, monkeypatch, own_state):
     """Error state and buffer size of NumPy, also when the run fails."""
     if not own_state:
-        monkeypatch.setattr("dovetail_cpu_numpy.request._numpy_state", lambda: None)
+        monkeypatch.setattr("dovetail_cpu_numpy.request.quiet_context", lambda size: None)
     g = GraphBuilder()
     executable = bench.executable(g.graph([g.node(Wrong(how="raises"), g.input("x", "float32", (3,)))]))
     size = np.setbufsize(4096)

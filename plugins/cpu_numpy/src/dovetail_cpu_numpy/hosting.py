@@ -3,24 +3,17 @@
 from collections.abc import Iterable, Sequence
 
 from dovetail import device
-from dovetail.device import AbstractOperator, HostConfig, HostKernel, TypedNode
+from dovetail.device import HostConfig, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
 from dovetail_cpu_numpy.launch import Array, Launch
 from dovetail_cpu_numpy.post_ops import bind_chain
 from dovetail_cpu_numpy.reorder import in_layout, logical
 
-__all__ = ["HostedKernel", "hosted_kernels"]
-
-
-def hosted_kernels(op: AbstractOperator) -> Sequence["HostedKernel"]:
-    """The host kernels of an operator, in its order."""
-    return [HostedKernel(kernel) for kernel in op.kernels if isinstance(kernel, HostKernel)]
+__all__ = ["HostedKernel"]
 
 
 class HostedKernel(device.HostedKernel, NumpyKernel):
     """One of the operator's host kernels."""
-
-    from_operator = True
 
     def in_place(self, node: TypedNode) -> Sequence[int]:
         return self.taken_over(node)

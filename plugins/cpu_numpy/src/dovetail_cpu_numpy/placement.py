@@ -6,7 +6,7 @@ from dovetail.device import Accepted, Choice, Graph, KernelTable, Reason, Refusa
 from dovetail.errors import CompileError
 from dovetail_cpu_numpy.elementwise import ChainKernel
 from dovetail_cpu_numpy.executable import NumpyExecutable, Placement
-from dovetail_cpu_numpy.hosting import hosted_kernels
+from dovetail_cpu_numpy.hosting import HostedKernel
 from dovetail_cpu_numpy.kernel import NumpyKernel
 from dovetail_cpu_numpy.reference import ReferenceKernel
 from dovetail_cpu_numpy.stub import StubKernel
@@ -24,7 +24,7 @@ def chosen(node: TypedNode) -> Choice[NumpyKernel] | Refusal:
     """The kernel that runs the node, or why none does."""
     if not node.is_static:
         return Refusal(Reason.DYNAMIC)
-    return choose((*_TABLE[node.op], *hosted_kernels(node.op), *_FOR_EVERY_OPERATOR), node)
+    return choose((*_TABLE[node.op], *HostedKernel.of(node.op), *_FOR_EVERY_OPERATOR), node)
 
 
 def by_reference(node: TypedNode) -> Accepted | None:

@@ -2,7 +2,6 @@
 
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextvars import Context
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from dovetail.device import (
     clock,
     current_budget,
     explain_failure,
+    quiet_context,
 )
 from dovetail.errors import DovetailError, InferError
 from dovetail_cpu_numpy.kernel import Call
@@ -53,7 +53,7 @@ class NumpyRequest(ExecutableRequest):
         self._arena = arena(executable.memory.peak)
         self._states = tuple((graph.inputs.index(name), name) for name in graph.states)
         self._given: tuple[Array, ...] = ()
-        self._state = _numpy_state()
+        self._state = quiet_context(BUFFER)
         self._launches: tuple[Launch, ...] = ()
         if not self._states:
             self._bind({})
@@ -198,28 +198,13 @@ def _located(error: Exception, node: Node) -> InferError:
 
 
 def _with_settings(run: Callable[..., None], *arguments: Any) -> None:
-    """Run with the settings of `_numpy_state` in the thread, as NumPy before version 2 keeps them."""
+    """Run with the settings of `quiet_context` in the thread, as NumPy before version 2 keeps them."""
     size = np.setbufsize(BUFFER)
     try:
         with np.errstate(all="ignore"):
             run(*arguments)
     finally:
         np.setbufsize(size)
-
-
-def _numpy_state() -> Context | None:
-    """A context in which NumPy has the settings of a run: infinities and NaN are results like others, and `BUFFER`.
-
-    To enter it takes 0.1 us, to change the settings and back 2.6. None before NumPy 2, whose settings belong to the thread.
-    """
-    state, before = Context(), np.getbufsize()
-    state.run(np.setbufsize, 2 * before)
-    if np.getbufsize() != before:
-        np.setbufsize(before)
-        return None
-    state.run(np.setbufsize, BUFFER)
-    state.run(np.seterr, all="ignore")
-    return state
 
 
 def _as_given(array: Array, state: Array | None) -> Array:

@@ -35,7 +35,7 @@ from dovetail.lru import LruCache
 from dovetail_cpu_onednn.choices import Choices
 from dovetail_cpu_onednn.elementwise import ElementwiseKernel
 from dovetail_cpu_onednn.executable import OnednnExecutable
-from dovetail_cpu_onednn.hosting import HostedKernel, hosted_kernels
+from dovetail_cpu_onednn.hosting import HostedKernel
 from dovetail_cpu_onednn.kernel import AcceptedPlan, NodePlan, OnednnKernel, PrimitiveKernel
 from dovetail_cpu_onednn.library import default_threads, library, load
 from dovetail_cpu_onednn.memory import naming_out_of_memory
@@ -284,7 +284,7 @@ def _builds_on_product(choice: Choice[OnednnKernel] | Refusal) -> bool:
 
 
 def _kernels_of(op: AbstractOperator) -> Sequence[OnednnKernel]:
-    return (*_TABLE[op], *hosted_kernels(op), *_FOR_EVERY_OPERATOR)
+    return (*_TABLE[op], *HostedKernel.of(op), *_FOR_EVERY_OPERATOR)
 
 
 def _all_seen(graph: Graph, before: OnednnExecutable | None) -> tuple[list[Seen], Mapping[str, object]]:

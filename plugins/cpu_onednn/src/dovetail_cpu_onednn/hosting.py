@@ -6,22 +6,16 @@ from functools import partial
 import numpy as np
 
 from dovetail import device
-from dovetail.device import AbstractOperator, Accepted, DType, HostConfig, HostKernel, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import Accepted, DType, HostConfig, HostKernel, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_onednn.descriptors import BLOCKED
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
 
-__all__ = ["HostedKernel", "hosted_kernels"]
-
-
-def hosted_kernels(op: AbstractOperator) -> Sequence["HostedKernel"]:
-    """The host kernels of an operator, in its order."""
-    return [HostedKernel(kernel) for kernel in op.kernels if isinstance(kernel, HostKernel)]
+__all__ = ["HostedKernel"]
 
 
 class HostedKernel(device.HostedKernel, PythonKernel):
     """One of the operator's host kernels. Blocked layouts come to it as they are."""
 
-    from_operator = True
     blocked = BLOCKED
 
     def __init__(self, kernel: HostKernel) -> None:
