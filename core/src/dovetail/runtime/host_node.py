@@ -176,11 +176,11 @@ class HostNode:
             given = self._step.node.op.infer(*types, *self._missing)
         except DataDependentShape:
             return ()
-        types, node = given if isinstance(given, tuple) else (given,), self._step.node
+        found, node = given if isinstance(given, tuple) else (given,), self._step.node
         count = len(node.outputs)
-        if len(types) < count or (len(types) > count and node.op.outputs[-1].variadic):
+        if len(found) < count or (len(found) > count and node.op.outputs[-1].variadic):
             return ()  # `compute` raises the error
-        return types[:count]
+        return found[:count]
 
     def _expected(self, kinds: Sequence[Kind | None], values: Sequence[Any]) -> tuple[Kind, ...] | None:
         """Data types and shapes of the results, which are below the limit together; None where they depend on more
