@@ -142,3 +142,26 @@ def test_sizes_that_only_the_reference_finds_are_not_asked_for_again() -> None:
         node([np.full(5, -1, np.float32)])
     with pytest.raises(OutOfMemory, match=r"node 'node'"):
         node([np.full(5, LIMIT, np.float32)])
+
+
+def test_as_many_results_as_the_node_has() -> None:
+    class Parts(Operator):
+        domain = "test.host"
+        inputs: ClassVar[Any] = ("X", "sizes")
+        outputs: ClassVar[Any] = ("Y*",)
+
+        def infer(self, x: TensorType, sizes: TensorType) -> tuple[TensorType, ...]:
+            if sizes.value is None:
+                raise DataDependentShape("sizes")
+            return tuple(x.with_shape((int(size),)) for size in sizes.value.reshape(-1))
+
+        def reference(self, x: NDArray[Any], sizes: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+            return tuple(x[: int(size)] for size in sizes.reshape(-1))
+
+    node = HostNode(HostStep(Node("node", Parts(), ("x", "sizes"), ("y", "z")), (0, 1), (2, 3), (), LIMIT))
+    x = np.zeros(5, np.float32)
+    for _ in range(2):
+        for sizes in (np.array(3), np.array([3]), np.array([1, 2, 3])):
+            with pytest.raises(OperatorError, match=rf"node 'node'.*gave {sizes.size} output types, the node has 2"):
+                node([x, sizes])
+        assert [y.size for y in node([x, np.array([1, 2])])] == [1, 2]

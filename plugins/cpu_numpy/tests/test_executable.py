@@ -26,6 +26,7 @@ from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.rotary_embedding import RotaryEmbedding
 from dovetail_ops_onnx.sigmoid import Sigmoid
 from dovetail_ops_onnx.softmax import Softmax
 from dovetail_ops_onnx.split import Split
@@ -277,6 +278,16 @@ def test_gather_checks_every_index_before_it_reads(bench, wrong, dtype):
     with pytest.raises(InferError, match=rf"node 'lookup' \(Gather\): index {wrong} is outside axis 0 of size 5"):
         request.run([np.array([0, wrong, 1], dtype)])
     assert request.run([np.array([1, 1, 1], dtype)])[0].tolist() == [[2, 3]] * 3
+
+
+def test_positions_that_the_caches_lack(bench):
+    g = GraphBuilder()
+    x, caches = g.input("x", "float32", (1, 1, 2, 4)), [g.constant(np.ones((5, 2), np.float32)) for _ in range(2)]
+    y = g.node(RotaryEmbedding(), x, *caches, g.input("ids", "int64", (1, 2)), name="turn")
+    request = bench.executable(g.graph([y])).create_request()
+    for wrong in (5, -6, -(2**31)):
+        with pytest.raises(InferError, match=rf"node 'turn' \(RotaryEmbedding\): index {wrong} is outside axis 0 of size 5"):
+            request.run([np.ones((1, 1, 2, 4), np.float32), np.array([[0, wrong]])])
 
 
 def test_gather_from_nothing(bench):

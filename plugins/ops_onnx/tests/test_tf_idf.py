@@ -71,3 +71,11 @@ def test_refusals(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(OperatorError) as caught:
         TfIdfVectorizer(**{**GIVEN, **changed})
     assert message in str(caught.value)
+
+
+def test_more_may_be_left_out_than_there_are_elements() -> None:
+    x = np.array([[4, 1, 5]], np.int64)
+    many, as_many = (TfIdfVectorizer(**{**GIVEN, "max_skip_count": count}) for count in (2**62, 2))
+    np.testing.assert_array_equal(many.reference(x), as_many.reference(x))
+    assert many.reference(x).tolist() == [[1, 1]]  # 4 alone, and 4 and 5 with 1 left out between them
+    assert many.reference(x[:, :0]).shape == as_many.reference(x[:, :0]).shape

@@ -59,21 +59,28 @@ def port_of(ports: Sequence[Port], index: int) -> Port | None:
 
 def check_ports(cls: Any, inputs: Sequence[TensorType | None], outputs: int) -> None:
     """Check the count and data types of `inputs`, and the count of `outputs`. Raises `OperatorError`."""
+    check_inputs(cls, [given is not None for given in inputs])
     bound: dict[str, tuple[DType, str]] = {}
     for index, given in enumerate(inputs):
         port = port_of(cls.inputs, index)
-        if port is None:
-            raise OperatorError(f"takes at most {len(cls.inputs)} inputs, got {len(inputs)}")
-        if given is not None:
+        if given is not None and port is not None:
             _check_type(cls, port, given.dtype, bound)
-        elif not port.optional:
-            what = f"value {index - len(cls.inputs) + 2} of input" if port.variadic else "input"
-            raise OperatorError(f"{what} {port.name!r} is required and was left out")
-    for port in cls.inputs[len(inputs) :]:
-        if not port.optional and not port.variadic:
-            raise OperatorError(f"input {port.name!r} is required; got {len(inputs)} inputs")
     if outputs > len(cls.outputs) and not (cls.outputs and cls.outputs[-1].variadic):
         raise OperatorError(f"has at most {len(cls.outputs)} outputs, {outputs} are requested")
+
+
+def check_inputs(cls: Any, given: Sequence[bool]) -> None:
+    """Check the number of inputs, and that those left out, False, are optional. Raises `OperatorError`."""
+    for index, is_given in enumerate(given):
+        port = port_of(cls.inputs, index)
+        if port is None:
+            raise OperatorError(f"takes at most {len(cls.inputs)} inputs, got {len(given)}")
+        if not is_given and not port.optional:
+            what = f"value {index - len(cls.inputs) + 2} of input" if port.variadic else "input"
+            raise OperatorError(f"{what} {port.name!r} is required and was left out")
+    for port in cls.inputs[len(given) :]:
+        if not port.optional and not port.variadic:
+            raise OperatorError(f"input {port.name!r} is required; got {len(given)} inputs")
 
 
 def _check_type(cls: Any, port: Port, dtype: DType, bound: dict[str, tuple[DType, str]]) -> None:

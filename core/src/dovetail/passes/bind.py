@@ -11,7 +11,7 @@ from dovetail.evaluate.context import node_context
 from dovetail.graph.graph import Graph, Node, UnboundOperator
 from dovetail.graph.types import TensorType, as_constant
 from dovetail.operators.operator import Operator
-from dovetail.operators.ports import port_of
+from dovetail.operators.ports import check_inputs, port_of
 
 __all__ = ["MAX_DEPTH", "Find", "bind"]
 
@@ -26,7 +26,7 @@ def bind(graph: Graph, find: Find, depth: int = 0) -> Graph:
     """The graph with typed operators, sub-graphs included.
 
     An attribute that newer versions of an operator take as an input becomes a constant input (`Operator.legacy_attributes`).
-    Raises `OperatorError` naming the node for an operator that is unknown or whose attributes do not fit.
+    Raises `OperatorError` naming the node for an operator that is unknown or whose attributes or inputs do not fit.
     """
     if depth > MAX_DEPTH:
         raise GraphError(f"sub-graphs are nested more than {MAX_DEPTH} deep")
@@ -65,6 +65,7 @@ def _bind_node(node: Node, op: UnboundOperator, graph: Graph, find: Find, depth:
     while inputs and not inputs[-1] and port_of(cls.inputs, len(inputs) - 1) is None:
         inputs.pop()  # an exporter that knows a newer version of the operator leaves its further inputs out by name
     bound = cls.from_attributes(attributes)
+    check_inputs(cls, [bool(name) for name in inputs])  # before passes that read them by their positions
     bound.check_outputs(len(node.outputs))
     return Node(node.name, bound, tuple(inputs), node.outputs, node.post_ops, node.origins), added
 

@@ -176,7 +176,11 @@ class HostNode:
             given = self._step.node.op.infer(*types, *self._missing)
         except DataDependentShape:
             return ()
-        return given[: len(self._step.node.outputs)] if isinstance(given, tuple) else (given,)
+        found, node = given if isinstance(given, tuple) else (given,), self._step.node
+        count = len(node.outputs)
+        if len(found) < count or (len(found) > count and node.op.outputs[-1].variadic):
+            return ()  # `compute` raises the error
+        return found[:count]
 
     def _expected(self, kinds: Sequence[Kind | None], values: Sequence[Any]) -> tuple[Kind, ...] | None:
         """Data types and shapes of the results, which are below the limit together; None where they depend on more

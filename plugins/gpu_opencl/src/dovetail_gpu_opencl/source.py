@@ -119,7 +119,7 @@ def literal(value: float, c_type: str) -> str:
         return f"({c_type})NAN"
     if math.isinf(number):
         return f"({c_type}){'-' if number < 0 else ''}INFINITY"
-    return f"({number!r}{suffix})" if number < 0 else f"{number!r}{suffix}"
+    return f"({number!r}{suffix})" if math.copysign(1, number) < 0 else f"{number!r}{suffix}"  # it may follow another minus
 
 
 def vector_at(c_type: str, vec: int, pointer: str, *, written: bool = False) -> str:

@@ -71,7 +71,7 @@ class TfIdfVectorizer(Operator):
 
     def _places(self, tokens: Array) -> Iterator[tuple[Array, Array]]:
         """Rows, and places in Y, of n-grams: by their distances, of those of one element the first only."""
-        for distance in range(1, self.max_skip_count + 2):
+        for distance in range(1, min(self.max_skip_count + 1, tokens.shape[1]) + 1):  # a greater one leaves no second element
             grams = tokens
             for level, table in enumerate(self._levels):
                 if level:

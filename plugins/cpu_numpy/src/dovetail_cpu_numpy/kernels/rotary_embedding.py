@@ -8,6 +8,7 @@ import numpy as np
 from dovetail.device import DType, Refusal, TensorType, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy, into
+from dovetail_ops_onnx.gather import check_gathered
 from dovetail_ops_onnx.rotary_embedding import RotaryEmbedding
 
 
@@ -37,6 +38,7 @@ class Pairs(NumpyKernel):
         if ids is None:
             angles = [call.input(1), call.input(2)]
         else:
+            yield partial(check_gathered, ids, call.input(1).shape[0], 0)
             for cache, gathered in zip((call.input(1), call.input(2)), angles, strict=True):
                 yield partial(_gather, cache, ids, gathered)
         cosine, sine = angles
@@ -59,7 +61,7 @@ class Pairs(NumpyKernel):
 
 
 def _gather(cache: Array, ids: Array, dst: Array) -> None:
-    """The rows of the cache at these positions. Raises `IndexError` for those that it does not have."""
+    """The rows of the cache at these positions, which it has."""
     np.copyto(dst, cache[ids])
 
 
