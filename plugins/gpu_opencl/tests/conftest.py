@@ -1,6 +1,8 @@
 """Opened devices, and a bench to build small graphs and run them without the runtime."""
 
+import copy
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -190,15 +192,28 @@ def imaging(device: OpenCLDevice) -> OpenCLDevice:
 
 
 @pytest.fixture(scope="session")
-def kind_device(info: DeviceInfo) -> Callable[[str], ForcedDevice]:
-    """Each device of this machine, made to choose kernels as a device of another kind would."""
-    opened: dict[str, ForcedDevice] = {}
+def opened(info: DeviceInfo) -> Callable[[str], ForcedDevice]:
+    """Each device of this machine, opened once for each kind."""
 
+    @functools.cache
     def open_as(kind: str) -> ForcedDevice:
-        if kind not in opened:
-            own = OpenCLDevice(info).caps
-            opened[kind] = ForcedDevice(info, caps=dataclasses.replace(own, kind=kind))
-        return opened[kind]
+        return ForcedDevice(info, caps=dataclasses.replace(OpenCLDevice(info).caps, kind=kind))
+
+    return open_as
+
+
+@pytest.fixture
+def kind_device(opened: Callable[[str], ForcedDevice]) -> Callable[[str], ForcedDevice]:
+    """Each device of this machine, made to choose kernels as a device of another kind would.
+
+    Each test has one of its own, whose programs alone are shared: kernels are chosen by what was built for a node of that name.
+    """
+
+    @functools.cache
+    def open_as(kind: str) -> ForcedDevice:
+        device = copy.copy(opened(kind))
+        device._configure({})
+        return device
 
     return open_as
 

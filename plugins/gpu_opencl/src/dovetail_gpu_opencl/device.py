@@ -35,6 +35,7 @@ from dovetail.device import (
     plan_regions,
 )
 from dovetail.errors import CompileError, UsageError
+from dovetail_gpu_opencl.alike import AlikeNodes
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.compiled import Command
 from dovetail_gpu_opencl.custom_layers import CustomLayerKernel, load
@@ -101,7 +102,7 @@ class OpenCLDevice(Device):
     def afresh(self) -> "OpenCLDevice":
         """The device for a plan that chooses the fastest kernels and parameters for its sizes, not those that are built."""
         found = copy.copy(self)
-        found._bound, found._packed = {}, self._packed.afresh()
+        found._bound, found._packed, found._alike = {}, self._packed.afresh(), AlikeNodes()
         found._shared = self._packed
         return found
 
@@ -124,6 +125,7 @@ class OpenCLDevice(Device):
         self._bound: dict[tuple[str, str], tuple[CLKernel, ...]] = {}
         # What plans decide by, and where they leave what they built; of a device that is `afresh` only the latter is shared.
         self._packed = self._shared = PackedConstants()
+        self._alike = AlikeNodes()
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Whether one of the kernels runs the node with its post-ops."""
@@ -233,12 +235,15 @@ class OpenCLDevice(Device):
         options = self._checked(given)
         typed = {node.name: self._viewed(TypedNode.of(node, graph)) for node in graph.nodes}
         graph = graph.replace(nodes=tuple([node.node for node in typed.values()]))
-        provisional = self._packed.hurried and any(name in self._packed.choices for name in typed)
-        chosen = self._all_chosen(graph, typed)
+        again = any(name in self._packed.choices for name in typed)
+        provisional = self._packed.hurried and again
+        chosen, leaders = self._all_chosen(graph, typed)
         if options.TUNE:
             self._tune((chosen[name].kernel, node) for name, node in typed.items())
         stubs = {name for name, n in typed.items() if {n.op.op_type, n.op.key} & {*options.STUB}}
-        launches = self._all_launches(graph, typed, {name: c.kernel for name, c in chosen.items() if name not in stubs})
+        launches = self._all_launches(graph, typed, {n: c.kernel for n, c in chosen.items() if n not in stubs}, leaders)
+        if again and not stubs:  # a plan alone has no use for it
+            self._alike.learn({name: node for name, node in typed.items() if name not in leaders}, chosen, launches)
         graph = graph.replace(states=_kept_states(graph))
         memory = plan_graph(
             graph,
@@ -275,25 +280,43 @@ class OpenCLDevice(Device):
                 raise UsageError(f"{name} is given to compile() alone", hint="device.configured(options).compile(graph, options)")
         return options
 
-    def _all_chosen(self, graph: Graph, typed: Mapping[str, TypedNode]) -> Mapping[str, Choice[CLKernel]]:
-        """The choice for each node, that of an earlier plan unless a value is large. Raises as `_check_layouts`."""
+    def _all_chosen(
+        self, graph: Graph, typed: Mapping[str, TypedNode]
+    ) -> tuple[Mapping[str, Choice[CLKernel]], Mapping[str, str]]:
+        """The choice for each node, that of an earlier plan unless a value is large, and for some a node like them before.
+
+        Raises as `_check_layouts`.
+        """
         large = any(refuse_large(t, self.caps) is not None for t in {id(t): t for t in graph.types.values()}.values())
-        chosen = {name: self._chosen(node) if large else self._chosen_again(node) for name, node in typed.items()}
+        leaders = {} if large else self._alike.leaders(typed)
+        chosen: dict[str, Choice[CLKernel]] = {}
         for name, node in typed.items():
-            self._check_layouts(chosen[name].kernel, node)
-        return chosen
+            if name in leaders:
+                chosen[name] = chosen[leaders[name]]
+            else:
+                chosen[name] = self._chosen(node) if large else self._chosen_again(node)
+                self._check_layouts(chosen[name].kernel, node)
+        return chosen, leaders
 
     def _all_launches(
-        self, graph: Graph, typed: Mapping[str, TypedNode], kernels: Mapping[str, CLKernel]
+        self,
+        graph: Graph,
+        typed: Mapping[str, TypedNode],
+        kernels: Mapping[str, CLKernel],
+        leaders: Mapping[str, str],
     ) -> Mapping[str, Sequence[Launch]]:
         """The launches of each node, none for those without a kernel. Constants that they copy are let go."""
-        wanted: dict[str, tuple[Launch, ...]] = {}
+        found: dict[str, Sequence[Launch]] = {}
         readers = ConstantReaders(graph)
         for name, node in typed.items():
-            wanted[name] = self._launches(kernels[name], node) if name in kernels else ()
-            readers.copied(_copied(node.node, wanted[name], graph))
-        exact = {name: [self._exact(x, typed[name]) for x in found if not x.is_empty] for name, found in wanted.items()}
-        return {name: _numbered(found, name) for name, found in exact.items()}
+            leader = leaders.get(name)
+            known = None if leader is None else self._alike.launches(node, typed[leader], found[leader])
+            if known is None:
+                made = self._launches(kernels[name], node) if name in kernels else ()
+                known = _numbered([self._exact(launch, node) for launch in made if not launch.is_empty], name)
+            found[name] = known
+            readers.copied(_copied(node.node, known, graph))
+        return found
 
     def _share(self, graph: Graph) -> None:
         """After the programs of a plan were built: let others use them. A plan with states is run for each token of a text."""

@@ -106,6 +106,7 @@ class Expression(Elementwise):
     bfloat16_by_load = True
     mixes = True
     dtypes: ClassVar = frozenset(C_TYPES)
+    by_content = False
 
     def __init__(
         self, floats: str | None, ints: str | None = None, *, vectorizable: bool = False, fold: bool = False, last: str = ""

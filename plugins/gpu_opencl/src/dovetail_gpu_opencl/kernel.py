@@ -57,6 +57,8 @@ class CLKernel(Kernel):
     """True when float16 is only read by `vload_half` and written by `vstore_half`, which every device can (`source.storage`)."""
     mixes: ClassVar[bool] = False
     """True when inputs, operands and results may have different floating-point types, as far as `check` accepts them."""
+    by_content: ClassVar[bool] = True
+    """False when real numbers and bytes in constants decide nothing, in any sizes, but the arrays that launches are given."""
     bfloat16_by_load: ClassVar[bool] = False
     """True when elements are only touched through `source.storage`, and bfloat16 is accepted where float16 is."""
 

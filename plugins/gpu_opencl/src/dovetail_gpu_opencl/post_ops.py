@@ -41,6 +41,7 @@ __all__ = [
     "lies_along",
     "statement",
     "vector_functions",
+    "without_names",
 ]
 
 # `s` is the value, `V` its C type (float, float8, double ...), `a` and `b` are alpha and beta, numbers in braces are
@@ -193,7 +194,7 @@ def epilogue(
     result, operands = node.outputs[0], node.operands
     types = tuple([(operand.dtype, operand.dims, operand.value is None) for operand in operands])
     places = {} if moved is None else moved
-    key = (_without_names(node.node.post_ops), types, result.dtype, result.dims, vec, run_axes, aligned, *places.items())
+    key = (without_names(node.node.post_ops), types, result.dtype, result.dims, vec, run_axes, aligned, *places.items())
     found = _EPILOGUES.get(key)
     if found is None:
         sizes = RuntimeSizes("post_n")
@@ -211,7 +212,7 @@ def epilogue(
 
 def _text_for(node: TypedNode, accesses: Sequence[Access | None], sizes: RuntimeSizes, vec: int, *, aligned: bool) -> str:
     types = tuple([operand.dtype for operand in node.operands])
-    key = (_without_names(node.node.post_ops), accesses, types, node.outputs[0].dtype, vec, _as_large(node) if aligned else None)
+    key = (without_names(node.node.post_ops), accesses, types, node.outputs[0].dtype, vec, _as_large(node) if aligned else None)
     source = _TEXTS.get(key)
     if source is None:
         source = _text(node, accesses, sizes, vec, aligned=aligned)
@@ -219,7 +220,7 @@ def _text_for(node: TypedNode, accesses: Sequence[Access | None], sizes: Runtime
     return source
 
 
-def _without_names(chain: tuple[PostOp, ...]) -> tuple[str, ...]:
+def without_names(chain: tuple[PostOp, ...]) -> tuple[str, ...]:
     """A key for chains that compute the same of other values, as text, which tells 0 from -0: these are equal."""
     found = _CHAINS.get(id(chain))
     if found is None or found[0] is not chain:

@@ -30,6 +30,7 @@ class ConvWinograd(RegisterTiled, ConvKernel):
     """
 
     name = "conv_winograd"
+    by_content = False
 
     def __init__(self, direct: RegisterTiled) -> None:
         self._direct = direct

@@ -202,6 +202,7 @@ class MoveKernel(CLKernel):
 
     name = "copy"
     dtypes = MOVABLE
+    by_content = False
     has_epilogue = False
     computes = False
     converts: ClassVar[bool] = False

@@ -120,6 +120,7 @@ class GemmRows(RegisterTiled, GemmKernel):
     """For CPUs: gemm_rows.cl."""
 
     name = "gemm_rows"
+    by_content = False
 
     def fits(self, product: Product) -> Refusal | None:
         if self.caps.kind != "CPU":

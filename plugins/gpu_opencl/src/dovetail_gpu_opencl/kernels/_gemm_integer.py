@@ -88,6 +88,7 @@ class IntegerRows(IntegerGemm):
     """For CPUs: integer_rows.cl. A second factor that is not constant is packed in every run."""
 
     name = "gemm_integer_rows"
+    by_content = False
     takes_scales = True
 
     def check(self, node: TypedNode) -> Refusal | None:

@@ -18,6 +18,7 @@ class SoftmaxRows(CLKernel):
     """softmax.cl along one axis; before version 13 along all axes from `axis` on."""
 
     name = "softmax"
+    by_content = False
     half_by_load = True
     bfloat16_by_load = True
 

@@ -112,6 +112,7 @@ class AttentionRows(AttentionKernel):
     """For CPUs: attention_rows.cl."""
 
     name = "attention_rows"
+    by_content = False
     kind = "CPU"
 
     def check(self, node: TypedNode) -> Refusal | None:

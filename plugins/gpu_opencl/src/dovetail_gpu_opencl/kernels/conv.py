@@ -39,6 +39,7 @@ class ConvRows(RegisterTiled, ConvKernel):
     """For CPUs: conv_rows.cl."""
 
     name = "conv_rows"
+    by_content = False
     scatters = True
     max_spatial = MAX_SPATIAL
 
@@ -116,6 +117,7 @@ class ConvDepthwise(ConvKernel):
     """For CPUs: conv_depthwise.cl."""
 
     name = "conv_depthwise"
+    by_content = False
 
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "CPU":
@@ -169,6 +171,7 @@ class ConvColumns(ConvKernel):
     """For CPUs, few output channels: conv_columns.cl."""
 
     name = "conv_columns"
+    by_content = False
     maps = 12
 
     def check(self, node: TypedNode) -> Refusal | None:

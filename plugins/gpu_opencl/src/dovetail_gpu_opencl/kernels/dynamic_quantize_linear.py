@@ -15,6 +15,7 @@ class DynamicQuantize(CLKernel):
     """dynamic_quantize_linear.cl: one work group finds the range, then each work item quantizes elements."""
 
     name = "dynamic_quantize_linear"
+    by_content = False
     has_epilogue = False
     dtypes = frozenset(C_TYPES)
 

@@ -24,6 +24,7 @@ class NormalizeRows(CLKernel):
     """layer_normalization.cl."""
 
     name = "layer_normalization"
+    by_content = False
     half_by_load = True
     bfloat16_by_load = True
     is_rms = False

@@ -1,0 +1,182 @@
+"""Launches of nodes that are alike: models repeat their layers, so that in other sizes those of one serve all, by other names.
+
+Two nodes are alike that had the same launches in the sizes of an earlier plan, apart from names and the content of weights. In
+a plan where their types are the same too, the launches of one have only these exchanged.
+"""
+
+import weakref
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dovetail.dataclass import dataclass
+from dovetail.device import Choice, Layout, TensorType, TypedNode
+from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.launch import Argument, Constant, Image, Launch, Read, Scalar, Scratch, Write
+from dovetail_gpu_opencl.post_ops import without_names
+
+__all__ = ["AlikeNodes"]
+
+Choices = Mapping[str, Choice[CLKernel]]
+Launches = Mapping[str, Sequence[Launch]]
+References = tuple["weakref.ref[NDArray[Any]]", ...]
+
+_SMALL = 64
+"""Elements of a constant up to which its content is compared, else its identity."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A node of an earlier plan: the number of its kind, the constants that it touches, and the arrays that its launches have."""
+
+    node: Any
+    kind: int
+    constants: tuple["tuple[weakref.ref[NDArray[Any]], Layout] | None", ...]
+    arrays: References
+
+    def key(self, node: TypedNode) -> Hashable:
+        """Equal for alike nodes of one plan; None where the node or one of its constants is another one."""
+        if node.node is not self.node:
+            return None
+        key = [self.kind]
+        for tensor, known in zip(_tensors(node), self.constants, strict=True):
+            if tensor is None:
+                continue
+            if tensor.value is None:
+                if known is not None:
+                    return None
+                key.append(id(tensor))  # equal types are mostly one object: see the pass `take_over`
+            elif known is None or known[0]() is not tensor.value or known[1] != tensor.layout:
+                return None
+        return tuple(key)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether all arrays are still in use."""
+        return all(array() is not None for array in self.arrays)
+
+    def holds(self, launches: Sequence[Launch]) -> bool:
+        """Whether these launches have the same arrays as before: sizes may decide how weights are packed."""
+        arrays = _arrays(launches)
+        return len(arrays) == len(self.arrays) and all(a is known() for a, known in zip(arrays, self.arrays, strict=True))
+
+
+class AlikeNodes:
+    """The nodes of a compilation that are alike. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+        self._numbers = count()
+
+    def leaders(self, typed: Mapping[str, TypedNode]) -> Mapping[str, str]:
+        """For each node that is like an earlier one of this plan the name of the first of these."""
+        first: dict[Hashable, str] = {}
+        found: dict[str, str] = {}
+        for name, node in typed.items() if self._known else ():
+            known = self._known.get(name)
+            key = None if known is None else known.key(node)
+            if key is not None and first.setdefault(key, name) != name:
+                found[name] = first[key]
+        return found
+
+    def launches(self, node: TypedNode, leader: TypedNode, given: Sequence[Launch]) -> list[Launch] | None:
+        """The launches of a node, made of those of its leader; None where these have other arrays than before."""
+        known = self._known.get(node.name)
+        arrays = None if known is None else [array() for array in known.arrays]
+        if arrays is None or not self._known[leader.name].holds(given) or any(array is None for array in arrays):
+            return None
+        names, constants = dict(zip(_names(leader), _names(node), strict=True)), iter(arrays)
+
+        def other(argument: Argument) -> Argument:
+            if isinstance(argument, (Read, Write)):
+                return type(argument)(names[argument.value])
+            if isinstance(argument, Scratch):
+                return Scratch(f"scratch:{node.name}:{argument.value.rpartition(':')[2]}", argument.nbytes)
+            array = next(constants) if isinstance(argument, Constant) else None
+            return argument if array is None else Constant(array)
+
+        return [
+            Launch(
+                launch.file,
+                launch.source,
+                launch.entry,
+                tuple([a if type(a) is Scalar else other(a) for a in launch.arguments]),
+                launch.global_size,
+                launch.local_size,
+                launch.options,
+                None if launch.copies is None else (names[launch.copies[0]], names[launch.copies[1]]),
+            )
+            for launch in given
+        ]
+
+    def learn(self, nodes: Mapping[str, TypedNode], chosen: Choices, launches: Launches) -> None:
+        """Keeps which of the nodes are alike, by their launches in this plan, whose work buffers are named by the plan."""
+        kinds: dict[Hashable, int] = {}
+        for name, node in nodes.items():
+            known = self._known.get(name)
+            if not chosen[name].kernel.by_content and (
+                known is None or known.key(node) is None or not known.holds(launches[name])
+            ):
+                try:
+                    kind = kinds.setdefault(_kind(node, chosen[name], launches[name]), next(self._numbers))
+                except (TypeError, KeyError):  # an attribute is an array; a launch has images, or values of other nodes
+                    self._known.pop(name, None)
+                    continue
+                values = [None if t is None or t.value is None else (weakref.ref(t.value), t.layout) for t in _tensors(node)]
+                arrays = tuple([weakref.ref(array) for array in _arrays(launches[name])])
+                self._known[name] = _Known(node.node, kind, tuple(values), arrays)
+
+
+def _names(node: TypedNode) -> tuple[str, ...]:
+    return (*node.node.inputs, *node.node.outputs, *node.node.operands)
+
+
+def _tensors(node: TypedNode) -> tuple[TensorType | None, ...]:
+    return (*node.inputs, *node.outputs, *node.operands)
+
+
+def _arrays(launches: Sequence[Launch]) -> list[NDArray[Any]]:
+    return [a.array for launch in launches for a in launch.places if isinstance(a, Constant)]
+
+
+def _kind(node: TypedNode, choice: Choice[CLKernel], launches: Sequence[Launch]) -> Hashable:
+    """Equal for alike nodes. Raises `TypeError` and `KeyError` for one that is like no other."""
+    op, names = node.op, _names(node)
+    places = {name: index for index, name in reversed([*enumerate(names)])}
+    chain = without_names(node.post_ops)
+    attributes = tuple([getattr(op, name) for name in op.attributes])
+    types = tuple([_type(tensor) for tensor in _tensors(node)])
+    refused = tuple([name for name, _ in choice.refusals])
+    shown = tuple([_shown(launch, places) for launch in launches])
+    return type(op), attributes, chain, tuple(map(places.get, names)), types, id(choice.kernel), refused, shown
+
+
+def _type(tensor: TensorType | None) -> Hashable:
+    """A type, with what may be sizes in a constant: real numbers and bytes cannot be such."""
+    if tensor is None or tensor.value is None:
+        return None if tensor is None else (tensor.dtype, tensor.dims, tensor.layout)
+    value, content = tensor.value, None
+    if not tensor.dtype.is_float and not (value.dtype.kind in "iu" and value.dtype.itemsize == 1):
+        content = value.tobytes() if tensor.size <= _SMALL and not value.dtype.hasobject else id(value)
+    return tensor.dtype, tensor.dims, tensor.layout, True, content
+
+
+def _shown(launch: Launch, places: Mapping[str, int]) -> Hashable:
+    copies = None if launch.copies is None else tuple(places[name] for name in launch.copies)
+    arguments = tuple([_argument(argument, places) for argument in launch.arguments])
+    return launch.file, launch.source, launch.entry, arguments, launch.global_size, launch.local_size, launch.options, copies
+
+
+def _argument(argument: Argument, places: Mapping[str, int]) -> Hashable:
+    """The argument apart from names and the content of arrays."""
+    if isinstance(argument, (Read, Write)):
+        return type(argument), places[argument.value]
+    if isinstance(argument, Scalar):
+        return argument.value.dtype.char, argument.value.tobytes()  # 1 and 1.0 are equal
+    if isinstance(argument, Scratch):
+        return Scratch, argument.value.rpartition(":")[2], argument.nbytes
+    if isinstance(argument, Image):
+        raise KeyError(argument.value)
+    return (Constant, argument.array.dtype.str, argument.array.shape) if isinstance(argument, Constant) else argument

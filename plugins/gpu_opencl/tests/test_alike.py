@@ -1,0 +1,215 @@
+"""Alike layers share their launches in further sizes, each with its own weights, and only where they would be the same."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.device import Choice, DeviceInfo, Graph, TypedNode
+from dovetail_gpu_opencl import device as device_module
+from dovetail_gpu_opencl.alike import AlikeNodes
+from dovetail_gpu_opencl.kernels._gemm import GemmRows
+from dovetail_gpu_opencl.kernels.mat_mul import product_of
+from dovetail_gpu_opencl.launch import Constant, Fault, Image, Launch, Read, Scalar, Scratch, Write, ints
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.leaky_relu import LeakyRelu
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.tanh import Tanh
+from dovetail_ops_onnx.transpose import Transpose
+
+LAYERS = 5
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often kernels made launches of the nodes of each operator."""
+    found: Counter[str] = Counter()
+    inner = device_module.OpenCLDevice._launches
+
+    def launches(self: Any, kernel: Any, node: TypedNode) -> Any:
+        found[node.op.op_type] += 1
+        return inner(self, kernel, node)
+
+    monkeypatch.setattr(device_module.OpenCLDevice, "_launches", launches)
+    return found
+
+
+def layered(weights: Sequence[Any], slopes: Sequence[float]) -> dovetail.Model:
+    """Sums of products, each with a slope and a residual; the first axis has any size."""
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", ("N", 24))
+    for (w, b), slope in zip(weights, slopes, strict=True):
+        y = g.node(LeakyRelu(alpha=slope), g.node(Add(), g.node(MatMul(), x, g.constant(w)), g.constant(b)))
+        x = g.node(Add(), y, x)
+    return g.model([x])
+
+
+def expected(x: Any, weights: Sequence[Any], slopes: Sequence[float]) -> Any:
+    x = x.astype(np.float64)
+    for (w, b), slope in zip(weights, slopes, strict=True):
+        y = x @ w + b
+        x = np.where(y > 0, y, slope * y) + x
+    return x
+
+
+def ran(model: dovetail.Model, info: DeviceInfo, asked: Counter[str], check: Callable[[Any, Any], None]) -> list[int]:
+    """The products that kernels were asked for in each of several sizes."""
+    request = dovetail.Core().compile_model(model, info.name).create_infer_request()
+    found = []
+    for rows in (3, 5, 7, 40, 11):
+        asked.clear()
+        x = np.cos(np.arange(rows * 24, dtype=np.float32) * 7).reshape(rows, 24)
+        check(x, request.infer({"x": x})[0])
+        found.append(asked["MatMul"] + asked["Gemm"])
+    return found
+
+
+def test_layers_share_launches_and_no_weights(info: DeviceInfo, asked: Counter[str], rng: Any) -> None:
+    weights = [(rng.standard_normal((24, 24)) / 8, rng.standard_normal(24)) for _ in range(LAYERS)]
+    weights = [(w.astype(np.float32), b.astype(np.float32)) for w, b in weights]
+    slopes = [0.25] * LAYERS
+
+    def check(x: Any, got: Any) -> None:
+        np.testing.assert_allclose(got, expected(x, weights, slopes), rtol=2e-5, atol=2e-5)
+
+    found = ran(layered(weights, slopes), info, asked, check)
+    if info.kind == "CPU":  # the second plan looks which are alike
+        assert found[:2] == [LAYERS, LAYERS], found
+        assert max(found[2:]) == 1, found
+
+
+def test_other_slopes_are_not_alike(info: DeviceInfo, asked: Counter[str], rng: Any) -> None:
+    weights = [(rng.standard_normal((24, 24)).astype(np.float32) / 8, np.zeros(24, np.float32)) for _ in range(4)]
+    slopes = [0.25, 0.5, 0.25, -0.0]
+
+    def check(x: Any, got: Any) -> None:
+        np.testing.assert_allclose(got, expected(x, weights, slopes), rtol=2e-5, atol=2e-5)
+
+    found = ran(layered(weights, slopes), info, asked, check)
+    if info.kind == "CPU":
+        assert max(found[2:]) == 3, found
+
+
+# --- one pair of nodes ------------------------------------------------------------------------------------------------
+
+
+class Pair:
+    """Two products by the constants `w0` and `w1`, and launches that kernels might give them."""
+
+    def __init__(self) -> None:
+        g = dovetail.GraphBuilder()
+        a, b = g.input("a", "float32", (2, 3)), g.input("b", "float32", (2, 3))
+        self.arrays = [np.full((3, 3), i, np.float32) for i in range(2)]
+        names = [g.node(MatMul(), x, g.constant(w)) for x, w in zip((a, b), self.arrays, strict=True)]
+        self.graph: Graph = g.graph(names)
+        self.kernel = GemmRows(product_of)
+
+    def typed(self) -> dict[str, TypedNode]:
+        """The nodes, whose equal types are one object."""
+        one: dict[Any, Any] = {}
+        types = {n: t if t.value is not None else one.setdefault(t, t) for n, t in self.graph.types.items()}
+        graph = self.graph.replace(types=types)
+        return {node.name: TypedNode.of(node, graph) for node in graph.nodes}
+
+    def learned(self, make: Callable[[TypedNode, int], Launch], kernel: Any = None) -> tuple[AlikeNodes, dict[str, TypedNode]]:
+        typed, alike = self.typed(), AlikeNodes()
+        choice: Choice[Any] = Choice(kernel or self.kernel)
+        alike.learn(typed, dict.fromkeys(typed, choice), {n: [make(t, i)] for i, (n, t) in enumerate(typed.items())})
+        return alike, typed
+
+
+def launch(node: TypedNode, *more: Any, source: str = "text") -> Launch:
+    arguments = (Read(node.node.inputs[0]), Scratch(f"scratch:{node.name}:0", 8), Write(node.node.outputs[0]), *more)
+    return Launch("file.cl", source, "entry", arguments, (1,))
+
+
+@pytest.fixture
+def pair(bench: Any) -> Pair:
+    found = Pair()
+    found.graph = bench.typed(found.graph)
+    return found
+
+
+def test_names_work_buffers_and_arrays_are_exchanged(pair: Pair) -> None:
+    alike, typed = pair.learned(lambda node, i: launch(node, Constant(pair.arrays[i]), *ints(7), Fault("no index")))
+    (one, leader), (two, node) = typed.items()
+    assert alike.leaders(typed) == {two: one}
+    given = [launch(leader, Constant(pair.arrays[0]), *ints(9), Fault("no index"))]  # other numbers: another size
+    found = alike.launches(node, leader, given)
+    assert found is not None
+    (read, scratch, write, constant, number, fault) = found[0].arguments
+    assert (read, write) == (Read(node.node.inputs[0]), Write(node.node.outputs[0]))
+    assert scratch == Scratch(f"scratch:{two}:0", 8)
+    assert isinstance(constant, Constant)
+    assert constant.array is pair.arrays[1]
+    assert (number, fault) == (ints(9)[0], Fault("no index"))
+
+
+def test_weights_that_sizes_pack_otherwise_are_not_exchanged(pair: Pair) -> None:
+    alike, typed = pair.learned(lambda node, i: launch(node, Constant(pair.arrays[i])))
+    leader, node = typed.values()
+    for given in ([launch(leader, Constant(pair.arrays[0].copy()))], [launch(leader)], []):
+        assert alike.launches(node, leader, given) is None
+
+
+def test_arrays_are_not_kept(pair: Pair) -> None:
+    packed = [array.copy() for array in pair.arrays]
+    alike, typed = pair.learned(lambda node, i: launch(node, Constant(packed[i])))
+    leader, node = typed.values()
+    given = [launch(leader, Constant(packed[0]))]
+    assert alike.launches(node, leader, given) is not None
+    packed.pop()
+    assert alike.launches(node, leader, given) is None
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda node, i: launch(node, *ints(i)),
+        lambda node, i: launch(node, Scalar((np.int32, np.float32)[i](1))),
+        lambda node, i: launch(node, Scalar(np.float32((0.0, -0.0)[i]))),
+        lambda node, i: launch(node, source=f"text {i}"),
+        lambda node, i: launch(node, Constant(np.zeros(3, (np.int32, np.float32)[i]))),
+        lambda node, i: launch(node, Fault(f"an index of {i}")),
+        lambda node, i: launch(node, Read("of another node")),
+        lambda node, i: launch(node, Image("image:x", node.outputs[0].dtype, 1, 1, None, written=False)),
+    ],
+)
+def test_other_launches_are_not_alike(pair: Pair, make: Any) -> None:
+    alike, typed = pair.learned(make)
+    assert alike.leaders(typed) == {}
+
+
+def test_kernels_that_decide_by_content_are_left_out(pair: Pair) -> None:
+    kernel = GemmRows(product_of)
+    kernel.by_content = True  # type: ignore[misc]  # of this one
+    alike, typed = pair.learned(lambda node, i: launch(node), kernel)
+    assert alike.leaders(typed) == {}
+
+
+def test_other_weights_are_not_those_of_before(pair: Pair) -> None:
+    alike, typed = pair.learned(lambda node, i: launch(node))
+    names = [name for name in pair.graph.types if pair.graph.types[name].value is not None]
+    copies = {name: copied(pair.graph.types[name]) for name in names[:1]}
+    pair.graph = pair.graph.replace(types={**pair.graph.types, **copies})
+    assert len(alike.leaders(typed)) == 1
+    assert alike.leaders(pair.typed()) == {}
+
+
+def copied(tensor: Any) -> Any:
+    """The type of a copy of a constant."""
+    return type(tensor).of(tensor.value.copy(), known=True)
+
+
+def test_operators_with_other_attributes_are_not_alike(bench: Any) -> None:
+    """Two transposes of one element have the same launches."""
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", (1, 1))
+    graph = bench.typed(g.graph([g.node(Transpose(perm=perm), g.node(Tanh(), x)) for perm in ((0, 1), (1, 0))]))
+    typed = {n.name: TypedNode.of(n, graph) for n in graph.nodes if isinstance(n.op, Transpose)}
+    alike = AlikeNodes()
+    alike.learn(typed, dict.fromkeys(typed, Choice(GemmRows(product_of))), {name: [launch(node)] for name, node in typed.items()})
+    assert alike.leaders(typed) == {}
