@@ -85,3 +85,10 @@ print(*[m for m in sys.modules if m.startswith("dovetail_ops_onnx.passes")])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["dovetail_ops_onnx.passes", "dovetail_ops_onnx.passes.merge_equal_nodes"]
+
+
+def test_parts_of_patterns_are_asked_once() -> None:
+    pattern: Pattern = Op("Relu", Pattern())
+    for _ in range(60):  # 2^60 ways to the Relu
+        pattern = Op("Add", pattern, pattern) | Op("Mul", pattern, pattern)
+    assert pattern.operators == {"Relu": 60}

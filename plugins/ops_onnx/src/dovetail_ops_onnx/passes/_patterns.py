@@ -82,8 +82,12 @@ class Pattern:
         """Whether `value` begins like the pattern. Most do not, and asking this first is much cheaper than `matches`."""
         return True
 
+    @cached_property
     def operators(self) -> Mapping[str, int]:
-        """The keys of operators that every match has, and how many nodes the one that has it is at most before the last."""
+        """The keys of operators that every match has, and how many nodes the one that has it is at most before the last.
+
+        Kept, because patterns have others as parts in several places: those of attention have 8,000 parts, counted that way.
+        """
         return {}
 
     def __or__(self, other: "Pattern") -> "Or":
@@ -145,8 +149,9 @@ class Or(Pattern):
         for choice in self.choices:
             yield from choice.matches(graph, value, so_far)
 
+    @cached_property
     def operators(self) -> Mapping[str, int]:
-        first, *others = (choice.operators() for choice in self.choices)
+        first, *others = (choice.operators for choice in self.choices)
         return {key: max(steps, *(one[key] for one in others)) for key, steps in first.items() if all(key in o for o in others)}
 
     def __or__(self, other: Pattern) -> "Or":
@@ -177,10 +182,11 @@ class Op(Pattern):
                 if all(one.may_match(graph, name) for one, name in zip(self.inputs, order, strict=False)):
                     yield from _all(graph, self.inputs, order, so_far.covering(node))
 
+    @cached_property
     def operators(self) -> Mapping[str, int]:
         found = {self.key: 0}
         for one in self.inputs:
-            found.update({key: max(steps + 1, found.get(key, 0)) for key, steps in one.operators().items()})
+            found.update({key: max(steps + 1, found.get(key, 0)) for key, steps in one.operators.items()})
         return found
 
     def _fits(self, node: Node) -> bool:
@@ -249,10 +255,10 @@ class Rule:
     def __post_init__(self) -> None:
         assert self.key, "a rule needs the key of its last operator"
 
-    @cached_property
+    @property
     def operators(self) -> Mapping[str, int]:
         """As those of the pattern."""
-        return self.pattern.operators()
+        return self.pattern.operators
 
 
 def rewrite(graph: Graph, rules: Sequence[Rule], keeps: Keeps) -> Graph:
