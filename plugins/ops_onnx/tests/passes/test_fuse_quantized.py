@@ -243,6 +243,22 @@ def test_a_product_without_a_kernel_counts_in_whole_numbers(shapes):
     assert kinds(kept) == ["QLinearMatMul"]
 
 
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+@pytest.mark.parametrize("batch_of_w", [(), (1,)])
+@pytest.mark.parametrize("rows", [3, 5])
+def test_products_of_batches_without_a_kernel_have_scales_of_columns(batch, batch_of_w, rows):
+    """The columns are the last axis of the result, whose rank may not be that of the weights; 5 rows fit the wrong axis too."""
+    g = Builder()
+    x = g.stored("x", (*batch, rows, 4))
+    w = g.constant(g.rng.integers(-128, 128, (*batch_of_w, 4, 5)).astype(np.int8))
+    w_scale, w_zero = g.constant(g.rng.uniform(0.01, 0.02, 5).astype(np.float32)), g.constant(np.zeros(5, np.int8))
+    result = (g.constant(np.float32(0.3)), g.constant(np.uint8(88)))
+    y = g.node(op("QLinearMatMul"), x, *g.parameters[x], w, w_scale, w_zero, *result)
+    after = fused(g, [y], lambda node, _: False)
+    assert kinds(after) == ["DequantizeLinear", "MatMul", "QuantizeLinear"]
+    assert after.nodes[-1].op.axis == after.types[after.nodes[-1].inputs[0]].rank - 1
+
+
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("count", [1, 5])
 def test_a_convolution_without_a_kernel_counts_in_whole_numbers(count, bias):

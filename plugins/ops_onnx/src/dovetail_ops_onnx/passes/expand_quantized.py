@@ -140,7 +140,8 @@ class _Parts:
             self._name(part) if part in self.made else "" for part in ("one", "ones", "unit", "zero", "bias")
         )
         weights = HeldDequantizeLinear if given[3] in graph.constants else DequantizeLinear
-        stored = QuantizeLinear(axis=1 if isinstance(self.op, Conv) else self.weights.axis)
+        columns = graph.types[self.node.outputs[0]].rank - 1  # whatever the rank of the weights is
+        stored = QuantizeLinear(axis=1 if isinstance(self.op, Conv) else columns)
         return [
             Node(x, DequantizeLinear(), (given[0], one or given[1], given[2]), (x,), (), origins),
             Node(w, weights(axis=self.weights.axis), (given[3], ones or given[4], given[5]), (w,), (), origins),
