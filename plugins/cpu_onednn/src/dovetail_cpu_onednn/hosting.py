@@ -15,7 +15,7 @@ __all__ = ["HostedKernel", "hosted_kernels"]
 
 def hosted_kernels(op: AbstractOperator) -> Sequence["HostedKernel"]:
     """The host kernels of an operator, in its order."""
-    return [HostedKernel(kernel) for kernel in op.kernels if isinstance(kernel, HostKernel)]
+    return [HostedKernel(kernel) for kernel in op.kernels if isinstance(kernel, HostKernel)] if op.kernels else ()
 
 
 class HostedKernel(device.HostedKernel, PythonKernel):
