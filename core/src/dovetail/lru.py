@@ -37,8 +37,9 @@ class LruCache(Generic[K, V]):
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)
-            dropped = [self._values.popitem(last=False)[1] for _ in range(self._excess())]
-        if self._dropped is not None:
+            excess = self._excess()
+            dropped = [self._values.popitem(last=False)[1] for _ in range(excess)] if excess > 0 else ()
+        if dropped and self._dropped is not None:
             for one in dropped:
                 self._dropped(one)
 

@@ -10,7 +10,7 @@ import pytest
 import dovetail
 from dovetail.device import Accepted, DeviceInfo, Executable, Graph, Kernel, NodeReport, Refusal, choose
 from dovetail.errors import CompileError, DovetailError, InferError, PluginFailed
-from dovetail.graph import GraphBuilder
+from dovetail.graph import GraphBuilder, Node
 from dovetail.runtime import CompiledModel
 from dovetail.testing import ReferenceDevice, register_device
 from dovetail_ops_onnx.exp import Exp
@@ -107,6 +107,20 @@ def with_run(run: Run) -> dict[str, Any]:
 def test_a_mistake_while_compiling(methods: dict[str, Any], message: str) -> None:
     with pytest.raises(DovetailError, match=f"device TOY.0: {message}"):
         compiled(methods)
+
+
+def test_messages_are_made_for_mistakes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text takes longer than most questions to a device, of which plans of thousands of nodes ask several for each."""
+
+    def never(node: Node) -> str:
+        raise AssertionError(f"the name of {node.name} was made ready for a message")
+
+    monkeypatch.setattr(Node, "__str__", never)
+    core = dovetail.Core(config=False)
+    register_device(core, DeviceInfo("TOY.0", "TOY", "CPU", "a toy"), ReferenceDevice)
+    g = GraphBuilder()
+    plan = core.compile_model(g.model(in_parts(g, g.input("x", "float32", [2]))), "TOY")
+    np.testing.assert_array_equal(plan(ONES)["act:0"], ONES)
 
 
 def test_an_output_whose_type_a_device_changes() -> None:

@@ -55,7 +55,10 @@ class TypedNode:
     @property
     def is_static(self) -> bool:
         """True when all shapes are numbers."""
-        return all(t.is_static for t in (*self.inputs, *self.outputs, *self.operands) if t is not None)
+        for t in (*self.inputs, *self.outputs, *self.operands):  # noqa: SIM110  # in half the time
+            if t is not None and not t.is_static:
+                return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)

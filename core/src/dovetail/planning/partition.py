@@ -165,11 +165,8 @@ def _pace(graph: Graph, seconds: Sequence[float], speed: Speed) -> Pace | None:
 
 def _results(graph: Graph) -> tuple[Result, ...]:
     """The outputs of a part, without what they hold."""
-    found = []
-    for name in graph.outputs:
-        node, of = graph.producers.get(name), graph.types[name]
-        found.append(Result("no node" if node is None else f"node {node}", of.with_shape(of.shape)))
-    return tuple(found)
+    producers, types = graph.producers, graph.types
+    return tuple([Result(producers.get(name), types[name].with_shape(types[name].shape)) for name in graph.outputs])
 
 
 def _value(name: str, graph: Graph, plan: MemoryPlan) -> ValuePlacement:

@@ -82,8 +82,11 @@ class ElementwiseKernel(PrimitiveKernel):
             slope = np.array(first.alpha, np.float32, ndmin=len(src.dims))
             second = Argument(Arg.SRC_1, "value", 0, plain(slope.shape), value=slope)
             third = _argument(Arg.post_op(0, Arg.SRC_1), "input", chained, src)
-            limit: Appended = ("binary", (MAX if first.alpha <= 1 else MIN, src))
-            return self._plan_binary(node, BINARY["mul"], (*ends, second, third), where, (limit,), rest)
+            limit = _limit(first.alpha <= 1, src)
+            if not (rest or node.post_ops):
+                pd = library().describe("binary", BINARY["mul"], src, second.desc, ends[1].desc, attr=library().attr(limit))
+                return NodePlan((Stage(pd, (*ends, second, third)),))
+            return self._plan_binary(node, BINARY["mul"], (*ends, second, third), where, limit, rest)
         if first == Eltwise("pow", 1.0, 3.0):
             # Two products: the primitive's powers take 12 ns a number.
             factors = [Argument(arg, "input", chained, src) for arg in (Arg.SRC_1, Arg.post_op(0, Arg.SRC_1))]
@@ -137,6 +140,12 @@ class ElementwiseKernel(PrimitiveKernel):
 def _argument(arg: int, place: str, index: int, desc: MemoryDesc) -> Argument:
     """The argument; models have many nodes of the same types."""
     return Argument(arg, place, index, desc)
+
+
+@lru_cache(512)
+def _limit(is_largest: bool, desc: MemoryDesc) -> tuple[Appended, ...]:
+    """The post-op that takes the larger or the smaller one of a number and the source."""
+    return (("binary", (MAX if is_largest else MIN, desc)),)
 
 
 def _is_sloped(step: PostOp, node: TypedNode) -> bool:

@@ -150,6 +150,7 @@ class OnednnExecutable(Executable):
         alike: dict[object, Planned] = {}
         first: dict[int, str] = {}
         as_first: dict[str, str] = {}
+        as_before: dict[str, bool] = {}
         asked: set[PrimitiveDesc] = set()
         for placement in placements:
             name, planned = placement.node.node.name, None
@@ -160,15 +161,13 @@ class OnednnExecutable(Executable):
             if isinstance(placement.kernel, PrimitiveKernel):
                 planned = self.planned[name] = _planned(placement, storage, helper, alike, plans.get(name))
                 model = first.setdefault(id(planned), name)
-                if (
-                    model is not name
-                    and before.are_one(name, model)
-                    and _are_before(found[model], before.prepared.get(model, ()))
-                ):
+                if as_before.get(model) and before.are_one(name, model):
                     as_first[name] = model
                 else:
                     known = [one.constants for one in before.prepared.get(name, ())]
                     found[name] = found_constants(placement.node, planned.stages, known, self.constants, shared)
+                    if model is name:
+                        as_before[name] = _are_before(found[name], known)
             elif isinstance(placement.kernel, PythonKernel):
                 library().plan_threads(placement.threads)
                 descs = {desc for desc in placement.kernel.primitives(placement.node) if desc.primitive is None} - asked
@@ -396,12 +395,11 @@ def _copied(node: Node, planned: Planned) -> list[str]:
     return [node.inputs[index] for index in {a.index for a in reads} - in_place]
 
 
-def _are_before(found: Sequence[Found], before: Sequence[Prepared]) -> bool:
+def _are_before(found: Sequence[Found], before: Sequence[Mapping[int, Constant]]) -> bool:
     """Whether the constants of a node are those of other sizes. Then the other nodes of its group that had its plan there have
     theirs, too: that the node of each name has the same constants was compared (see `repeated`).
     """
-    same = all(not missing and known == one.constants for (known, missing), one in zip(found, before, strict=False))
-    return same and len(found) == len(before)
+    return len(found) == len(before) and all(not new and now == last for (now, new), last in zip(found, before, strict=True))
 
 
 def _prepared_as(stages: Sequence[Prepared], before: Sequence[Prepared]) -> tuple[Prepared, ...]:

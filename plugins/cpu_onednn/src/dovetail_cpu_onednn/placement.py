@@ -60,9 +60,9 @@ class Placement:
         names = self.kernel.in_place(self.node) if known is None else known
         if not names or not node.outputs[0]:
             return ()
-        types = dict(zip((*node.inputs, *node.operands), (*self.node.inputs, *self.node.operands), strict=True))
+        reads, types = (*node.inputs, *node.operands), (*self.node.inputs, *self.node.operands)
         result = self.node.outputs[0]
-        return tuple([name for name in names if (given := types[name]) is result or given == result])
+        return tuple([name for name in names if (given := types[reads.index(name)]) is result or given == result])
 
     @property
     def is_short(self) -> bool:
