@@ -58,7 +58,7 @@ class HostedKernel(Kernel):
     @classmethod
     def of(cls, op: AbstractOperator) -> Sequence[Self]:
         """Those of an operator, in its order."""
-        return [cls(kernel) for kernel in op.kernels if isinstance(kernel, HostKernel)]
+        return [cls(kernel) for kernel in op.kernels if isinstance(kernel, HostKernel)] if op.kernels else ()
 
     def __init__(self, kernel: HostKernel) -> None:
         self._kernel = kernel
