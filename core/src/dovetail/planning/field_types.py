@@ -2,7 +2,7 @@
 
 import types
 import typing
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Hashable, Mapping, Sequence, Set
 from functools import cache
 from typing import Any
 
@@ -16,23 +16,31 @@ def wrong_field(made: Any, names: Sequence[str]) -> str | None:
 
     Numbers of one kind are not told apart by their range, and a class whose annotations cannot be evaluated has no wrong field.
     """
-    hints = _hints(type(made))
+    kind: Any = type(made)
+    hints = _hints(kind)
     for name in names:
         if name in hints and not _fits(getattr(made, name), hints[name]):
-            return f"{type(made).__name__}.{name} is {shortened(repr(getattr(made, name)), 80)}"
+            return f"{kind.__name__}.{name} is {shortened(repr(getattr(made, name)), 80)}"
     return None
 
 
 @cache
-def _hints(kind: Any) -> Mapping[str, Any]:
+def _hints(kind: Hashable) -> Mapping[str, Any]:
     try:
         return typing.get_type_hints(kind)
     except NameError:  # imported for type checkers only
         return {}
 
 
+@cache
+def _parts(hint: Hashable) -> tuple[Any, tuple[Any, ...]]:
+    return typing.get_origin(hint), typing.get_args(hint)
+
+
 def _fits(value: Any, hint: Any) -> bool:
-    origin, given = typing.get_origin(hint), typing.get_args(hint)
+    if type(value) is hint:
+        return True
+    origin, given = _parts(hint)
     if origin is typing.Union or origin is types.UnionType:
         return any(_fits(value, one) for one in given)
     if origin is typing.Literal:
