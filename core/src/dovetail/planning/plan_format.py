@@ -27,6 +27,7 @@ from dovetail.graph.graph import AbstractOperator, Node
 from dovetail.graph.mapped_file import SMALLEST_REGION
 from dovetail.graph.reloadable import let_go
 from dovetail.names import printable
+from dovetail.planning.field_types import wrong_field
 
 __all__ = ["PLAN_MAGIC", "Damaged", "header_of", "packed", "unpacked"]
 
@@ -117,11 +118,13 @@ def _total(memory: NDArray[np.uint8]) -> int:
     return int(np.add.reduce(memory[:whole].view("<u8"))) + int.from_bytes(memory[whole:].tobytes(), "little")
 
 
-def unpacked(header: Mapping[str, Any], regions: Sequence[Region], start: int, packages: Collection[str]) -> Any:
+def unpacked(
+    header: Mapping[str, Any], regions: Sequence[Region], start: int, packages: Collection[str], *, is_trusted: bool = False
+) -> Any:
     """The content of a file whose arrays begin at `start`; large ones stay in the file.
 
     `regions` are those of the file and of the others that it refers to. Raises `Damaged`, also for an array of the file that has
-    changed.
+    changed and, unless it `is_trusted`, for an object with a field of another type.
     """
     try:
         memory = regions[0](start, header["bytes"])
@@ -130,7 +133,7 @@ def unpacked(header: Mapping[str, Any], regions: Sequence[Region], start: int, p
         let_go(memory)
         arrays = [_array(regions, start, *place) for place in header["arrays"]]
         classes = [_class(module, name, packages) for module, name in header["classes"]]
-        return _objects(header["objects"], classes, arrays)(header["root"])
+        return _objects(header["objects"], classes, arrays, is_trusted)(header["root"])
     except Damaged:
         raise
     except Exception as error:  # constructors of operators raise what they like
@@ -237,7 +240,7 @@ def _array(regions: Sequence[Region], start: int, name: str, shape: Sequence[int
     return found
 
 
-def _objects(entries: Sequence[Sequence[Any]], classes: Sequence[Any], arrays: Sequence[NDArray[Any]]) -> Any:
+def _objects(entries: Sequence[Sequence[Any]], classes: Sequence[Any], arrays: Sequence[NDArray[Any]], is_trusted: bool) -> Any:
     """Makes all objects in their order; returns the function that gives a value for one in JSON."""
     objects: list[Any] = []
     names = [_fields(cls) or () for cls in classes]
@@ -251,6 +254,8 @@ def _objects(entries: Sequence[Sequence[Any]], classes: Sequence[Any], arrays: S
     for tag, *content in entries:
         if type(tag) is int:
             objects.append(classes[tag](**dict(zip(names[tag], map(value, content), strict=True))))
+            if not is_trusted and (wrong := wrong_field(objects[-1], names[tag])):
+                raise Damaged(wrong)
         elif tag == "array":
             objects.append(arrays[content[0]])
         elif tag == "enum":

@@ -278,8 +278,8 @@ def read_plans(
             raise FormatError(f"{shown}: the module {printable(changed)} is not the one that made it", hint=_HINT)
         _unchanged.update(modules)
         files = [FileState(*one) for one in header["made_for"]["files"]] if is_trusted else []
-        found = unpacked(header, [region, *map(_region, files)], start, _packages(plugins))
-        if not isinstance(found, StoredModel):
+        found = unpacked(header, [region, *map(_region, files)], start, _packages(plugins), is_trusted=is_trusted)
+        if not isinstance(found, StoredModel) or not found.files:
             raise Damaged("it has no model")
         for plan in () if is_trusted else found.plans:
             _check(found, plan)
@@ -287,7 +287,9 @@ def read_plans(
         raise
     except OSError as error:
         raise FormatError(f"{shown} cannot be read: {error.strerror or error}") from None
-    except (Damaged, DovetailError, KeyError, TypeError, ValueError, AttributeError, ImportError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # operators that a file describes wrongly raise what they like
         raise FormatError(f"{shown} is not a file of plans: {error}", hint=_HINT) from error
     return found
 
@@ -312,7 +314,12 @@ def _opened(path: Path) -> tuple[NDArray[np.uint8], Callable[[int, int], NDArray
 
 def _check(stored: StoredModel, plan: StoredPlan) -> None:
     """Raise `DovetailError` or `Damaged` for a plan that does not fit together: kernels trust types, of inputs too."""
+    from dovetail.planning.plan_format import Damaged  # as above
+
     whole, known = plan.planned.whole, dict[str, TensorType]()
+    outputs = len(whole.outputs if plan.deferred is None else stored.graph.outputs)  # what follows has those of the model
+    if (whole.inputs, outputs) != (stored.graph.inputs, len(stored.graph.outputs)):
+        raise Damaged("a plan has other inputs or outputs than the model")
     for name, shape in zip(stored.graph.inputs, plan.shapes, strict=True):
         known[name] = TensorType(stored.graph.types[name].dtype, shape)
     for part in plan.planned.parts:
@@ -392,11 +399,22 @@ class PlanStore:
 
     def get(self, shapes: Shapes) -> Plan | None:
         """The plan for these shapes; of a model whose files have changed since it was read only those given."""
-        found = self._given.get(shapes)
-        if found is None and self._folder is not None and all(is_as_read(*one) for one in self._model.files):
+        if (given := self._given.get(shapes)) is not None:
+            return self._imported(given)
+        found = None
+        if self._folder is not None and all(is_as_read(*one) for one in self._model.files):
             stored = self._folder.get(self._needs, self._model.files[0][0], self._named(shapes))
             found = None if stored is None else stored.plans[0]
         return None if found is None else self._restored(found)
+
+    def _imported(self, plan: StoredPlan) -> Plan | None:
+        try:
+            return self._restored(plan)
+        except DovetailError:
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError) as error:  # names that the plan does not have, and the like
+            reason = f"the imported plan of {printable(self._model.source)} does not fit together"
+            raise FormatError(f"{reason}: {type(error).__name__}: {error!s:.200}", hint=_HINT) from error
 
     def _named(self, shapes: Shapes) -> Shapes | None:
         return None if all(t.is_static for t in self._model.inputs.values()) else shapes
