@@ -190,11 +190,13 @@ CASES: dict[str, tuple[str | Operator, dict[str, Any], Build]] = QUANTIZED | {
         lambda n, h, w: [*(floats(n, 4, w, 8) for _ in range(3)), floats(n, 1, w, w)],
     ),
     "products_of_two": ("MatMul", {}, lambda n, h, w: [floats(n, 4, w, 8), floats(n, 4, 8, h + 48)]),
+    "few_columns": ("MatMul", {}, lambda n, h, w: [floats(n, 4, w, 8), floats(n, 4, 8, 2 * h)]),
+    "few_and_many_columns": ("MatMul", {}, lambda n, h, w: [floats(n, 4, h, 8), floats(n, 4, 8, 1 + 2 * w)]),
 }
 ON_GPUS = sorted(
     CASES.keys()
     - {"few_maps", "softmax_of_lengths", "softmax_of_channels", "log_softmax"}  # sizes are in the text
-    - {"strided", "quantize", "products_of_two"}  # vectors that memory is not aligned to
+    - {"strided", "quantize", "products_of_two", "few_columns", "few_and_many_columns"}  # vectors that memory is not aligned to
     - {"attention", "masked_attention"}  # one query
     - {"conv_integer", "quantized_chain"}  # results with channels innermost alone: see test_bytes.py
 )

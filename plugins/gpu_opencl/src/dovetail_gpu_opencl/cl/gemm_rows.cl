@@ -11,7 +11,8 @@
 // A tile of a single row computes only that one: products of one row, whose second factor has to come from memory, are common.
 //
 // Without B_PACKED the last columns are computed in a block that starts COLS before the end and overlaps its neighbour; only
-// the columns that are its own are stored. N must be at least COLS then.
+// the columns that are its own are stored. Where lines of b are shorter than a tile, vectors take in the next lines, which are not
+// stored either; the last lines, behind which is nothing, are loaded one element at a time.
 //
 // Tunables: ROWS, VECTORS (their product in vector registers), DOWN. VEC is at most 8, see capabilities.py; COLS = VECTORS * VEC.
 #ifndef T
@@ -59,11 +60,11 @@ __kernel void gemm_rows(__global const T* restrict a, __global const B_TYPE* res
 #ifdef B_PACKED
   const int first = col;
   __global const ACC* bk = b + B_BATCH(z) + block * (K * COLS);
-  const int step = COLS;
+  const int step = COLS, whole = K;
 #else
-  const int first = min(col, N - COLS);
+  const int first = max(min(col, N - COLS), 0);
   __global const T* bk = b + B_BATCH(z) + first;
-  const int step = b_k;
+  const int step = b_k, whole = N < COLS ? max(K - (COLS - N + b_k - 1) / max(b_k, 1), 0) : K;
 #endif
   __global const T* ak[ROWS];
   VACC acc[ROWS][VECTORS];
@@ -75,7 +76,7 @@ __kernel void gemm_rows(__global const T* restrict a, __global const B_TYPE* res
   }
 #if ROWS > 1
   if (row == M - 1) {
-    for (int k = 0; k < K; ++k) {
+    for (int k = 0; k < whole; ++k) {
       const ACC x = ak[0][k * a_k];
 #pragma unroll
       for (int v = 0; v < VECTORS; ++v) acc[0][v] += x * LOAD_B(bk + v * VEC);
@@ -83,7 +84,7 @@ __kernel void gemm_rows(__global const T* restrict a, __global const B_TYPE* res
     }
   } else
 #endif
-  for (int k = 0; k < K; ++k) {
+  for (int k = 0; k < whole; ++k) {
     VACC bv[VECTORS];
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) bv[v] = LOAD_B(bk + v * VEC);
@@ -95,6 +96,19 @@ __kernel void gemm_rows(__global const T* restrict a, __global const B_TYPE* res
       for (int v = 0; v < VECTORS; ++v) acc[r][v] += x * bv[v];
     }
   }
+#ifndef B_PACKED
+  for (int k = whole; k < K; ++k) {
+    ACC line[COLS] __attribute__((aligned(sizeof(VACC))));
+    for (int c = 0; c < COLS; ++c) line[c] = (ACC)bk[min(c, N - 1)];
+    bk += step;
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      const ACC x = ak[r][k * a_k];
+#pragma unroll
+      for (int v = 0; v < VECTORS; ++v) acc[r][v] += x * *(VACC*)(line + v * VEC);
+    }
+  }
+#endif
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
     const int o = (z * M + row + r) * N + first;

@@ -125,8 +125,8 @@ class GemmRows(RegisterTiled, GemmKernel):
     def fits(self, product: Product) -> Refusal | None:
         if self.caps.kind != "CPU":
             return Refusal(Reason.CAPABILITY, "made for CPUs")
-        if not packs(product) and (product.b.column != 1 or not any(self.possible(problem_of(product)))):
-            return Refusal(Reason.LAYOUT, "the second factor is not constant, and transposed or narrow")
+        if not packs(product) and product.b.column != 1:
+            return Refusal(Reason.LAYOUT, "the second factor is not constant, and transposed")
         return None
 
     def any_sizes(self, node: TypedNode) -> bool:
@@ -138,8 +138,8 @@ class GemmRows(RegisterTiled, GemmKernel):
         product = self.product(node)
         return None if 0 in (product.m, product.n, product.batch) else problem_of(product)
 
-    def least_columns(self, problem: Problem) -> int:
-        """Columns that are not packed are loaded from their places: a tile must not be wider than a line."""
+    def columns(self, problem: Problem) -> int:
+        """Columns that are not packed are loaded from their places."""
         return 0 if problem.key.endswith(PACKED) else problem.n
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:

@@ -68,14 +68,9 @@ def fits(shape: tuple[int, int], registers: int) -> bool:
     return rows * vectors + (vectors if rows > 1 else 1) + 1 <= registers
 
 
-def register_tilings(problem: Problem, caps: Capabilities, least_columns: int = 0) -> Sequence[RegisterTiling]:
-    """The tilings for a problem on a device, in both orders; with `least_columns` those that are at most so wide."""
-    fitting, lanes = _fitting(caps.vector_registers), lanes_of(problem, caps)
-    return tuple([t for t in fitting if t.vectors * lanes <= least_columns]) if least_columns else fitting
-
-
 @functools.cache
-def _fitting(registers: int) -> tuple[RegisterTiling, ...]:
+def register_tilings(registers: int) -> tuple[RegisterTiling, ...]:
+    """The tilings for so many registers, in both orders."""
     return tuple(RegisterTiling(*shape, down) for shape in SHAPES if fits(shape, registers) for down in (1, 0))
 
 
@@ -89,6 +84,7 @@ def lanes_of(problem: Problem, caps: Capabilities) -> int:
 _ITEM = 60.0
 _STORE = 8.0  # a vector of results
 _SCATTER = 1.5  # a result that is stored alone
+_GATHER = 1.0  # an element of the last lines, where they are shorter than a tile
 
 
 def estimate(problem: Problem, tiling: RegisterTiling, caps: Capabilities, scatters: bool = False) -> float:
@@ -116,7 +112,7 @@ def _item(rows: int, vectors: int, k: int, store: float) -> float:
 @functools.cache
 def first_tiling(registers: int) -> RegisterTiling:
     """The first shape that so many registers hold."""
-    return _fitting(registers)[0]
+    return register_tilings(registers)[0]
 
 
 @functools.lru_cache(4096)
@@ -149,22 +145,27 @@ class RegisterTiled(Tuned[RegisterTiling]):
     scatters = False
     little = 30_000.0  # cycles, some 10 us: a program of 0.2 s costs as much as in 20,000 runs
 
-    def least_columns(self, problem: Problem) -> int:
-        """No tiling may be wider; 0 when any may."""
+    def columns(self, problem: Problem) -> int:
+        """The columns of a line in memory, which a tile had better not leave; 0 where lines are as long as tiles."""
         return 0
 
     def possible(self, problem: Problem) -> Sequence[RegisterTiling]:
         """Those whose sums stay in registers."""
-        return register_tilings(problem, self.caps, self.least_columns(problem))
+        return register_tilings(self.caps.vector_registers)
 
     def cost(self, problem: Problem, parameters: RegisterTiling) -> float:
         """Cycles. Down the rows is tried first."""
-        return estimate(problem, parameters, self.caps, self.scatters) * (1 if parameters.down else 1.05)
+        found = estimate(problem, parameters, self.caps, self.scatters) * (1 if parameters.down else 1.05)
+        width = parameters.vectors * lanes_of(problem, self.caps)
+        if 0 < self.columns(problem) < width:
+            items = ceil_div(problem.z * ceil_div(problem.m, parameters.rows), max(1, self.caps.compute_units))
+            found += _GATHER * items * min(problem.k, ceil_div(width, problem.n)) * width
+        return found
 
     def default(self, problem: Problem) -> RegisterTiling:
         """The first shape that the registers hold, unless the cost model finds a narrow one much faster; that for few columns."""
         caps, lanes = self.caps, lanes_of(problem, self.caps)
-        if 0 < self.least_columns(problem) < first_tiling(caps.vector_registers).vectors * lanes:
+        if 0 < self.columns(problem) < first_tiling(caps.vector_registers).vectors * lanes:
             return NARROW
         sizes = (problem.z, problem.m, problem.n, problem.k)
         return _default(*sizes, lanes, caps.vector_registers, caps.compute_units, self.scatters)
