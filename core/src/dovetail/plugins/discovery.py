@@ -107,7 +107,7 @@ def _copies_in(entry: str, rank: int) -> Iterator[_Copy]:
 
 
 def _folder_reader(folder: str) -> Callable[[str], str]:
-    known: dict[str, str] = {}  # `functools.cache` takes as long as reading a file
+    known: dict[str, str] = {}  # `functools.cache` would take a fifth of the time of the index
 
     def read(file: str) -> str:
         if file not in known:
