@@ -14,7 +14,7 @@ from dovetail.internal.reorder import Reorder
 __all__ = ["BEAM", "Reorder", "assign_layouts"]
 
 BEAM = 16
-"""States kept at once. The search is exact while it holds them all; of 16 real models none had a better way with 256."""
+"""States kept at once. The search is exact while it holds them all; of 16 models none had a better way with 256."""
 FEW = 4
 """States kept at once by a first search. What it finds, mostly the best, is the most that a second one may cost."""
 ENTRIES, LEAST = 4096, 8
