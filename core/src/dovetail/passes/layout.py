@@ -14,7 +14,7 @@ from dovetail.internal.reorder import Reorder
 __all__ = ["BEAM", "Reorder", "assign_layouts"]
 
 BEAM = 16
-"""States kept at once. The search is exact while it holds them all; of 16 real models none had a better way with 256."""
+"""States kept at once. The search is exact while it holds them all; of 16 models none had a better way with 256."""
 FEW = 4
 """States kept at once by a first search. What it finds, mostly the best, is the most that a second one may cost."""
 ENTRIES, LEAST = 4096, 8
@@ -26,6 +26,9 @@ Configurations = Callable[[TypedNode], Sequence[LayerConfig]]
 
 # For each value alive whose layouts differ between states, the layouts in which it exists so far.
 State = frozenset[tuple[str, frozenset[Layout]]]
+
+_Viewed = dict[tuple[tuple[int, ...], Layout], bool]
+"""Whether the bytes of plain values of these sizes are the same in a layout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +80,12 @@ def _cheapest(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[La
 
 def _ways(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[list[_Way]]:
     known: dict[str, set[Layout]] = {}
+    viewed: _Viewed = {}
     found = []
     for node, configs in zip(graph.nodes, choices, strict=True):
         # The layouts of all states, because a state that was dropped may be imitated.
         seen = frozenset(layout for name in dict.fromkeys(node.reads) for layout in known.get(name, ()))
-        ways = [_way(node, *one, graph) for one in _concrete(node, configs, seen, graph)]
+        ways = [_way(node, *one, graph, viewed) for one in _concrete(node, configs, seen, graph)]
         for way in ways:
             for name, kinds in (*way.writes.items(), *((name, {layout}) for name, layout, _ in way.wants)):
                 known.setdefault(name, set()).update(kinds)
@@ -201,18 +205,21 @@ def _resolved(config: LayerConfig, layout: Layout) -> LayerConfig:
     return LayerConfig(fill(config.inputs), fill(config.outputs), fill(config.operands), config.cost, config.holds)
 
 
-def _way(node: Node, rank: int, config: LayerConfig, graph: Graph) -> _Way:
+def _way(node: Node, rank: int, config: LayerConfig, graph: Graph, viewed: _Viewed) -> _Way:
     wanted = ((name, layout) for name, layout in _wants(node, config) if name not in graph.constants)
-    wants = tuple((name, layout, _moved(graph.types[name], layout)) for name, layout in wanted)
+    wants = tuple((name, layout, _moved(graph.types[name], layout, viewed)) for name, layout in wanted)
     writes = {name: frozenset({layout}) for name, layout in zip(node.writes, config.outputs, strict=True)}
     return _Way(config, rank, wants, writes)
 
 
-def _moved(tensor: TensorType, layout: Layout) -> int:
-    """The bytes that a reorder of the value moves: none, where they are the same in both layouts."""
-    known = layout.is_permutation or layout.block
-    viewed = layout != PLAIN and 1 in tensor.dims and known and same_bytes(tensor, tensor.with_layout(layout))
-    return 0 if viewed else tensor.nbytes
+def _moved(tensor: TensorType, layout: Layout, viewed: _Viewed) -> int:
+    """The bytes that a reorder of the plain value moves: none, where they are the same in both layouts."""
+    if layout == PLAIN or 1 not in tensor.dims or not (layout.is_permutation or layout.block):
+        return tensor.nbytes
+    key = tensor.dims, layout
+    if key not in viewed:
+        viewed[key] = same_bytes(tensor, tensor.with_layout(layout))
+    return 0 if viewed[key] else tensor.nbytes
 
 
 def _advance(way: _Way, alive: Mapping[str, frozenset[Layout]]) -> tuple[dict[str, frozenset[Layout]], int]:
