@@ -250,8 +250,6 @@ def test_random_graphs(core: dovetail.Core, device: str, form: str, seed: int) -
                 case 2 | 3:
                     for name, value in request.query_state(on_device=bool(rng.integers(2))).items():
                         np.testing.assert_array_equal(np.asarray(value), now[name], name)
-                case _:
-                    pass
             x = drawn.rows()
             wanted = [np.array(value) for value in plain({"x": x, **now}).values()]
             found = request.infer({"x": x}, on_device=bool(rng.integers(2)))

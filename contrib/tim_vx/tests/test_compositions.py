@@ -15,8 +15,10 @@ from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, OpenCLKernel, Operator
 from dovetail.testing import ReferenceDevice, register_device
 from dovetail_ops_onnx.mul import Mul
-from dovetail_ops_tim_vx import BidirectionalSequenceRnnExt, RNNCell, UnidirectionalSequenceRnn
+from dovetail_ops_tim_vx.bidirectional_sequence_rnn_ext import BidirectionalSequenceRnnExt
 from dovetail_ops_tim_vx.cases._sequences import BACKWARD, FORWARD, WAY, X, extended
+from dovetail_ops_tim_vx.rnn_cell import RNNCell
+from dovetail_ops_tim_vx.unidirectional_sequence_rnn import UnidirectionalSequenceRnn
 
 Array = NDArray[Any]
 

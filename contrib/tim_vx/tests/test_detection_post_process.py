@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dovetail.device import REFERENCE_KERNEL
 from dovetail.errors import OperatorError
-from dovetail_ops_tim_vx import DetectionPostProcess
 from dovetail_ops_tim_vx.cases.detection_post_process import ANCHORS, ATTRIBUTES, ENCODINGS, FOURTH, SCORES, SIXTH, make
+from dovetail_ops_tim_vx.detection_post_process import DetectionPostProcess
 
 pytestmark = pytest.mark.exhaustive(0.15, device="OPENCL")  # compiles programs
 

@@ -12,8 +12,8 @@ from dovetail.errors import OperatorError
 from dovetail.graph import DType, GraphBuilder
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.sum import Sum
-from dovetail_ops_tim_vx import Gemm
 from dovetail_ops_tim_vx.cases.gemm import A, B, Y
+from dovetail_ops_tim_vx.gemm import Gemm
 
 Array = NDArray[Any]
 

@@ -13,8 +13,8 @@ from dovetail.errors import OperatorError
 from dovetail.graph import DType, GraphBuilder, Model, TensorType
 from dovetail.op import OpenCLKernel, Operator, UnboundOperator
 from dovetail_ops_onnx.mat_mul import MatMul
-from dovetail_ops_tim_vx import HSwish
 from dovetail_ops_tim_vx.cases.h_swish import EVERY_BYTE, QUANTIZED, formula
+from dovetail_ops_tim_vx.h_swish import HSwish
 
 SCALARS = ({}, {"input_scale": 0.7, "input_tail": -1.25, "output_scale": 3.5, "output_zero_point": 2.0})
 SHAPES = ((), (1,), (7,), (0, 3), (2, 3, 5, 7), (1, 1, 1, 1, 1, 3))

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from dovetail.graph import DType, TensorType
 from dovetail.op import OpenCLKernel, Operator
-from dovetail_ops_tim_vx import Gemm, HSwish, Softmax
+from dovetail_ops_tim_vx.gemm import Gemm
+from dovetail_ops_tim_vx.h_swish import HSwish
+from dovetail_ops_tim_vx.softmax import Softmax
 
 Array = NDArray[Any]
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from dovetail.errors import OperatorError
 from dovetail_ops_onnx.max_pool import MaxPool
-from dovetail_ops_tim_vx import MaxpoolGrad
 from dovetail_ops_tim_vx.cases.maxpool_grad import OVERLAPPING, UPDATES, placed
+from dovetail_ops_tim_vx.maxpool_grad import MaxpoolGrad
 
 Array = NDArray[Any]
 

@@ -15,9 +15,9 @@ from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.gemm import Gemm
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.tanh import Tanh
-from dovetail_ops_tim_vx import RNNCell
 from dovetail_ops_tim_vx._activations import ACTIVATIONS
 from dovetail_ops_tim_vx.cases.rnn_cell import SCALE, STATE, B, H, R, W, X, Y
+from dovetail_ops_tim_vx.rnn_cell import RNNCell
 
 pytestmark = pytest.mark.exhaustive(0.15, device="OPENCL")  # compiles programs
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dovetail.errors import OperatorError
-from dovetail_ops_tim_vx import BidirectionalSequenceLstm
+from dovetail_ops_tim_vx.bidirectional_sequence_lstm import BidirectionalSequenceLstm
 from dovetail_ops_tim_vx.cases.bidirectional_sequence_lstm import BACKWARD, FORWARD, PORTS, WAY, X, arranged, both
 
 pytestmark = pytest.mark.exhaustive(0.1, device="OPENCL")  # compiles programs

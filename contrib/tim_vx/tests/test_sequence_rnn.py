@@ -9,13 +9,11 @@ from numpy.typing import NDArray
 from dovetail.errors import OperatorError
 from dovetail.graph import TensorType
 from dovetail_ops_onnx.rnn import RNN
-from dovetail_ops_tim_vx import (
-    BidirectionalSequenceRnn,
-    BidirectionalSequenceRnnExt,
-    UnidirectionalSequenceRnn,
-    UnidirectionalSequenceRnnExt,
-)
+from dovetail_ops_tim_vx.bidirectional_sequence_rnn import BidirectionalSequenceRnn
+from dovetail_ops_tim_vx.bidirectional_sequence_rnn_ext import BidirectionalSequenceRnnExt
 from dovetail_ops_tim_vx.cases._sequences import BACKWARD, FORWARD, WAY, H, R, W, X, extended
+from dovetail_ops_tim_vx.unidirectional_sequence_rnn import UnidirectionalSequenceRnn
+from dovetail_ops_tim_vx.unidirectional_sequence_rnn_ext import UnidirectionalSequenceRnnExt
 
 pytestmark = pytest.mark.exhaustive(0.1, device="OPENCL")  # compiles programs
 

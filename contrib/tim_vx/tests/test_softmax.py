@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dovetail.device import REFERENCE_KERNEL
 from dovetail.errors import OperatorError
 from dovetail.graph import DType
-from dovetail_ops_tim_vx import Softmax
+from dovetail_ops_tim_vx.softmax import Softmax
 
 Array = NDArray[Any]
 

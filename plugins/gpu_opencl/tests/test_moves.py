@@ -162,7 +162,7 @@ BOUNDS: list[tuple[list[int], ...]] = [
 
 @pytest.mark.parametrize("layout", [None, NHWC])
 def test_slices_of_one_value(kind_device: Open, bench: Any, layout: Any) -> None:
-    # Every second channel is no box of channels-last memory.
+    # Every second channel is not a box of channels-last memory.
     bounds = [bound for bound in BOUNDS if layout is None or -2 not in bound[-1]]
     graph, device = bench.typed(slices(bounds)), kind_device("GPU")
     lowered = device.lower(graph)

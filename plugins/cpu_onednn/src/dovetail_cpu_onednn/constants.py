@@ -71,7 +71,7 @@ class ConstantMemory:
 
 
 _VARIABLE = frozenset({"output", "scratch", "value"})
-"""The places of arguments that are no constants of the graph."""
+"""The places of arguments that are not constants of the graph."""
 
 Found = tuple[dict[int, Constant], list[Argument]]
 """The constants of a stage that are there, and the arguments whose constants have to be brought into the layout that it takes."""

@@ -1,8 +1,9 @@
-// Attention for GPUs: dst = softmax(SCALE * q k' + mask) v for each head, in one pass over the keys (Milakov and Gimelshein, 2018).
+// Attention for GPUs: dst = softmax(SCALE * q k' + mask) v for each head, in one pass over the keys (Milakov and Gimelshein,
+// 2018).
 //
-// A work group of LANES x LOCAL_Q items computes BLOCK_Q = ROWS * LOCAL_Q queries of one head. It goes through blocks of BLOCK_K =
-// LANES * KEYS keys, which are in local memory with their values: an item takes ROWS queries and every LANES-th key, later every
-// LANES-th element of the result.
+// A work group of LANES x LOCAL_Q items computes BLOCK_Q = ROWS * LOCAL_Q queries of one head. It goes through blocks of BLOCK_K
+// = LANES * KEYS keys, which are in local memory with their values: an item takes ROWS queries and every LANES-th key, later
+// every LANES-th element of the result.
 // NDRange: (ceil(QUERIES / BLOCK_Q) * LANES * LOCAL_Q, HEADS, batch), local size (LANES * LOCAL_Q, 1, 1).
 //
 // Layout: see heads.cl; keys begin at element K_0, values at V_0.

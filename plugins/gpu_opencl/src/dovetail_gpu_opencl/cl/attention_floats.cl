@@ -1,5 +1,5 @@
-// Attention in floats for NVIDIA GPUs from sm_80 on: dst = softmax(SCALE * q k' + mask) v for each head, in one pass over the keys
-// (Dao, FlashAttention-2, 2023), by products of TF32 that are as exact as floats (float_products.cl).
+// Attention in floats for NVIDIA GPUs from sm_80 on: dst = softmax(SCALE * q k' + mask) v for each head, in one pass over the
+// keys (Dao, FlashAttention-2, 2023), by products of TF32 that are as exact as floats (float_products.cl).
 //
 // A work group computes ROWS = 16 * SUB_GROUPS queries of one head, each sub-group 16. Blocks of KEYS keys and their values are
 // copied to local memory while the block before is worked on. Scores and results that are no numbers are computed again, by fma.
@@ -99,7 +99,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_float
       }
       for (int e = item; e < KEYS * (DV / 4); e += ITEMS) {
         const int row = e / (DV / 4), key = turn * KEYS + row;
-        COPY(base + KEYS * K_PITCH + row * V_PITCH + e % (DV / 4) * 16, v + min(key, TOTAL - 1) * V_S + e % (DV / 4) * 4, key < TOTAL);
+        COPY(base + KEYS * K_PITCH + row * V_PITCH + e % (DV / 4) * 16, v + min(key, TOTAL - 1) * V_S + e % (DV / 4) * 4,
+            key < TOTAL);
       }
     }
     COMMIT;

@@ -1,13 +1,13 @@
-// Attention in halves, or with BFLOATS in bfloat16, for NVIDIA GPUs from sm_80 on: dst = softmax(SCALE * q k' + mask) v for each head, in one
-// pass over the keys (Dao, FlashAttention-2, 2023). Scores and sums are f32, weights halves or bfloat16.
+// Attention in halves, or with BFLOATS in bfloat16, for NVIDIA GPUs from sm_80 on: dst = softmax(SCALE * q k' + mask) v for each
+// head, in one pass over the keys (Dao, FlashAttention-2, 2023). Scores and sums are f32, weights halves or bfloat16.
 //
 // A work group computes ROWS = 16 * SUB_GROUPS queries of one head, each sub-group 16. Blocks of KEYS keys and their values are
 // copied to local memory while the block before is worked on.
 // NDRange: (ceil(QUERIES / ROWS) * 32 * SUB_GROUPS, HEADS, batch), local size (32 * SUB_GROUPS, 1, 1).
 //
-// Layout: see heads.cl; keys begin at element K_0, values at V_0; D, DV and all steps are multiples of PART, 8 or 4. Fragments have 16
-// elements of a head, so zeros follow its last ones (WIDE is D with them, WIDE_V DV). Rows of local memory are padded by 16 bytes, so
-// that the eight rows which ldmatrix reads at once are in 32 banks.
+// Layout: see heads.cl; keys begin at element K_0, values at V_0; D, DV and all steps are multiples of PART, 8 or 4. Fragments
+// have 16 elements of a head, so zeros follow its last ones (WIDE is D with them, WIDE_V DV). Rows of local memory are padded by
+// 16 bytes, so that the eight rows which ldmatrix reads at once are in 32 banks.
 //
 // Tunables: SUB_GROUPS, KEYS (a multiple of 16). Local memory: 2 * KEYS * (WIDE + WIDE_V + 16) * 2 bytes.
 #include "heads.cl"
@@ -90,8 +90,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_halve
         COPY_PART(base + row * K_PITCH + at * 2, k + min(key, TOTAL - 1) * K_S + (there ? at : 0), key < TOTAL && there);
       }
       for (int e = item; e < KEYS * (WIDE_V / PART); e += ITEMS) {
-        const int row = e / (WIDE_V / PART), key = turn * KEYS + row, at = e % (WIDE_V / PART) * PART, there = WIDE_V == DV || at < DV;
-        COPY_PART(base + KEYS * K_PITCH + row * V_PITCH + at * 2, v + min(key, TOTAL - 1) * V_S + (there ? at : 0), key < TOTAL && there);
+        const int row = e / (WIDE_V / PART), key = turn * KEYS + row, at = e % (WIDE_V / PART) * PART,
+            there = WIDE_V == DV || at < DV;
+        COPY_PART(base + KEYS * K_PITCH + row * V_PITCH + at * 2, v + min(key, TOTAL - 1) * V_S + (there ? at : 0),
+            key < TOTAL && there);
       }
     }
     COMMIT;

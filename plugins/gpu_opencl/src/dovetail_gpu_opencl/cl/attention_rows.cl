@@ -1,8 +1,9 @@
-// Attention for CPUs: dst = softmax(SCALE * q k' + mask) v for each head, in one pass over the keys (Milakov and Gimelshein, 2018).
+// Attention for CPUs: dst = softmax(SCALE * q k' + mask) v for each head, in one pass over the keys (Milakov and Gimelshein,
+// 2018).
 //
-// A work item computes BLOCK_Q queries of one head. It goes through blocks of up to KEYS keys, whose transpose and whose values it copies
-// into private memory; for ROWS queries at a time it computes the scores of a block, their exponentials, and what they add to the
-// result, all in vectors along the keys or along the elements of the result.
+// A work item computes BLOCK_Q queries of one head. It goes through blocks of up to KEYS keys, whose transpose and whose values
+// it copies into private memory; for ROWS queries at a time it computes the scores of a block, their exponentials, and what they
+// add to the result, all in vectors along the keys or along the elements of the result.
 // NDRange: (ceil(QUERIES / BLOCK_Q), HEADS, batch), local size 1.
 //
 // Layout: see heads.cl.

@@ -1,16 +1,17 @@
 // Attention of one query a sample to a cache, for GPUs: dst = softmax(SCALE * q k' + mask) v for each head.
 //
 // With NEW the query comes with a key and a value, which are written into the cache; see new_rows.cl. A work group of GROUP
-// items takes a split of the keys that a sample sees, for the SHARE heads that share them. It goes through blocks of TILE keys, which
-// are in local memory; an item computes scores, then sums of an element of the values over every LINES-th key. With SPLITS > 1 the
-// splits of a head count in counters, which are zeros before and after, who is the last: that group joins the results of all.
+// items takes a split of the keys that a sample sees, for the SHARE heads that share them. It goes through blocks of TILE keys,
+// which are in local memory; an item computes scores, then sums of an element of the values over every LINES-th key. With SPLITS
+// > 1 the splits of a head count in counters, which are zeros before and after, who is the last: that group joins the results of
+// all.
 // NDRange: (SPLITS * GROUP, KV, batch), local size (GROUP, 1, 1), a multiple of 32 and at least DV.
 //
-// Layout: see heads.cl. part has batch * KV * SPLITS * SHARE * (DV + 2) elements of ACC. FENCE lets other work groups see what was
-// written before; see product.cl.
+// Layout: see heads.cl. part has batch * KV * SPLITS * SHARE * (DV + 2) elements of ACC. FENCE lets other work groups see what
+// was written before; see product.cl.
 //
-// Tunables: GROUP, TILE (a multiple of 4), SPLITS. Local memory: TILE * (D + 4) + SHARE * (D + TILE + 1) elements of ACC, D rounded
-// up to 4; and LINES * SHARE * (DV + 1).
+// Tunables: GROUP, TILE (a multiple of 4), SPLITS. Local memory: TILE * (D + 4) + SHARE * (D + TILE + 1) elements of ACC, D
+// rounded up to 4; and LINES * SHARE * (DV + 1).
 #include "heads.cl"
 #include "rotation.cl"
 #include "new_rows.cl"

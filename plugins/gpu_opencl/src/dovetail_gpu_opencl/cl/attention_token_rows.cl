@@ -1,8 +1,8 @@
 // Attention of one query a sample to a cache, for CPUs: dst = softmax(SCALE * q k' + mask) v for each head.
 //
 // With NEW the query comes with a key and a value, which the first head of those that share them writes into the cache; see
-// new_rows.cl. A work item takes a head. It goes through blocks of KEYS keys: their scores, exponentials, and what they add to the
-// result, in vectors along the elements of a head.
+// new_rows.cl. A work item takes a head. It goes through blocks of KEYS keys: their scores, exponentials, and what they add to
+// the result, in vectors along the elements of a head.
 // NDRange: (HEADS, batch), local size 1.
 //
 // Layout: see heads.cl. Tunables: KEYS, a multiple of VEC; VEC (at most 8, see capabilities.py).

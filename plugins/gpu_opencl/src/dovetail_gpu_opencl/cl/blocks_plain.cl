@@ -2,8 +2,8 @@
 //
 // Layout: q [blocks * HEIGHT][N] of Q; scales and with HAS_OFFSETS offsets [blocks][N]. A block is SIZE rows of the matrix. With
 // BITS 4 the low bits of its row r in q are row r, the high bits row r + HEIGHT. Q is uchar or char with WHOLE, else ushort: the
-// bits of halves, or with Q_BFLOAT16 of bfloat16. With TOGETHER one buffer holds q, scales and offsets, each from a multiple of 64
-// bytes on: NVIDIA's driver takes 0.3 us for each argument of a launch. The matrix has K rows then.
+// bits of halves, or with Q_BFLOAT16 of bfloat16. With TOGETHER one buffer holds q, scales and offsets, each from a multiple of
+// 64 bytes on: NVIDIA's driver takes 0.3 us for each argument of a launch. The matrix has K rows then.
 #ifndef BITS
 #define BITS 4
 #define SIZE 32

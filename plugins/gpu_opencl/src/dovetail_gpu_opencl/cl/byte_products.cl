@@ -1,9 +1,9 @@
-// Sums of products of 8-bit numbers in tiles_pipelined.cl, exact in int, which wraps. They start from START(n), and START_V(n) and
-// START_4(n) have eight and four of these. STORE_SUM(o, s, z, m, n) makes element o of dst of the sum s, and STORE_SUMS(o, s, n) eight
-// of eight. All read SUM_ARGS, and SUM_CONSTANTS, which are in one of these (kernels/_bytes.py).
+// Sums of products of 8-bit numbers in tiles_pipelined.cl, exact in int, which wraps. They start from START(n), and START_V(n)
+// and START_4(n) have eight and four of these. STORE_SUM(o, s, z, m, n) makes element o of dst of the sum s, and STORE_SUMS(o, s,
+// n) eight of eight. All read SUM_ARGS, and SUM_CONSTANTS, which are in one of these (kernels/_bytes.py).
 //
-// Without MATRIX_UNITS, plain OpenCL C in place of matrix_instructions.cl: an item has the same elements of a tile that it has there, and
-// adds products of four bytes at once where the device can. There groups do not share a tile: SPLITS is 1, STREAMS 0.
+// Without MATRIX_UNITS, plain OpenCL C in place of matrix_instructions.cl: an item has the same elements of a tile that it has
+// there, and adds products of four bytes at once where the device can. There groups do not share a tile: SPLITS is 1, STREAMS 0.
 #ifdef FORMAT
 #define SUM int
 #define SUM2 int2

@@ -1,4 +1,5 @@
-// Writes new keys, turned, and values into the caches, and the turned queries, where there are angles, to [batch][QUERIES][HEADS][D].
+// Writes new keys, turned, and values into the caches, and the turned queries, where there are angles, to
+// [batch][QUERIES][HEADS][D].
 //
 // A work item takes an element of a head: of the queries (with TURN_QUERIES), then of the keys, then of the values.
 // NDRange: (OF_QUERIES + KV * (D + DV), rounded up; QUERIES; batch).

@@ -1,4 +1,5 @@
-// An image in any layout as halves, of which TWO makes two, with channels innermost (NHWC), filled up with zeros from C to WIDTH channels.
+// An image in any layout as halves, of which TWO makes two, with channels innermost (NHWC), filled up with zeros from C to WIDTH
+// channels.
 //
 // An item writes V channels of a pixel. NDRange: PIXELS * (WIDTH / V), rounded up to whole groups.
 //

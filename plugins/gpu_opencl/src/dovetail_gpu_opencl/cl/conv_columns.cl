@@ -1,13 +1,14 @@
 // Convolution in two dimensions with few output channels for CPUs: dst[n][m] = post(bia[m] + sum over c, ky, kx of src * wei).
 //
-// A work item computes one row of the MAPS output channels of a group: vectors of VEC pixels along x from FIRST up to LAST, where no
-// window leaves the input to the left or right, single pixels, of all channels at once, elsewhere. Scalars of wei are broadcast. No local memory.
+// A work item computes one row of the MAPS output channels of a group: vectors of VEC pixels along x from FIRST up to LAST, where
+// no window leaves the input to the left or right, single pixels, of all channels at once, elsewhere. Scalars of wei are
+// broadcast. No local memory.
 // NDRange: (OH, GROUPS, N), local size 1.
 //
 // Elements outside the input are zeros that are multiplied: an infinite weight gives NaN there.
 //
-// Layout: src and dst dense NCHW; wei as [GROUPS][C][KH][KW][MAPS] of ACC, where C is the number of input channels of a group; bia
-// [M] of T.
+// Layout: src and dst dense NCHW; wei as [GROUPS][C][KH][KW][MAPS] of ACC, where C is the number of input channels of a group;
+// bia [M] of T.
 //
 // Sizes of tensors are arguments, so that planes of all sizes share a program: drivers for CPUs take long to build one.
 //

@@ -4,7 +4,8 @@
 // multiplied: an infinite weight gives NaN there.
 // NDRange: (output elements, rounded up to the local size); SIZE is the number of output elements.
 //
-// Layout: src and dst dense NCDHW (missing axes of size 1); wei dense [M][C][KD][KH][KW], C the input channels of a group; bia [M].
+// Layout: src and dst dense NCDHW (missing axes of size 1); wei dense [M][C][KD][KH][KW], C the input channels of a group; bia
+// [M].
 //
 // Tunables: the local size.
 #ifndef T

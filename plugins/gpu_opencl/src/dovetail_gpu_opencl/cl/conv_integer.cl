@@ -5,7 +5,8 @@
 // NDRange: (output elements, rounded up to the local size); SIZE is the number of output elements.
 // The sizes of images are among the arguments SIZES: SIZE, and P, the pixels of an image of dst, OH and OW, which are divisors.
 //
-// Layout: src and dst dense NCDHW (missing axes of size 1), or NDHWC with INNERMOST; wei dense [M][C][KD][KH][KW], C the input channels of a group; bia [M].
+// Layout: src and dst dense NCDHW (missing axes of size 1), or NDHWC with INNERMOST; wei dense [M][C][KD][KH][KW], C the input
+// channels of a group; bia [M].
 // X_ZERO and W_ZERO(m) are zero points, read from x_zero and w_zero, which may be NULL. STORE_SUM(o, s, z, m, n) makes element o
 // of dst of the sum s for output channel n; RESULT_ARGS is what it reads (see kernels/_integer.py).
 //
@@ -68,7 +69,8 @@ __kernel void conv_integer(__global const X* restrict src, __global const W* res
       for (int ky = 0; ky < KH; ++ky)
         for (int kx = 0; kx < KW; ++kx, ++w) {
           const int z = z0 + kz * DILATION_Z, y = y0 + ky * DILATION_Y, x = x0 + kx * DILATION_X;
-          if (z >= 0 && z < ID && y >= 0 && y < IH && x >= 0 && x < IW) sum += (s[((z * IH + y) * IW + x) * STEP_X] - left) * (*w - right);
+          if (z >= 0 && z < ID && y >= 0 && y < IH && x >= 0 && x < IW)
+            sum += (s[((z * IH + y) * IW + x) * STEP_X] - left) * (*w - right);
         }
   STORE_SUM(o, sum, 0, 0, m);
 }

@@ -1,12 +1,13 @@
-// Convolution in two dimensions, with SPACE in three, for CPUs: dst[n][m][p] = post(bia[m] + sum over c, kz, ky, kx of src * wei).
+// Convolution in two dimensions, with SPACE in three, for CPUs: dst[n][m][p] = post(bia[m] + sum over c, kz, ky, kx of src *
+// wei).
 //
-// A work item computes ROWS output pixels of one image (p counts a plane row by row, planes one by one) for COLS output channels of one group, in
-// vectors along the channels; scalars of src are broadcast. No local memory.
-// NDRange: (ceil(OD * OH * OW / ROWS), ceil(M / GROUPS / COLS) * GROUPS, N) with DOWN, otherwise the first two the other way round; local
-// size 1.
+// A work item computes ROWS output pixels of one image (p counts a plane row by row, planes one by one) for COLS output channels
+// of one group, in vectors along the channels; scalars of src are broadcast. No local memory.
+// NDRange: (ceil(OD * OH * OW / ROWS), ceil(M / GROUPS / COLS) * GROUPS, N) with DOWN, otherwise the first two the other way
+// round; local size 1.
 //
-// Layout: src and dst dense NCDHW; wei packed as [GROUPS][ceil(M / GROUPS / COLS)][KD][KH][KW][C][COLS] of ACC, padded with zeros,
-// where C is the number of input channels of a group; bia [M] of T.
+// Layout: src and dst dense NCDHW; wei packed as [GROUPS][ceil(M / GROUPS / COLS)][KD][KH][KW][C][COLS] of ACC, padded with
+// zeros, where C is the number of input channels of a group; bia [M] of T.
 //
 // A tile of a single pixel computes only that one: images of one pixel are common behind global pooling.
 //

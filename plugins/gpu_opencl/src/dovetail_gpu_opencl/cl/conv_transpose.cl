@@ -1,7 +1,8 @@
 // Transposed convolution in up to three dimensions: dst[n][g * maps + m] = post(bia + sum of src[n][g * own + c] * wei over the
 // input elements i and kernel elements k with i * stride - pad + k * dilation = o).
 //
-// A work item computes MAPS output channels at one place. NDRange: (batch * groups * ceil(maps / MAPS) * od * oh * ow, rounded up).
+// A work item computes MAPS output channels at one place. NDRange: (batch * groups * ceil(maps / MAPS) * od * oh * ow, rounded
+// up).
 //
 // Layout: src and dst dense NCDHW (missing axes of size 1); weight c of the whole input, m of a group and k are at
 // c * step_c + m * step_m + k * step_k. bia [groups * maps] with HAS_BIAS.

@@ -5,8 +5,8 @@
 // read neighbouring columns of the input, and are a vector. No local memory.
 // NDRange: (oh, ceil(maps / MAPS), batch * groups), local size 1.
 //
-// Layout: src and dst dense NCHW; weight c of the whole input, m of a group and k are at c * step_c + m * step_m + k * step_k. bia
-// [groups * maps] with HAS_BIAS.
+// Layout: src and dst dense NCHW; weight c of the whole input, m of a group and k are at c * step_c + m * step_m + k * step_k.
+// bia [groups * maps] with HAS_BIAS.
 //
 // Tunables: MAPS; VEC (at most 8, see capabilities.py). Private memory: MAPS * STRIDE_X * VEC elements of ACC.
 #ifndef T

@@ -1,6 +1,7 @@
-// Convolution by windows of 3 x 3 in steps of 1 for CPUs, by the algorithm F(2x2, 3x3) of Winograd (Lavin and Gray, 2016): tiles of 2 x
-// 2 results are made of 16 products for each pair of channels in place of 36. Four launches: winograd_pad, winograd_input, the products
-// by gemm_rows.cl, and winograd_output. TH x TW tiles cover an image; tiles of all images are counted through, TILES in all.
+// Convolution by windows of 3 x 3 in steps of 1 for CPUs, by the algorithm F(2x2, 3x3) of Winograd (Lavin and Gray, 2016): tiles
+// of 2 x 2 results are made of 16 products for each pair of channels in place of 36. Four launches: winograd_pad, winograd_input,
+// the products by gemm_rows.cl, and winograd_output. TH x TW tiles cover an image; tiles of all images are counted through, TILES
+// in all.
 //
 // winograd_pad: src [planes][IH][IW] of T into pad [planes][PH][PW] of ACC, with zeros round it.
 // NDRange: (PH, planes), local size 1.

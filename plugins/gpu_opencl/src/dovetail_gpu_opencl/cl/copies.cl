@@ -1,9 +1,11 @@
-// Several moves at once, each between two strided places, of words of 1 to 16 bytes or of numbers of two types: COPIES is, for each,
+// Several moves at once, each between two strided places, of words of 1 to 16 bytes or of numbers of two types: COPIES is, for
+// each,
 //   if (o < size) { dst[its place of o] = src[its place of o]; return; } o -= size;
 //
 // NDRange: (all sizes together, rounded up to the local size).
 //
-// PLACES are src and dst of each move, with their types; NUMBERS names the sizes, strides and offsets, which `numbers` has in turn.
+// PLACES are src and dst of each move, with their types; NUMBERS names the sizes, strides and offsets, which `numbers` has in
+// turn.
 //
 // Tunables: the local size.
 #ifndef PLACES

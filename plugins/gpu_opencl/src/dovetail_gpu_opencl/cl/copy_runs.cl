@@ -2,7 +2,8 @@
 //
 // A work item moves up to CHUNK elements of a run. NDRange: (SIZE, rounded up to the local size; ceil(RUN / CHUNK)).
 //
-// SRC(o) and DST(o) are expressions of the number o of a run, in elements, and of the arguments SIZES, of which SIZE and RUN are two.
+// SRC(o) and DST(o) are expressions of the number o of a run, in elements, and of the arguments SIZES, of which SIZE and RUN are
+// two.
 //
 // Tunables: the local size; CHUNK.
 #ifndef T

@@ -1,8 +1,8 @@
-// dst[DST(o) + j * DST_ROW + i * DST_COLUMN] = src[SRC(o) + j * SRC_ROW + i * SRC_COLUMN] for o < SIZE, j < ROWS, i < COLUMNS: moves
-// elements between two strided places, for CPUs.
+// dst[DST(o) + j * DST_ROW + i * DST_COLUMN] = src[SRC(o) + j * SRC_ROW + i * SRC_COLUMN] for o < SIZE, j < ROWS, i < COLUMNS:
+// moves elements between two strided places, for CPUs.
 //
-// A work item moves a tile of up to TILE x TILE elements, whose places are found once. NDRange: (SIZE, rounded up to the local size;
-// ceil(ROWS / TILE); ceil(COLUMNS / TILE)).
+// A work item moves a tile of up to TILE x TILE elements, whose places are found once. NDRange: (SIZE, rounded up to the local
+// size; ceil(ROWS / TILE); ceil(COLUMNS / TILE)).
 //
 // SRC(o) and DST(o) are expressions of the number o of a matrix and of the arguments SIZES, of which all other names are, too.
 //

@@ -1,7 +1,8 @@
-// dst = the sum, or what else JOIN makes of it beginning with START, of all elements of a line up to each one: without itself when exclusive, from the end when reverse.
+// dst = the sum, or what else JOIN makes of it beginning with START, of all elements of a line up to each one: without itself
+// when exclusive, from the end when reverse.
 //
-// A work item computes a line. NDRange: (lines, rounded up to the local size). With AXIS, the C type of an axis that is known only
-// now, there is a work item for each of the `lines` elements, of which those at the beginning of a line work.
+// A work item computes a line. NDRange: (lines, rounded up to the local size). With AXIS, the C type of an axis that is known
+// only now, there is a work item for each of the `lines` elements, of which those at the beginning of a line work.
 //
 // Layout: element i of a line l is at l / inner * (size * inner) + l % inner + i * inner. With AXIS, shape has `rank` sizes and
 // then as many strides; an axis out of range is taken as 0 and sets faults[fault] to 1.

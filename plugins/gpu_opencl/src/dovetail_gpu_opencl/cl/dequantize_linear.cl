@@ -31,7 +31,8 @@
 
 __kernel void dequantize_linear(__global const Q* restrict src, __global const S* restrict scale, __global const Q* zero,
                                 __global T* dst, const int size, const int length, const int inner, const int axis,
-                                const int block, const int outer_stride, const int block_stride, const int inner_stride POST_ARGS) {
+                                const int block, const int outer_stride, const int block_stride,
+                                const int inner_stride POST_ARGS) {
 #ifdef ONE_BY_ONE
   const int first = get_global_id(0), last = min(first + 1, size);
 #else

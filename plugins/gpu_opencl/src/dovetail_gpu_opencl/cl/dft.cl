@@ -1,13 +1,14 @@
-// The discrete Fourier transform of each line, cut or filled with zeros to n elements: dst[o] = sum of src[i] * e^(-2 pi i o / n).
+// The discrete Fourier transform of each line, cut or filled with zeros to n elements: dst[o] = sum of src[i] * e^(-2 pi i o /
+// n).
 //
 // A work group computes a line: it keeps the line and the n roots of unity in local memory, and a work item sums one result after
 // another. NDRange: (lines * local size).
 //
-// Layout: element i of a line l is at l / inner * src_outer + l % inner * src_inner + i * src_step, in numbers of PARTS elements: the
-// real, or the real and the imaginary part. Results alike, in numbers of two, or of one with REAL_RESULT.
+// Layout: element i of a line l is at l / inner * src_outer + l % inner * src_inner + i * src_step, in numbers of PARTS elements:
+// the real, or the real and the imaginary part. Results alike, in numbers of two, or of one with REAL_RESULT.
 //
-// Defines: INVERSE, the other sign, divided by n; REAL_RESULT, an inverse whose src are the first n / 2 + 1 results of a real line;
-// HAS_WINDOW, factors of the elements of a line.
+// Defines: INVERSE, the other sign, divided by n; REAL_RESULT, an inverse whose src are the first n / 2 + 1 results of a real
+// line; HAS_WINDOW, factors of the elements of a line.
 #ifndef T
 #define T float
 #define LOAD_T(p, i) ((p)[i])

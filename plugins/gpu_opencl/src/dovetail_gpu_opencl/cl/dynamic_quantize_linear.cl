@@ -1,6 +1,7 @@
-// Launched once for scale and zero point, which spread the range of src, 0 included, over 0 to 255, 1 / 255 when there is none, and
-// for the first `quantized` elements, which one work item computes; then with `quantized` below 0 for all:
-// dst = saturate(round(src / scale) + zero), halves to even. One kernel, which drivers for CPUs compile when it is first launched.
+// Launched once for scale and zero point, which spread the range of src, 0 included, over 0 to 255, 1 / 255 when there is none,
+// and for the first `quantized` elements, which one work item computes; then with `quantized` below 0 for all:
+// dst = saturate(round(src / scale) + zero), halves to even. One kernel, which drivers for CPUs compile when it is first
+// launched.
 //
 // In the second launch a work item computes RUN elements.
 // NDRange: (GROUP), local size GROUP, a power of two; (size / RUN, rounded up to the local size).

@@ -1,7 +1,7 @@
-// Products of floats on matrix units (tiles_pipelined.cl, attention_floats.cl), as exact as by multiply-adds of floats: x is the sum of the nearest TF32
-// number `high` and of `low`, of which the matrix units take 11 bits, and x * y is high * high + high * low + low * high. What is
-// left out is 2^-24 of it, as an error of rounding. Matrix units add by truncation, so they add 16 products at most; these sums
-// are added as floats.
+// Products of floats on matrix units (tiles_pipelined.cl, attention_floats.cl), as exact as by multiply-adds of floats: x is the
+// sum of the nearest TF32 number `high` and of `low`, of which the matrix units take 11 bits, and x * y is high * high + high *
+// low + low * high. What is left out is 2^-24 of it, as an error of rounding. Matrix units add by truncation, so they add 16
+// products at most; these sums are added as floats.
 //
 // Infinities, NaN and numbers whose TF32 is infinite make sums that are no numbers. Those are computed again, by fma.
 // Numbers below 2^-113 lose bits: what they lose is less than 2^-136, and so less than where denormals are taken as zeros.

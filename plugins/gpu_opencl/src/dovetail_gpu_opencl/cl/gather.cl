@@ -24,7 +24,8 @@
 #define FAULTS
 #endif
 
-__kernel void gather(__global const T* restrict src, __global const INDEX* restrict index, __global T* dst FAULTS SIZES POST_ARGS) {
+__kernel void gather(__global const T* restrict src, __global const INDEX* restrict index,
+    __global T* dst FAULTS SIZES POST_ARGS) {
 #ifdef STEP
   const long first = get_global_id(0) * (long)STEP;
   const int end = min(first + STEP, (long)SIZE);

@@ -2,7 +2,8 @@
 //
 // A work item moves one element. NDRange: (size, rounded up to the local size).
 //
-// Layout: index and dst have one shape; shape has its `rank` sizes, then src's strides, that of the axis being 0; step is that stride.
+// Layout: index and dst have one shape; shape has its `rank` sizes, then src's strides, that of the axis being 0; step is that
+// stride.
 // Negative indices count from the end. For an index out of range, place 0 is read and faults[fault] set to 1.
 //
 // Tunables: the local size.

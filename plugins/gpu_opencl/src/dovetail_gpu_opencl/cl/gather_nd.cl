@@ -1,9 +1,11 @@
-// dst[batch][n][i] = src[batch][index[batch][n][0]]...[index[batch][n][depth - 1]][i]: slices at coordinates, in words of 1 to 16 bytes.
+// dst[batch][n][i] = src[batch][index[batch][n][0]]...[index[batch][n][depth - 1]][i]: slices at coordinates, in words of 1 to 16
+// bytes.
 //
 // A work item moves one word. NDRange: (size, rounded up to the local size).
 //
-// Layout: `inner` words a slice, `count` slices a batch, `step` words of src a batch; shape has the bounds of the `depth` coordinates,
-// then their strides in words. Negative indices count from the end. For one out of range, 0 is taken and faults[fault] set to 1.
+// Layout: `inner` words a slice, `count` slices a batch, `step` words of src a batch; shape has the bounds of the `depth`
+// coordinates, then their strides in words. Negative indices count from the end. For one out of range, 0 is taken and
+// faults[fault] set to 1.
 //
 // Tunables: the local size.
 #ifndef T

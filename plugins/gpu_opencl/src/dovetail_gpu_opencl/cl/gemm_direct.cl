@@ -2,7 +2,8 @@
 //
 // NDRange: (BATCH * M * N, rounded up to the local size).
 //
-// Layout: a is addressed by A_M, A_K; b by B_K, B_N (elements from one m, k or n to the next); dst is dense [batch][M][N]; bia [M].
+// Layout: a is addressed by A_M, A_K; b by B_K, B_N (elements from one m, k or n to the next); dst is dense [batch][M][N]; bia
+// [M].
 // A_BATCH(z) and B_BATCH(z) give the first element of matrix z. The sizes, and A_Z and B_Z for these, are the arguments SIZES.
 //
 // Tunables: the local size.

@@ -1,12 +1,15 @@
-// dst[m][n] = post(sum over k of a[m][k] * wei[n][k]) for a few rows, for GPUs: such products take as long as it takes to read wei.
+// dst[m][n] = post(sum over k of a[m][k] * wei[n][k]) for a few rows, for GPUs: such products take as long as it takes to read
+// wei.
 //
 // LANES items add up a column together, eight elements at a time. NDRange: (ceil(N * LANES / GROUP) * GROUP), local size GROUP.
 //
-// Layout: a [ROWS][K] of As with a_m elements from row to row, wei [N][K] of Ws, dst dense [ROWS][N]. K and a_m are multiples of 8.
+// Layout: a [ROWS][K] of As with a_m elements from row to row, wei [N][K] of Ws, dst dense [ROWS][N]. K and a_m are multiples of
+// 8.
 //
-// With BIASED bia has N floats, which are added before post. With PARTS columns from begin1 and begin2 on are those of the results dst1
-// and dst2, whose rows are as dense. With GATED there are two products: wei [2][N][K], bia [2][N], and the result is post(first) *
-// second. With EPSILON rows of a are normalized: a[m][k] * scale[k] / sqrt(mean of a[m]^2 + EPSILON), which is found on the way.
+// With BIASED bia has N floats, which are added before post. With PARTS columns from begin1 and begin2 on are those of the
+// results dst1 and dst2, whose rows are as dense. With GATED there are two products: wei [2][N][K], bia [2][N], and the result is
+// post(first) * second. With EPSILON rows of a are normalized: a[m][k] * scale[k] / sqrt(mean of a[m]^2 + EPSILON), which is
+// found on the way.
 //
 // Tunables: GROUP, a multiple of LANES; LANES, a power of two that is at least ROWS.
 #include "halves.cl"

@@ -4,8 +4,10 @@
 // NDRange: (BATCH * M * N, rounded up to the local size).
 //
 // Layout: a, b and dst are dense matrices [M][K], [K][N], [M][N]; A_BATCH(z) and B_BATCH(z) give the first element of matrix z.
-// A_ZERO(z, m) and B_ZERO(z, n) are the zero points of a row of a and a column of b, read from a_zero and b_zero, which may be NULL.
-// Sizes are arguments. STORE_SUM(o, s, z, m, n) makes element o of dst of the sum s; RESULT_ARGS is what it reads (see kernels/_integer.py).
+// A_ZERO(z, m) and B_ZERO(z, n) are the zero points of a row of a and a column of b, read from a_zero and b_zero, which may be
+// NULL.
+// Sizes are arguments. STORE_SUM(o, s, z, m, n) makes element o of dst of the sum s; RESULT_ARGS is what it reads (see
+// kernels/_integer.py).
 //
 // Tunables: the local size.
 #ifndef A

@@ -3,7 +3,8 @@
 //
 // A work item computes all channels of one place. NDRange: (N * P, rounded up to the local size).
 //
-// Layout: src dense [N][C][D][H][W] (missing axes of size 1), grid dense [N][P][AXES], x first, from -1 to 1; dst dense [N][C][P].
+// Layout: src dense [N][C][D][H][W] (missing axes of size 1), grid dense [N][P][AXES], x first, from -1 to 1; dst dense
+// [N][C][P].
 // ALIGN: -1 and 1 are the centres of the first and last element, else their outer edges. PADDING is the value outside: 0 zeros,
 // 1 the border, 2 reflections.
 //

@@ -2,12 +2,12 @@
 //
 // Layout: element d of query i, head h, batch b of q is at b * Q_B + h * Q_H + i * Q_S + d; k, v (heads shared by SHARE query
 // heads) and dst likewise. D is the size of keys, DV that of values; k and v have room for TOTAL keys. With HAS_MASK, the mask of
-// query i, key j is at b * M_B + h * M_H + i * M_S + min(j, M_LAST) * M_K; MASK_BOOL says that false leaves a key out, otherwise masks are
-// added. A row that sees no key is zeros.
+// query i, key j is at b * M_B + h * M_H + i * M_S + min(j, M_LAST) * M_K; MASK_BOOL says that false leaves a key out, otherwise
+// masks are added. A row that sees no key is zeros.
 //
-// Query i is at position FIRST(b) + i and sees no keys from USED(b) on. With CAUSAL it sees none after its position, with LEFT and
-// RIGHT none that are further from it. Without LENGTH_T all keys count, and FIRST is PAST. Else lengths[b] + MORE keys of batch b
-// count, and the queries are the last of them; with FILLED what follows a shorter sequence than QUERIES counts, too.
+// Query i is at position FIRST(b) + i and sees no keys from USED(b) on. With CAUSAL it sees none after its position, with LEFT
+// and RIGHT none that are further from it. Without LENGTH_T all keys count, and FIRST is PAST. Else lengths[b] + MORE keys of
+// batch b count, and the queries are the last of them; with FILLED what follows a shorter sequence than QUERIES counts, too.
 #ifndef T
 #define T float
 #define LOAD_T(p, i) ((p)[i])

@@ -1,12 +1,13 @@
-// Sums of products of 8-bit integers for CPUs, exact: dst[z][p][n] = result of bia[n] + sum over taps and c of (src - X_ZERO) * wei.
+// Sums of products of 8-bit integers for CPUs, exact: dst[z][p][n] = result of bia[n] + sum over taps and c of (src - X_ZERO) *
+// wei.
 // Convolutions in one and two dimensions, with X_ZERO outside the input; a product of matrices is one of 1 x 1 in an image
 // of one row, whose pixels are the rows of the first factor and whose channels are K.
 //
 // integer_rows: a work item computes ROWS pixels (p counts an image row by row) and COLS output channels of one group, in vectors
 // along the channels. What the pixels read is brought into private memory as short, CHUNK elements at once, less the zero point;
-// pairs of these multiply pairs of weights, and the sums of both are added in int, which wraps. With FOURS it is brought as uchar,
-// with the zero point in it (128 more for char); fours of these multiply fours of weights, and zero points times the sums of
-// weights, which follow each block of these, are taken off. No local memory.
+// pairs of these multiply pairs of weights, and the sums of both are added in int, which wraps. With FOURS it is brought as
+// uchar, with the zero point in it (128 more for char); fours of these multiply fours of weights, and zero points times the sums
+// of weights, which follow each block of these, are taken off. No local memory.
 // NDRange: (ceil(OH * OW / ROWS), GROUPS * ceil(M / GROUPS / COLS / SPAN), images), local size 1.
 //
 // integer_depthwise: the same where each channel is a separate group: a work item computes one pixel for all channels, in vectors
@@ -18,17 +19,17 @@
 //
 // Layout: src [images][IH][IW][GROUPS * C], channels innermost; dst has O_P elements from pixel to pixel and O_N from channel to
 // channel, M * OH * OW from image to image. wei of W (char or short) with the zero points subtracted, packed as
-// [matrices][GROUPS][ceil(M / GROUPS / COLS)][KH][KW / TAPS][ceil(TAPS * C / STEP)][COLS][STEP], padded with zeros; STEP is 2, with
-// FOURS 4, and COLS ints follow each block. TAPS * C elements are contiguous in src. A_BATCH(z) is the first
+// [matrices][GROUPS][ceil(M / GROUPS / COLS)][KH][KW / TAPS][ceil(TAPS * C / STEP)][COLS][STEP], padded with zeros; STEP is 2,
+// with FOURS 4, and COLS ints follow each block. TAPS * C elements are contiguous in src. A_BATCH(z) is the first
 // element of an image, WEI_AT(z) the matrix of its weights, B_BATCH(z) the first element of a matrix b. bia [M] of int.
 // X_ZERO(z, m) is the zero point of pixel m, read from x_zero, and B_ZERO(z, n) that of a column, read from b_zero; both may be
-// NULL. STORE_SUM(o, s, z, m, n) makes element o of dst of the sum s for pixel m and channel n; STORE_SUMS(o, sums, n), which need
-// not be, does so for VEC channels from n on, where O_N is 1. RESULT_ARGS is what both read (see kernels/_integer.py).
+// NULL. STORE_SUM(o, s, z, m, n) makes element o of dst of the sum s for pixel m and channel n; STORE_SUMS(o, sums, n), which
+// need not be, does so for VEC channels from n on, where O_N is 1. RESULT_ARGS is what both read (see kernels/_integer.py).
 //
 // Sizes are arguments, so that all sizes share a program: drivers for CPUs take long to build one.
 //
-// SPAN is how many blocks of COLS a work item computes at most, up to MOST. Tunables: ROWS, MOST. VEC is 8, COLS = 16. A work item
-// of up to FEW pixels computes one after the other, so that products of single rows need no other program.
+// SPAN is how many blocks of COLS a work item computes at most, up to MOST. Tunables: ROWS, MOST. VEC is 8, COLS = 16. A work
+// item of up to FEW pixels computes one after the other, so that products of single rows need no other program.
 #ifndef X
 #define X uchar
 #define W char

@@ -32,7 +32,8 @@
 #endif
 #define WHOLE (VEC > 1 ? SIZE / VEC * VEC : 0)
 
-__kernel void layer_normalization(__global const T* restrict src, __global const T* restrict scale BIAS_ARG, __global T* dst POST_ARGS) {
+__kernel void layer_normalization(__global const T* restrict src, __global const T* restrict scale BIAS_ARG,
+    __global T* dst POST_ARGS) {
 #if GROUP > 1
   __local ACC part[GROUP];
 #endif
@@ -63,7 +64,8 @@ __kernel void layer_normalization(__global const T* restrict src, __global const
   const ACC factor = (ACC)1 / sqrt(variance / SIZE + EPSILON);
 #pragma unroll
   for (int i = 0; i < EACH; ++i)
-    if (HERE) STORE_T(dst, base + i * GROUP + lane, POST((x[i] - mean) * factor * scales[i] + biases[i], base + i * GROUP + lane));
+    if (HERE)
+      STORE_T(dst, base + i * GROUP + lane, POST((x[i] - mean) * factor * scales[i] + biases[i], base + i * GROUP + lane));
 #else
 #ifndef RMS
 #if VEC > 1

@@ -1,11 +1,12 @@
-// Layer normalization for NVIDIA GPUs from sm_80 on: dst = (src - mean) / sqrt(variance + EPSILON) * scale + bia of each row, computed
-// in f32. A sub-group of 32 items has a row, eight neighbours an item and turn, in registers.
+// Layer normalization for NVIDIA GPUs from sm_80 on: dst = (src - mean) / sqrt(variance + EPSILON) * scale + bia of each row,
+// computed in f32. A sub-group of 32 items has a row, eight neighbours an item and turn, in registers.
 //
 // NDRange: (rows / ROWS rounded up * 32 * ROWS), local size 32 * ROWS.
 //
 // Layout: src and dst are [COUNT][SIZE], scale and bia [SIZE]; SIZE is a multiple of 8. Tunables: ROWS.
 //
-// With SOURCE(c), elements c to c + 7 of row `at` in place of src, SOURCE_ARGS are its arguments, and PLACES are declared before it.
+// With SOURCE(c), elements c to c + 7 of row `at` in place of src, SOURCE_ARGS are its arguments, and PLACES are declared before
+// it.
 #include "halves.cl"
 #ifndef SIZE
 #define SIZE 8

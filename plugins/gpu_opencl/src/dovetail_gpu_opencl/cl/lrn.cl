@@ -1,4 +1,5 @@
-// dst = post(src / (BIAS + ALPHA * s) ^ BETA), s being the sum of squares over the channels from `before` ones before to `after` after.
+// dst = post(src / (BIAS + ALPHA * s) ^ BETA), s being the sum of squares over the channels from `before` ones before to `after`
+// after.
 //
 // A work item computes one element. NDRange: (size, rounded up to the local size).
 //

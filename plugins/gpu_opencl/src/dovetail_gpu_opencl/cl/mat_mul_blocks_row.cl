@@ -1,8 +1,10 @@
-// dst[n] = post(sum over k of a[k] * wei[k][n]) with a matrix in blocks, for CPUs: one row, as language models have token by token.
+// dst[n] = post(sum over k of a[k] * wei[k][n]) with a matrix in blocks, for CPUs: one row, as language models have token by
+// token.
 //
 // With MATRICES 2 or 3 there are as many matrices and results, or with GATED one result: post(a * wei) * (a * wei1).
 //
-// A work item computes COLS columns in vectors; a is brought into private memory block by block, because its sum meets the offset.
+// A work item computes COLS columns in vectors; a is brought into private memory block by block, because its sum meets the
+// offset.
 // Numbers of 4 bits in the high half of a byte are used as 16 times what they are, with a sixteenth of a.
 // NDRange: (sum of ceil(N / COLS) of all results), local size 1.
 //

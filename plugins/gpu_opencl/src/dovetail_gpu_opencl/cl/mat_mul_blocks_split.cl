@@ -1,8 +1,8 @@
 // dst[m][n] = post(sum over k of a[m][k] * (q[k][n] * scale + offset)) with a matrix in blocks, for GPUs and few rows.
 //
 // With MATRICES 2 or 3 there are as many matrices and results, or with GATED one result: post(a * first) * (a * second).
-// With NORMED, each row of a is divided by the root of the mean of its squares plus EPSILON, and multiplied by norm[k]: each group
-// adds up the squares, and its sums are divided.
+// With NORMED, each row of a is divided by the root of the mean of its squares plus EPSILON, and multiplied by norm[k]: each
+// group adds up the squares, and its sums are divided.
 //
 // A work group computes 4 * LANES columns of ROWS rows. Its work items share k: each adds up every PARTS-th run of RUN rows of q,
 // for 4 columns; the sums of all meet in local memory.

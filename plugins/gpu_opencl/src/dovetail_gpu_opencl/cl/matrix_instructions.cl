@@ -1,7 +1,9 @@
-// Instructions of NVIDIA GPUs from sm_80 on (PTX ISA): asynchronous copies to local memory, matrices of 8 x 8 halves out of it, and
-// their products. A kernel has a byte array `tile` in local memory, aligned to 128 bytes, whose places these take; EXCHANGE follows it.
+// Instructions of NVIDIA GPUs from sm_80 on (PTX ISA): asynchronous copies to local memory, matrices of 8 x 8 halves out of it,
+// and their products. A kernel has a byte array `tile` in local memory, aligned to 128 bytes, whose places these take; EXCHANGE
+// follows it.
 //
-// A fragment of four registers has the matrices whose rows are at the places that items 0 to 7, 8 to 15, 16 to 23 and 24 to 31 give.
+// A fragment of four registers has the matrices whose rows are at the places that items 0 to 7, 8 to 15, 16 to 23 and 24 to 31
+// give.
 // Tests put other definitions in place of these.
 #ifndef MULTIPLY
 #define EXCHANGE const uint shared = (uint)(ulong)tile;

@@ -1,10 +1,12 @@
 // dst[n][y][x][c] = the greatest of src in the window of (y, x), for 8-bit numbers whose channels are innermost.
 //
-// A work item computes one output pixel, 16 channels at once. NDRange: (OH * OW, N), local size 1. With SPREAD, for GPUs, it computes
-// 16 channels of a pixel. NDRange: (N * OH * OW * ceil(C / 16), rounded up to the local size); SIZE is the product, PIXELS is OH * OW.
+// A work item computes one output pixel, 16 channels at once. NDRange: (OH * OW, N), local size 1. With SPREAD, for GPUs, it
+// computes 16 channels of a pixel. NDRange: (N * OH * OW * ceil(C / 16), rounded up to the local size); SIZE is the product,
+// PIXELS is OH * OW.
 // Where C is a multiple of 16, GPUs have max_pool_words.cl.
 //
-// Layout: src [N][IH][IW][C], dst [N][OH][OW][C]. LOWEST is the least number of T. Sizes are arguments, so that all share a program.
+// Layout: src [N][IH][IW][C], dst [N][OH][OW][C]. LOWEST is the least number of T. Sizes are arguments, so that all share a
+// program.
 #ifndef T
 #define T uchar
 #define LOWEST 0

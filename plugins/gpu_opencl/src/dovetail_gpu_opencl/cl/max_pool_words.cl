@@ -1,9 +1,11 @@
-// dst[n][y][x][c] = the greatest of src in the window of (y, x), for 8-bit numbers whose channels, a multiple of 16, are innermost.
+// dst[n][y][x][c] = the greatest of src in the window of (y, x), for 8-bit numbers whose channels, a multiple of 16, are
+// innermost.
 //
 // A work item computes 16 channels of a pixel. NDRange: (SIZE, rounded up to the local size), SIZE = N * OH * OW * C / 16.
 //
-// Layout: src [N][IH][IW][C], dst [N][OH][OW][C]. SIZES are arguments, so that all images share a program. SIGN is 0x80808080 for int8, whose numbers are in order as unsigned ones with another
-// first bit. A word is compared four times, each of its bytes in the highest place once, so that those below do not count.
+// Layout: src [N][IH][IW][C], dst [N][OH][OW][C]. SIZES are arguments, so that all images share a program. SIGN is 0x80808080 for
+// int8, whose numbers are in order as unsigned ones with another first bit. A word is compared four times, each of its bytes in
+// the highest place once, so that those below do not count.
 #ifndef C
 #define C 16
 #define SIGN 0u

@@ -1,9 +1,10 @@
-// The mean over the pixels of each image and channel, of halves or floats with channels innermost (NHWC): eight channels of LINES-th parts of
-// the pixels an item. Sums are f32.
+// The mean over the pixels of each image and channel, of halves or floats with channels innermost (NHWC): eight channels of
+// LINES-th parts of the pixels an item. Sums are f32.
 //
 // NDRange: (C / 8 rounded up to WIDTH, LINES, batch), local size (WIDTH, LINES, 1).
 //
-// Layout: src is [batch][PLANE][C], dst [batch][C]; C is a multiple of 8. Local memory: WIDTH * LINES * 8 floats. LINES is a power of two.
+// Layout: src is [batch][PLANE][C], dst [batch][C]; C is a multiple of 8. Local memory: WIDTH * LINES * 8 floats. LINES is a
+// power of two.
 //
 // Tunables: WIDTH, LINES.
 #include "halves.cl"

@@ -3,8 +3,8 @@
 // A work item computes a target, or with REDUCED one work group of GROUP items all of them, over local memory.
 // NDRange: (size, rounded up to the local size), or (GROUP) with local size GROUP, a power of two.
 //
-// Layout: src [N][classes][inner], target [N][inner]; weight [classes] may be NULL. Targets equal to IGNORED count nothing; others
-// that are not a class are taken as 0 and set faults[fault] to 1.
+// Layout: src [N][classes][inner], target [N][inner]; weight [classes] may be NULL. Targets equal to IGNORED count nothing;
+// others that are not a class are taken as 0 and set faults[fault] to 1.
 //
 // Tunables: GROUP.
 #ifndef T

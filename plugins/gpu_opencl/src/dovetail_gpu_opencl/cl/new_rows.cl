@@ -1,8 +1,8 @@
 // New rows of the caches of attention (cached_attention_write.cl, attention_token*.cl). Needs heads.cl and rotation.cl.
 //
-// Element d of new key i, head h, batch b is at b * NK_B + i * NK_S + h * NK_H + NK_AT + d, of a value likewise with NV; in the caches
-// they are written at position FIRST(b) + i. Angles: cosines and sines [ANGLES][PAIRS], at row ids[b * QUERIES + i] with HAS_IDS, else
-// at the position, at most at the last row.
+// Element d of new key i, head h, batch b is at b * NK_B + i * NK_S + h * NK_H + NK_AT + d, of a value likewise with NV; in the
+// caches they are written at position FIRST(b) + i. Angles: cosines and sines [ANGLES][PAIRS], at row ids[b * QUERIES + i] with
+// HAS_IDS, else at the position, at most at the last row.
 //
 // A count of keys below 1 or above TOTAL, and an id that is not a row, set faults[fault]; the caches stay as they are.
 //

@@ -5,12 +5,12 @@
 // A work item computes a line, or with GROUP > 1 a work group does, over local memory.
 // NDRange: (lines, rounded up to the local size), or (lines * GROUP) with local size GROUP, a power of two.
 //
-// With PARTED each line is shared by `parts` work groups, for few long lines: line_moments writes the mean of each part and the sum
-// of the squares around it to moments [lines][parts][2], which normalize_lines joins. NDRange of both: (lines * parts * GROUP); inner
-// is 1, the statistic MOMENTS.
+// With PARTED each line is shared by `parts` work groups, for few long lines: line_moments writes the mean of each part and the
+// sum of the squares around it to moments [lines][parts][2], which normalize_lines joins. NDRange of both: (lines * parts *
+// GROUP); inner is 1, the statistic MOMENTS.
 //
-// Layout: element i of a line l is at l / inner * (size * inner) + l % inner + i * inner; its scale and bias (HAS_SCALE, HAS_BIAS)
-// at l % period * step + i / span, or where SCALE_AT and BIAS_AT say. means and factors [lines] may be NULL.
+// Layout: element i of a line l is at l / inner * (size * inner) + l % inner + i * inner; its scale and bias (HAS_SCALE,
+// HAS_BIAS) at l % period * step + i / span, or where SCALE_AT and BIAS_AT say. means and factors [lines] may be NULL.
 //
 // With DENSE inner is 1.
 //

@@ -1,10 +1,10 @@
-// dst[r][x] = src[PLACE(r)][x - BEGIN] inside the source, for CPUs: elsewhere as pad.cl, along the last axis FOLD(c) is the source
-// coordinate for c = x - BEGIN outside it.
+// dst[r][x] = src[PLACE(r)][x - BEGIN] inside the source, for CPUs: elsewhere as pad.cl, along the last axis FOLD(c) is the
+// source coordinate for c = x - BEGIN outside it.
 //
 // A work item moves one row. NDRange: (ROWS, rounded up to the local size).
 //
-// PLACE(r) and INSIDE(r) are expressions of the row r and of the arguments SIZES, of which ROWS, WIDTH (of dst), FROM (the width of
-// src) and BEGIN are some. Without FOLD elements outside are fill, 0 or with HAS_FILL an argument.
+// PLACE(r) and INSIDE(r) are expressions of the row r and of the arguments SIZES, of which ROWS, WIDTH (of dst), FROM (the width
+// of src) and BEGIN are some. Without FOLD elements outside are fill, 0 or with HAS_FILL an argument.
 //
 // Tunables: the local size.
 #ifndef T

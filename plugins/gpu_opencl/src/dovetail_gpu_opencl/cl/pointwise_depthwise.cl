@@ -3,22 +3,25 @@
 //
 // A work group computes a tile of TILE_Y x TILE_X elements of SLICE channels of dst. It makes SLICE channels of wid in the window
 // that the tile sees, in float: STEP channels of src and their weights at a time come to local memory, and an item adds up four
-// channels by four pixels, BLOCKS times. Then it convolves what was made. A window lies within its image: WINDOW_Y <= IH, WINDOW_X <= IW.
+// channels by four pixels, BLOCKS times. Then it convolves what was made. A window lies within its image: WINDOW_Y <= IH,
+// WINDOW_X <= IW.
 // NDRange: (tiles of all images * ITEMS, H / SLICE rounded up), local size (ITEMS, 1).
 //
-// With LAST a second pointwise convolution follows, to LAST channels: dst[n][l] = POST(narrow_bia[l] + sum over h of narrow[h][l] *
-// MIDDLE(the result above)). A group multiplies the SLICE channels that it has, and puts its share of the sums into part. The slices
-// of a tile count in counters, which are zeros before and after, who is the last: that group adds up the shares. FENCE as in product.cl.
+// With LAST a second pointwise convolution follows, to LAST channels: dst[n][l] = POST(narrow_bia[l] + sum over h of narrow[h][l]
+// * MIDDLE(the result above)). A group multiplies the SLICE channels that it has, and puts its share of the sums into part. The
+// slices of a tile count in counters, which are zeros before and after, who is the last: that group adds up the shares. FENCE as
+// in product.cl.
 // With one slice there are neither.
 //
-// With SRC_C the first convolution has windows: C is SRC_C * SRC_KH * SRC_KW, the rows of wide in this order, and wid[n][h] is IH x IW.
+// With SRC_C the first convolution has windows: C is SRC_C * SRC_KH * SRC_KW, the rows of wide in this order, and wid[n][h] is IH
+// x IW.
 // In place of src[n] stand the elements of src, SRC_C channels of SRC_H x SRC_W, that a window sees; outside it sees zeros.
 //
-// Layout: src [N][C][IH][IW] dense, or with SRC_INNERMOST [N][IH][IW][C], likewise with SRC_C, SRC_H and SRC_W; dst [N][H][OH][OW], or
-// with INNERMOST [N][OH][OW][H]. With LAST dst has so
-// many channels, and part is [tiles of all images][HS / SLICE][SPOTS][LASTS], where HS is H rounded up to SLICE, and LASTS is LAST
-// rounded up to 4. The weights are in one buffer, since each argument costs the host time for each launch, in float: wide [C][HS],
-// wide_bia [HS], deep [KH][KW][HS], deep_bia [HS], and with LAST narrow [HS][LASTS], narrow_bia [LASTS].
+// Layout: src [N][C][IH][IW] dense, or with SRC_INNERMOST [N][IH][IW][C], likewise with SRC_C, SRC_H and SRC_W; dst
+// [N][H][OH][OW], or with INNERMOST [N][OH][OW][H]. With LAST dst has so
+// many channels, and part is [tiles of all images][HS / SLICE][SPOTS][LASTS], where HS is H rounded up to SLICE, and LASTS is
+// LAST rounded up to 4. The weights are in one buffer, since each argument costs the host time for each launch, in float: wide
+// [C][HS], wide_bia [HS], deep [KH][KW][HS], deep_bia [HS], and with LAST narrow [HS][LASTS], narrow_bia [LASTS].
 //
 // Tunables: TILE_Y, TILE_X, ITEMS, and SLICE, which like STEP is a multiple of 4. Local memory: as Windows.floats has it.
 #ifndef T
@@ -85,8 +88,8 @@
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
 #define UNROLL _Pragma("unroll")
 
-// TO = FROM, expressions of i, for 0 <= i < COUNT: BEGIN_FILL has the first N loads of each item under way, END_FILL puts them where
-// they belong, and does the rest with N at a time. What is between them does not wait.
+// TO = FROM, expressions of i, for 0 <= i < COUNT: BEGIN_FILL has the first N loads of each item under way, END_FILL puts them
+// where they belong, and does the rest with N at a time. What is between them does not wait.
 #define BEGIN_FILL(HELD, FROM, TYPE, COUNT, N)                           \
   TYPE HELD[N];                                                           \
   UNROLL for (int a = 0; a < (N); ++a) {                                  \
@@ -219,7 +222,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
   }
   UNROLL for (int b = 0; b < BLOCKS; ++b) {
     const int i = item + b * ITEMS, h = i / (WINDOW / 4) * 4, p = i % (WINDOW / 4);
-    if (i < PARTS) UNROLL for (int r = 0; r < 4; ++r) *(__local float4*)(wid + (p + r * (WINDOW / 4)) * ROW(SLICE) + h) = INNER(sum[b][r]);
+    if (i < PARTS) UNROLL for (int r = 0; r < 4; ++r)
+        *(__local float4*)(wid + (p + r * (WINDOW / 4)) * ROW(SLICE) + h) = INNER(sum[b][r]);
   }
 #ifdef LAST
   __global const float *narrow = deep_bia + HS, *narrow_bia = narrow + HS * LASTS;

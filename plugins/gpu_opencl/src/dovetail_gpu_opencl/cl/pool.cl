@@ -4,11 +4,13 @@
 //
 // Layout: src and dst dense NCDHW (missing axes of size 1); PLANES = N * C. OD, OH and OW are divisors.
 //
-// MAXIMUM: the largest element, NaN wins. POWER: the POWER-th root of the sum of the magnitudes to that power. Otherwise the mean:
+// MAXIMUM: the largest element, NaN wins. POWER: the POWER-th root of the sum of the magnitudes to that power. Otherwise the
+// mean:
 // over elements inside the input, or with COUNT_PADS over those inside the input and its pads (COUNT_D, COUNT_H, COUNT_W: the end
 // of the padded input).
 //
-// INDICES: the place of each maximum in src is written too, -1 for a window outside; COLUMNS: counted with the first spatial axis fastest.
+// INDICES: the place of each maximum in src is written too, -1 for a window outside; COLUMNS: counted with the first spatial axis
+// fastest.
 //
 // Tunables: the local size.
 #ifndef T

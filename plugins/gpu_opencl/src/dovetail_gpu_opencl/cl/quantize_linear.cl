@@ -5,12 +5,12 @@
 // NDRange: (length / RUN, rounded up to the local size, number of runs); runs of one element change places: (runs, 1).
 //
 // Layout: element o is the element o % length of its run. Its parameters are at o / (inner * axis) * outer_stride +
-// o / inner % axis / block * block_stride + o % inner * inner_stride. PRECISE(x): x as the numerator, the scale and the quotient are rounded. WHOLE(x): the quotient as a
-// whole number, where the result is one. SATURATED(x): x in the range of Q.
+// o / inner % axis / block * block_stride + o % inner * inner_stride. PRECISE(x): x as the numerator, the scale and the quotient
+// are rounded. WHOLE(x): the quotient as a whole number, where the result is one. SATURATED(x): x in the range of Q.
 //
-// With SHARED all elements have the same. With FOURS besides, for floats that become 8-bit numbers, an item computes four elements, and
-// divides only where the product by the reciprocal is so near a half that roundings may have moved it to the other side. NDRange: (size / 4,
-// rounded up to the local size).
+// With SHARED all elements have the same. With FOURS besides, for floats that become 8-bit numbers, an item computes four
+// elements, and divides only where the product by the reciprocal is so near a half that roundings may have moved it to the other
+// side. NDRange: (size / 4, rounded up to the local size).
 //
 // Tunables: RUN, the local size.
 #ifndef T
@@ -47,7 +47,8 @@ __kernel void quantize_linear(__global const T* restrict src, __global const S* 
 #ifdef FOURS
   const int four = get_global_id(0);
   if (four * 4 >= size) return;
-  const float by = scale[0], inverse = fabs(by) > 1e-30f && fabs(by) < 1e30f ? 1.0f / by : NAN, plus = zero ? (float)zero[0] : 0.0f;
+  const float by = scale[0], inverse = fabs(by) > 1e-30f && fabs(by) < 1e30f ? 1.0f / by : NAN,
+      plus = zero ? (float)zero[0] : 0.0f;
   float x[4] __attribute__((aligned(16)));
   *(float4*)x = *(__global const float4*)(src + four * 4);
   FOUR found;

@@ -3,18 +3,18 @@
 // project: gates[direction][t][n][row] = x[t][n] . wei[row] + bias[row], for all rows of all gates.
 // recurrent: the states through time; y is 0 and the states stay as they are past the end of a sequence.
 //
-// NDRange: recurrent (batch * GROUP, directions), local size (GROUP, 1): a work group a sequence, whose items take the hidden units
-// in turn. With GROUP > 1 eight items first add up a row of the product with the state together, and read neighbours of it.
+// NDRange: recurrent (batch * GROUP, directions), local size (GROUP, 1): a work group a sequence, whose items take the hidden
+// units in turn. With GROUP > 1 eight items first add up a row of the product with the state together, and read neighbours of it.
 // project (time * batch * rows rounded up to the local size, directions), a work item a row, or with GROUP > 1 (rows / TILE,
 // time * batch / TILE, directions), local size (SIDE, SIDE, 1), where a work group reads blocks of x and of the weights together.
 //
-// Layout: x [time][batch][width], wei [directions][rows][width], rec [directions][rows][hidden], bias [directions][2][rows], rows in
-// the order of ONNX's gates; h0, c0, yh, yc [directions][batch][hidden]; y [time][directions][batch][hidden]; with batch_first
+// Layout: x [time][batch][width], wei [directions][rows][width], rec [directions][rows][hidden], bias [directions][2][rows], rows
+// in the order of ONNX's gates; h0, c0, yh, yc [directions][batch][hidden]; y [time][directions][batch][hidden]; with batch_first
 // the batch comes before all else in x, y and the states. bias, peep, lens, h0, c0, y, yh, yc may be NULL.
 // states [directions][batch][4 * hidden, and with GROUP > 1 rows] is work space, which is not read where STATES is local memory.
 //
-// With MEMBERS, the work groups of recurrent_shared.cl that ran in between if it could: `project` writes zeros to the first CLEARED
-// elements of `exchange`, and `recurrent` has nothing to do if the first of them counts all members.
+// With MEMBERS, the work groups of recurrent_shared.cl that ran in between if it could: `project` writes zeros to the first
+// CLEARED elements of `exchange`, and `recurrent` has nothing to do if the first of them counts all members.
 //
 // With ALL_FLOATS, that T, R and ACC are float, a single item of a group adds up in vectors.
 //
@@ -112,7 +112,8 @@ __kernel void project(__global const T* restrict x, __global const T* restrict w
 #define BLOCK (SIDE * TILE)
 
 __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void project(
-    __global const T* restrict x, __global const T* restrict wei, __global const T* bias, __global ACC* restrict gates, const int time,
+    __global const T* restrict x, __global const T* restrict wei, __global const T* bias, __global ACC* restrict gates,
+    const int time,
     const int batch, const int width, const int hidden, const int direction, const int directions, const int batch_first
         EXCHANGE(ulong)) {
   __local ACC xs[BLOCK][SIDE + 1], ws[BLOCK][SIDE + 1];
@@ -186,8 +187,8 @@ __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void project(
 // Sums of neighbouring lanes lie in different banks.
 #define PITCH (SLOTS * AT_ONCE + 4)
 // sums[row] = r[row] . vector for the rows from `first` to `end`; every item has to call it.
-static void add_up(__global const R* r, SPACE const ACC* vector, SPACE ACC* sums, const int hidden, const int first, const int end,
-                   __local ACC* part) {
+static void add_up(__global const R* r, SPACE const ACC* vector, SPACE ACC* sums, const int hidden, const int first,
+    const int end, __local ACC* part) {
   const int item = get_local_id(0), lane = item % LANES, slot = item / LANES;
   for (int base = first; base < end; base += SLOTS * AT_ONCE) {
     ACC sum[AT_ONCE];
@@ -222,8 +223,8 @@ static void add_up(__global const R* r, SPACE const ACC* vector, SPACE ACC* sums
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent(
     __global const ACC* restrict gates, __global const R* restrict rec, __global const T* bias, __global const T* peep,
     __global const int* lens, __global const T* h0, __global const T* c0, __global T* y, __global T* yh, __global T* yc,
-    __global ACC* states, const int time, const int batch, const int width, const int hidden, const int direction, const int directions,
-    const int batch_first, const int reverse EXCHANGE(const int)) {
+    __global ACC* states, const int time, const int batch, const int width, const int hidden, const int direction,
+    const int directions, const int batch_first, const int reverse EXCHANGE(const int)) {
 #ifdef MEMBERS
   const int steps = *exchange == MEMBERS ? 0 : time;
 #else

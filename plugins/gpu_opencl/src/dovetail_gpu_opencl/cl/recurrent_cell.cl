@@ -21,8 +21,9 @@
 #define LIMITED(x) (x)
 #endif
 
-// The next state of a unit. For each gate: x from the inputs, s from the states with the recurrent bias; the weights of peepholes,
-// the state `h` before this step and the cell state, which only an LSTM has. s[2] of a GRU without BEFORE_RESET is of h * reset.
+// The next state of a unit. For each gate: x from the inputs, s from the states with the recurrent bias; the weights of
+// peepholes, the state `h` before this step and the cell state, which only an LSTM has. s[2] of a GRU without BEFORE_RESET is of
+// h * reset.
 static ACC new_state(const ACC* x, const ACC* s, const ACC* peep, const ACC h, ACC* cell) {
 #if defined(LSTM)
   const ACC c = *cell, a = x[0] + s[0] + peep[0] * c;

@@ -1,16 +1,18 @@
-// The steps of an RNN, GRU with BEFORE_RESET or LSTM on several work groups, each of which keeps the weights of a few hidden units in
-// registers and sends their states to the others through global memory. Arguments and layout are those of recurrent.cl, which
-// does the work afterwards where not all groups ran at once.
+// The steps of an RNN, GRU with BEFORE_RESET or LSTM on several work groups, each of which keeps the weights of a few hidden
+// units in registers and sends their states to the others through global memory. Arguments and layout are those of recurrent.cl,
+// which does the work afterwards where not all groups ran at once.
 //
-// NDRange (groups * GROUP, directions), local size (GROUP, 1). SLOTS * LANES items have a unit: LANES items add up a row for a gate.
+// NDRange (groups * GROUP, directions), local size (GROUP, 1). SLOTS * LANES items have a unit: LANES items add up a row for a
+// gate.
 //
-// No group waits for one that may not have started: each counts itself in the first element of `exchange` and waits until all have,
-// but not for long. Who waited too long closes the count, after which all groups leave, and those that start later, too (Sorensen
-// et al., Portable Inter-workgroup Barrier Synchronisation for GPUs, 2016). Groups that are all running make progress.
+// No group waits for one that may not have started: each counts itself in the first element of `exchange` and waits until all
+// have, but not for long. Who waited too long closes the count, after which all groups leave, and those that start later, too
+// (Sorensen et al., Portable Inter-workgroup Barrier Synchronisation for GPUs, 2016). Groups that are all running make progress.
 //
-// exchange: the count in one element, then [2][directions][batch][HIDDEN] pairs of a state's bits (low) and the number of the step
-// that it is for (high), written and read at once by 64 bits, so that no fence is needed. A state of step s + 2 replaces that of
-// step s, which every group has read before it sent states for step s + 1. `project` has written zeros: no step reads for 0.
+// exchange: the count in one element, then [2][directions][batch][HIDDEN] pairs of a state's bits (low) and the number of the
+// step that it is for (high), written and read at once by 64 bits, so that no fence is needed. A state of step s + 2 replaces
+// that of step s, which every group has read before it sent states for step s + 1. `project` has written zeros: no step reads for
+// 0.
 //
 // PTX promises what this needs from sm_70 on: volatile accesses of 64 bits are not torn and reach memory that all groups see,
 // and all items of a work group make progress.
@@ -64,7 +66,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent_share
   __local int running;
   __local ACC h[BATCH][PADDED] __attribute__((aligned(16)));
   __local ACC part[BATCH][UNITS * PITCH] __attribute__((aligned(16)));
-  const int item = get_local_id(0), lane = item % LANES, slot = item / LANES % SLOTS, turn = get_group_id(1), of = direction + turn;
+  const int item = get_local_id(0), lane = item % LANES, slot = item / LANES % SLOTS, turn = get_group_id(1),
+      of = direction + turn;
   const int rows = GATES * HIDDEN, first = get_group_id(0) * UNITS, unit = first + item / (LANES * SLOTS);
   const int backwards = reverse || of == 1;
   if (item == 0) running = joined((volatile __global int*)exchange, get_num_groups(0) * get_num_groups(1));

@@ -3,8 +3,9 @@
 // One work item computes an output element, or with GROUP > 1 a work group does, over local memory.
 // NDRange: (SIZE, rounded up to the local size), or (SIZE * GROUP) with local size GROUP, a power of two.
 //
-// BASE(o) and AT(r) address src, by the arguments SIZES, of which SIZE and COUNT are two. JOIN(a, b) is associative, START its neutral element. SHIFTED is the logarithm of a sum of
-// exponentials: the largest element is found first and subtracted, so that nothing overflows.
+// BASE(o) and AT(r) address src, by the arguments SIZES, of which SIZE and COUNT are two. JOIN(a, b) is associative, START its
+// neutral element. SHIFTED is the logarithm of a sum of exponentials: the largest element is found first and subtracted, so that
+// nothing overflows.
 //
 // With COMPUTED(i), which gives element i of src, from SOURCE_ARGS, src is not in memory.
 //

@@ -1,4 +1,5 @@
-// dst[o][i] = post(END(join of ELEMENT(src[BASE(o) + AT(r) + i]) over r < COUNT)) for o < ROWS and i < INNER: for CPUs, in vectors.
+// dst[o][i] = post(END(join of ELEMENT(src[BASE(o) + AT(r) + i]) over r < COUNT)) for o < ROWS and i < INNER: for CPUs, in
+// vectors.
 //
 // A work item computes STRIP neighbouring elements. NDRange: (strips of all rows, rounded up to the local size).
 //

@@ -2,8 +2,8 @@
 //
 // A work item computes EACH elements. NDRange: (OUTER * OZ * OY * OX * INNER, rounded up to the local size).
 //
-// Layout: src is [OUTER][IZ][IY][IX][INNER][EACH], dst [OUTER][OZ][OY][OX][INNER][EACH]; index and wei have TZ, TY, TX entries for each output
-// element of an axis, for z, then y, then x. A first entry of -1 marks an element outside: it becomes fill[0].
+// Layout: src is [OUTER][IZ][IY][IX][INNER][EACH], dst [OUTER][OZ][OY][OX][INNER][EACH]; index and wei have TZ, TY, TX entries
+// for each output element of an axis, for z, then y, then x. A first entry of -1 marks an element outside: it becomes fill[0].
 //
 // Tunables: the local size.
 #ifndef T

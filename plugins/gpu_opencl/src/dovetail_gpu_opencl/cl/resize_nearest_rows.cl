@@ -2,7 +2,8 @@
 //
 // A work item moves the elements of one y. NDRange: (OY, OZ, OUTER), local size 1.
 //
-// Layout: index has the input element of each output element, for z, then y, then x; -1 where fill[0] is wanted. TZ, TY, TX are 1.
+// Layout: index has the input element of each output element, for z, then y, then x; -1 where fill[0] is wanted. TZ, TY, TX are
+// 1.
 #ifndef T
 #define T uint
 #define OUTER 1

@@ -2,8 +2,8 @@
 //
 // A work item computes the elements of one y. NDRange: (OY, OZ, OUTER), local size 1.
 //
-// Layout: src is [OUTER][IZ][IY][IX][INNER], dst [OUTER][OZ][OY][OX][INNER]; index and wei have TZ, TY, TX entries for each output
-// element of an axis, for z, then y, then x. A first entry of -1 marks an element outside: it becomes fill[0].
+// Layout: src is [OUTER][IZ][IY][IX][INNER], dst [OUTER][OZ][OY][OX][INNER]; index and wei have TZ, TY, TX entries for each
+// output element of an axis, for z, then y, then x. A first entry of -1 marks an element outside: it becomes fill[0].
 #ifndef T
 #define T float
 #define LOAD_T(p, i) ((p)[i])
@@ -26,7 +26,8 @@
 // Neighbours for which a work item looks up places and weights once, so that a compiler may use vectors.
 #define LANES 8
 
-// The element b of the output column x: `first` are the places of the first element of each row of the source, `share` their weights.
+// The element b of the output column x: `first` are the places of the first element of each row of the source, `share` their
+// weights.
 #define ELEMENT(x, b)                                                                                                   \
   ACC acc = 0;                                                                                                          \
   for (int i = 0; i < TZ; ++i)                                                                                          \

@@ -3,8 +3,8 @@
 // A work item moves one word, with BY_STEPS, for CPUs, all of a step. NDRange: (size, which counts these, rounded up to the local
 // size).
 //
-// Layout: src and dst [first][second][inner]; time_axis (0 or 1) is the axis of time, the other one that of the sequences. A length
-// out of range is taken as 0 and sets faults[fault] to 1.
+// Layout: src and dst [first][second][inner]; time_axis (0 or 1) is the axis of time, the other one that of the sequences. A
+// length out of range is taken as 0 and sets faults[fault] to 1.
 //
 // Tunables: the local size.
 #ifndef T

@@ -2,7 +2,8 @@
 //
 // A work item computes one bin. NDRange: (elements of dst, rounded up to the local size).
 //
-// Layout: src dense [N][C][H][W]; rois dense [regions][4]: x1, y1, x2, y2 in elements after SCALE; dst dense [regions][C][OH][OW].
+// Layout: src dense [N][C][H][W]; rois dense [regions][4]: x1, y1, x2, y2 in elements after SCALE; dst dense
+// [regions][C][OH][OW].
 // RATIO: samples of a bin along an axis, 0: one for each element that it covers. SHIFT is taken off the boxes; without SHIFT they
 // have at least one element. MAX takes the largest weighted neighbour, as the operator is defined. A box that is not finite, or a
 // batch that is not there, sets faults[fault] to 1.
@@ -40,8 +41,8 @@ static int2 samples(const ACC start, const ACC step, const ACC begin, const int 
 }
 
 __kernel void roi_align(__global const T* restrict src, __global const T* restrict rois, __global const long* restrict batch,
-                        __global T* restrict dst, const int size, const int N, const int C, const int H, const int W, const int OH,
-                        const int OW, __global int* faults, const int fault) {
+                        __global T* restrict dst, const int size, const int N, const int C, const int H, const int W,
+                        const int OH, const int OW, __global int* faults, const int fault) {
   const int o = get_global_id(0);
   if (o >= size) return;
   const int ox = o % OW, oy = o / OW % OH, c = o / (OW * OH) % C, r = o / (OW * OH * C);

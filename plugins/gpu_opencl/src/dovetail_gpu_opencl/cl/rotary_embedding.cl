@@ -1,8 +1,10 @@
 // dst = src with the pairs of elements of each head turned; see rotation.cl.
 //
-// Element d of head h at position s of batch b is at b * X_B + h * X_H + s * X_S + d of src and dst. With HAS_IDS its angles are at row
-// ids[b * SEQUENCE + s] of ANGLES, from the end if negative, else at row b * SEQUENCE + s. A row that is not there sets faults[fault].
-// A work item computes an element, with BY_HEADS, for CPUs, a head. NDRange: (HEADS * SIZE, or HEADS, rounded up; SEQUENCE; batch).
+// Element d of head h at position s of batch b is at b * X_B + h * X_H + s * X_S + d of src and dst. With HAS_IDS its angles are
+// at row ids[b * SEQUENCE + s] of ANGLES, from the end if negative, else at row b * SEQUENCE + s. A row that is not there sets
+// faults[fault].
+// A work item computes an element, with BY_HEADS, for CPUs, a head. NDRange: (HEADS * SIZE, or HEADS, rounded up; SEQUENCE;
+// batch).
 #ifndef T
 #define T float
 #define LOAD_T(p, i) ((p)[i])

@@ -1,9 +1,10 @@
-// dst = src * cosines + rotated * sines, where rotated has the halves of src's last axis, WIDTH elements, the second one negated before
-// the first one. Cosines and sines are broadcast: their elements are at steps c0 to c3 and s0 to s3 along the four axes.
+// dst = src * cosines + rotated * sines, where rotated has the halves of src's last axis, WIDTH elements, the second one negated
+// before the first one. Cosines and sines are broadcast: their elements are at steps c0 to c3 and s0 to s3 along the four axes.
 //
 // With TWO the elements from `size` on are those of dst2, which is made of src2 in the same way and has heads2 for heads.
 //
-// NDRange: (elements, rounded up to the local size). Layout: four axes, of which `rows` and `heads` are the third and the second one.
+// NDRange: (elements, rounded up to the local size). Layout: four axes, of which `rows` and `heads` are the third and the second
+// one.
 // Tunables: the local size.
 #ifndef T
 #define T float
@@ -18,8 +19,8 @@
 #endif
 
 __kernel void rotated_halves(__global const X* restrict src, __global const C* restrict cosines, __global const S* restrict sines,
-                             __global T* restrict dst, const int size, const int heads, const int rows, const int c0, const int c1,
-                             const int c2, const int c3, const int s0, const int s1, const int s2, const int s3
+                             __global T* restrict dst, const int size, const int heads, const int rows, const int c0,
+                             const int c1, const int c2, const int c3, const int s0, const int s1, const int s2, const int s3
 #ifdef TWO
                              , __global const X* restrict src2, __global T* dst2, const int size2, const int heads2
 #endif

@@ -1,5 +1,5 @@
-// Rotation of the pairs of elements of a head (Su et al., 2021): of the first 2 * PAIRS elements the two halves are pairs, or with
-// INTERLEAVED neighbours. PAIRS 0 turns nothing.
+// Rotation of the pairs of elements of a head (Su et al., 2021): of the first 2 * PAIRS elements the two halves are pairs, or
+// with INTERLEAVED neighbours. PAIRS 0 turns nothing.
 //
 // TURNED(x, d, cosines, sines, a) is element d of the head at x, turned by the angles whose cosines and sines are from a on.
 #ifndef PAIRS

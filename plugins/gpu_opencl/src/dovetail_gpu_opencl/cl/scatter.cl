@@ -1,23 +1,24 @@
 // dst = data with updates at the places that an index says. One kernel for each step:
 //
-// Without a reduction (CLAIMS): scatter_start copies the data and forgets all claims; scatter_claim lets the last update of each place
-// claim it (the largest number wins, in whatever order they come); scatter_put writes the updates whose claims were kept. With GROUP
-// scatter_at_once does all of these in one work group.
-// With one: scatter_widen copies the data into VALUEs; scatter_reduce joins the updates that may meet, one after the other, in one
-// work item, or with GROUP in one work group, block by block: the updates of a block are sorted by place and number, and the item of a
-// place's first one joins all in their order, so that results are the same; scatter_round makes Ts of VALUEs of another type. With
-// PLACES scatter_places does all of these where all updates may meet: a group has PLACES places and COLUMNS elements of each. For a
-// block of updates it marks, for each place, which ones go there, then the item of an element joins them in their order.
+// Without a reduction (CLAIMS): scatter_start copies the data and forgets all claims; scatter_claim lets the last update of each
+// place claim it (the largest number wins, in whatever order they come); scatter_put writes the updates whose claims were kept.
+// With GROUP scatter_at_once does all of these in one work group.
+// With one: scatter_widen copies the data into VALUEs; scatter_reduce joins the updates that may meet, one after the other, in
+// one work item, or with GROUP in one work group, block by block: the updates of a block are sorted by place and number, and the
+// item of a place's first one joins all in their order, so that results are the same; scatter_round makes Ts of VALUEs of another
+// type. With PLACES scatter_places does all of these where all updates may meet: a group has PLACES places and COLUMNS elements
+// of each. For a block of updates it marks, for each place, which ones go there, then the item of an element joins them in their
+// order.
 //
 // With EACH > 1, for CPUs, an item of scatter_start and scatter_widen copies so many elements, and one of scatter_put an update.
 //
 // NDRange: (elements / EACH, updates, words of updates or updates, or lines * inner; rounded up to the local size), with GROUP
 // (lines * inner * GROUP), with PLACES (ceil(places / PLACES) * GROUP, ceil(inner / COLUMNS)).
 //
-// Layout: places are slices of `inner` elements. With ELEMENTS, update u goes to its own place, but for the coordinate along one axis,
-// which is index[u] below `bound`, of stride `step`: shape has the `rank` sizes of the updates, then the data's strides, that of the
-// axis being 0. Otherwise index[u * step] and the next ones are `rank` coordinates: shape has their bounds, then their strides. Negative indices count from the
-// end; an update out of range is left out and sets faults[fault] to 1.
+// Layout: places are slices of `inner` elements. With ELEMENTS, update u goes to its own place, but for the coordinate along one
+// axis, which is index[u] below `bound`, of stride `step`: shape has the `rank` sizes of the updates, then the data's strides,
+// that of the axis being 0. Otherwise index[u * step] and the next ones are `rank` coordinates: shape has their bounds, then
+// their strides. Negative indices count from the end; an update out of range is left out and sets faults[fault] to 1.
 //
 // Tunables: the local size; GROUP; BLOCK, a power of two, updates; PLACES, COLUMNS.
 #ifndef T
@@ -187,7 +188,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void scatter_reduce(
       }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int i = item; i < BLOCK; i += GROUP)
-      if ((int)(keys[i] >> 32) >= 0) given[i] = LOAD_T(updates, (first + (base + (int)(uint)keys[i]) * apart) * inner + o % inner);
+      if ((int)(keys[i] >> 32) >= 0)
+        given[i] = LOAD_T(updates, (first + (base + (int)(uint)keys[i]) * apart) * inner + o % inner);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int i = item; i < BLOCK; i += GROUP) {
       const int at = keys[i] >> 32;

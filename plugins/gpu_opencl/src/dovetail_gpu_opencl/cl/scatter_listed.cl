@@ -14,7 +14,8 @@
 #endif
 
 __kernel void scatter_listed(__global const T* restrict data, __global const T* restrict updates, __global T* restrict dst,
-                             __global const int* restrict list, __global const int* restrict starts, const int size, const int inner) {
+                             __global const int* restrict list, __global const int* restrict starts, const int size,
+                             const int inner) {
   const int o = get_global_id(0);
   if (o >= size) return;
   const int place = o / inner, column = o % inner, end = starts[place + 1];

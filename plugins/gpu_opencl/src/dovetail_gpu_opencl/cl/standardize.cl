@@ -1,5 +1,6 @@
-// The statistics of rows of SIZE elements that a sub-group of 32 items has in registers: eight neighbours an item and turn, in TURNS
-// vectors a row, with zeros from SIZE on. After matrix_instructions.cl, in a kernel that has `lane`. Rows are worked on together:
+// The statistics of rows of SIZE elements that a sub-group of 32 items has in registers: eight neighbours an item and turn, in
+// TURNS vectors a row, with zeros from SIZE on. After matrix_instructions.cl, in a kernel that has `lane`. Rows are worked on
+// together:
 // their shuffles wait for each other only within a row.
 #define TURNS ((SIZE + 255) / 256)
 #define TOTAL(v) (v.s0 + v.s1 + v.s2 + v.s3 + v.s4 + v.s5 + v.s6 + v.s7)

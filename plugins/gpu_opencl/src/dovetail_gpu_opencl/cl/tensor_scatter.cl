@@ -1,6 +1,8 @@
-// dst[batch, outer, start + i, inner] = update[batch, outer, i, inner], where start is the batch's write index (0 without indices).
+// dst[batch, outer, start + i, inner] = update[batch, outer, i, inner], where start is the batch's write index (0 without
+// indices).
 //
-// A work item takes an element of the update, [batch][outer][count][inner]; the rest of dst, [batch][outer][length][inner], is there.
+// A work item takes an element of the update, [batch][outer][count][inner]; the rest of dst, [batch][outer][length][inner], is
+// there.
 // With CIRCULAR what goes beyond the end continues at the start. An index outside 0 .. length - count (CIRCULAR: .. length) sets
 // faults[fault], and the update is left out.
 // NDRange: (size of the update, rounded up).

@@ -1,5 +1,6 @@
 // Products of matrices for GPUs: dst[z][m][n] = post(bia[m] + sum over k of a[z][m][k] * b[z][k][n]), and with CONV convolutions
-// in up to three dimensions (with VOLUME) as such products, where k counts (kz, ky, kx, c), n the output pixels of all images and z the groups.
+// in up to three dimensions (with VOLUME) as such products, where k counts (kz, ky, kx, c), n the output pixels of all images and
+// z the groups.
 //
 // A work group computes a tile of TILE_M x TILE_N for one of SPLITS parts of k. Slices of both factors of depth TILE_K go from
 // global memory through registers (loaded while the slice before is worked on) to local memory, of which there are BUFFERS. A
@@ -14,8 +15,8 @@
 // Layout of matrices: element (m, k) of a is at A_BATCH(z) + m * A_M + k * A_K; (k, n) of b at B_BATCH(z) + k * B_K + n * B_N;
 // one of A_M and A_K is 1, and one of B_K and B_N. dst is dense [Z][M][N], bia [M].
 // With BLOCKS b is a matrix in blocks, Z is 1, see blocks_factor.cl.
-// Layout of convolutions: src and dst dense NCHW, dst with INNERMOST dense NHWC; a is wei as [GROUPS][KD][KH][KW][C][A_K], C the input channels of a group, A_K at
-// least M (the output channels of a group); bia [GROUPS * M].
+// Layout of convolutions: src and dst dense NCHW, dst with INNERMOST dense NHWC; a is wei as [GROUPS][KD][KH][KW][C][A_K], C the
+// input channels of a group, A_K at least M (the output channels of a group); bia [GROUPS * M].
 //
 // Tunables: TILE_M, TILE_N, TILE_K, WORK_M, WORK_N, SLICES, SPLITS, BUFFERS, all powers of two but SPLITS; WORK_M and WORK_N at
 // most 8. A_V and B_V, the elements that are loaded at once, are given by alignment. Local memory:
@@ -291,7 +292,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
   // Results of VM output channels, which are adjacent.
 #pragma unroll
   for (int r = 0; r < WORK_N * (WORK_M / VM); ++r) {
-    const int j = r % WORK_N, i = r / WORK_N * VM, m = m0 + i * LOCAL_M + ly * VM, n = n0 + j / VN * (LOCAL_N * VN) + lx * VN + j % VN;
+    const int j = r % WORK_N, i = r / WORK_N * VM, m = m0 + i * LOCAL_M + ly * VM,
+        n = n0 + j / VN * (LOCAL_N * VN) + lx * VN + j % VN;
     if (n >= N) continue;
     const int o = DST(z, m, n);
 #if M % VM == 0

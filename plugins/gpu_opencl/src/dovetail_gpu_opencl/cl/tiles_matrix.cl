@@ -1,8 +1,9 @@
 // Products of matrices as in tiles.cl on matrix units of NVIDIA GPUs, by mma.sync (PTX ISA, "Matrix multiply-accumulate").
 //
-// Factors are rounded to TF32 (MATRIX 1), BF16 (2, exact where T is bfloat16) or FP16 (3, exact where T is half); sums are f32. Local memory holds words of
-// 32 bits: a rounded element, or PACK = 2 neighbours along k in 16 bits, the lower in the low half. A factor with A_WORDS or
-// B_WORDS is in global memory as such words, dense along x, element k at row k / PACK, of zeros where k is odd and ends.
+// Factors are rounded to TF32 (MATRIX 1), BF16 (2, exact where T is bfloat16) or FP16 (3, exact where T is half); sums are f32.
+// Local memory holds words of 32 bits: a rounded element, or PACK = 2 neighbours along k in 16 bits, the lower in the low half. A
+// factor with A_WORDS or B_WORDS is in global memory as such words, dense along x, element k at row k / PACK, of zeros where k is
+// odd and ends.
 //
 // A work group computes a tile of TILE_M x TILE_N for one of SPLITS parts of k. Slices of both factors of depth TILE_K go through
 // registers, loaded while the slice before is worked on, to local memory, of which there are BUFFERS. A sub-group of 32 items

@@ -1,30 +1,36 @@
-// Products of halves, or with BFLOATS of bfloat16, on matrix units of NVIDIA GPUs from sm_80 on: dst[z][m][n] = post(bia[n] + sum over k of a[z][m][k] * b[z][n][k]).
+// Products of halves, or with BFLOATS of bfloat16, on matrix units of NVIDIA GPUs from sm_80 on: dst[z][m][n] = post(bia[n] + sum
+// over k of a[z][m][k] * b[z][n][k]).
 //
-// a is dense along k, or with CONV an image: then m counts the output pixels of all images, and k (kz, ky, kx, c). b is dense along k,
-// in rows of B_N elements, of zeros from K on. Sums are f32. dst is dense along n: for convolutions channels are innermost (NHWC).
+// a is dense along k, or with CONV an image: then m counts the output pixels of all images, and k (kz, ky, kx, c). b is dense
+// along k, in rows of B_N elements, of zeros from K on. Sums are f32. dst is dense along n: for convolutions channels are
+// innermost (NHWC).
 //
 // A work group computes a tile of TILE_M x TILE_N for one of SPLITS parts of k, a sub-group of 32 items WORK_M x WORK_N of it.
-// Slices of both factors of depth TILE_K are copied to local memory by cp.async, STAGES - 1 slices ahead of the one that is worked
-// on. Images have a multiple of 8 channels, or 4.
+// Slices of both factors of depth TILE_K are copied to local memory by cp.async, STAGES - 1 slices ahead of the one that is
+// worked on. Images have a multiple of 8 channels, or 4.
 // With SPLITS > 1 the group that is the last of its tile adds up the parts in their order.
 // With STREAMS > 0 (stream-k; SPLITS is 1) there are so many groups. They share the slices of all tiles evenly: each works on a
-// contiguous range of (tile, slice), one tile after the other. Of a tile that several groups share, the last to arrive adds up the parts.
-// M, and for images IH, IW, S_B, S_Y and pads, with VOLUME ID and S_Z, are among the arguments SIZES, and the divisors OW and P, the
-// pixels of an image, with VOLUME also PLANE = OH * OW.
-// With NORMALIZE, dst is between: norm[m][n] = (dst - mean) / sqrt(variance + EPSILON) * scale[n] + shift[n], with the statistics of
-// row m. The group that is the last of TILE_M rows normalizes them. Then Z is 1, and SIZE is N.
+// contiguous range of (tile, slice), one tile after the other. Of a tile that several groups share, the last to arrive adds up
+// the parts.
+// M, and for images IH, IW, S_B, S_Y and pads, with VOLUME ID and S_Z, are among the arguments SIZES, and the divisors OW and P,
+// the pixels of an image, with VOLUME also PLANE = OH * OW.
+// With NORMALIZE, dst is between: norm[m][n] = (dst - mean) / sqrt(variance + EPSILON) * scale[n] + shift[n], with the statistics
+// of row m. The group that is the last of TILE_M rows normalizes them. Then Z is 1, and SIZE is N.
 // With FORMAT ("u8" or "s8", the format of a), factors are 8-bit numbers, two for each element of a and b here, and sums are int:
-// byte_products.cl says what is added. K, C, A_M, B_N and TILE_K still count pairs of bytes. With DIRECT_1 the rows of b, B_ROWS in
-// all, are in another order, and results are stored by byte_results.cl.
-// With FLOATS, factors are floats, multiplied as float_products.cl says. These sizes, and S_B, S_Y and S_X, count pairs of bytes, too.
-// NDRange: (tiles of n * tiles of m * batch * SPLITS * ITEMS), or (STREAMS * ITEMS), local size ITEMS = TILE_M / WORK_M * TILE_N / WORK_N * 32.
+// byte_products.cl says what is added. K, C, A_M, B_N and TILE_K still count pairs of bytes. With DIRECT_1 the rows of b, B_ROWS
+// in all, are in another order, and results are stored by byte_results.cl.
+// With FLOATS, factors are floats, multiplied as float_products.cl says. These sizes, and S_B, S_Y and S_X, count pairs of bytes,
+// too.
+// NDRange: (tiles of n * tiles of m * batch * SPLITS * ITEMS), or (STREAMS * ITEMS), local size ITEMS = TILE_M / WORK_M * TILE_N
+// / WORK_N * 32.
 //
 // Layout: a row of a slice has TILE_K / 8 chunks of 16 bytes, whose places are exchanged by the row's number, so that the eight
 // rows which ldmatrix reads at once are in 32 banks. part is [SPLITS][tiles][WORK_M / 16 * WORK_N / 8][ITEMS][4],
-// or [STREAMS][2][WORK_M / 16 * WORK_N / 8][ITEMS][4]: a group shares at most two tiles, the one that it begins with, first, and the
-// one that it ends with.
+// or [STREAMS][2][WORK_M / 16 * WORK_N / 8][ITEMS][4]: a group shares at most two tiles, the one that it begins with, first, and
+// the one that it ends with.
 //
-// Tunables: TILE_M, TILE_N, TILE_K (32 or 64), WORK_M, WORK_N (multiples of 16), STAGES (2 to 6), SPLITS, STREAMS. Local memory, in bytes:
+// Tunables: TILE_M, TILE_N, TILE_K (32 or 64), WORK_M, WORK_N (multiples of 16), STAGES (2 to 6), SPLITS, STREAMS. Local memory,
+// in bytes:
 // STAGES * (TILE_M + TILE_N) * TILE_K * 2 or, if that is more, ITEMS / 32 * 16 * (WORK_N + 8) * 4.
 #include "halves.cl"
 #include "volume.cl"
@@ -100,8 +106,8 @@
 #include "float_products.cl"
 #ifdef NORMALIZE
 #include "standardize.cl"
-// Rows that a sub-group normalizes at once, in MOST_VECTORS * 8 registers an item where they are short: more would leave a compute
-// unit with fewer groups that multiply.
+// Rows that a sub-group normalizes at once, in MOST_VECTORS * 8 registers an item where they are short: more would leave a
+// compute unit with fewer groups that multiply.
 #define MOST_VECTORS 8
 #define OWN_ROWS ((TILE_M + SUB_GROUPS - 1) / SUB_GROUPS)
 #define ROWS (OWN_ROWS * TURNS <= MOST_VECTORS ? OWN_ROWS : TURNS >= MOST_VECTORS ? 1 : MOST_VECTORS / TURNS)
@@ -153,8 +159,8 @@ static int counted(__global int* counter, const int groups) {
   if (before == groups - 1) *counter = 0;
   return before;
 }
-// KEPT is an operand of post-ops that is as large as the result. KEEP loads it for 16 rows, long before they are needed; not where
-// rows begin at any address.
+// KEPT is an operand of post-ops that is as large as the result. KEEP loads it for 16 rows, long before they are needed; not
+// where rows begin at any address.
 #if N % 8
 #undef KEPT
 #endif

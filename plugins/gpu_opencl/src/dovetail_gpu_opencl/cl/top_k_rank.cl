@@ -1,8 +1,8 @@
 // values and indices [outer][kept][inner] = the `kept` first elements of each line in descending order, of equal ones the lower
 // index first; without LARGEST in ascending order. NaN counts as larger than every number. Either may be NULL.
 //
-// Of an element, the work items of a column of a work group count those elements of its line that come before it, each in its part of
-// the line. Their sum is the place of the element.
+// Of an element, the work items of a column of a work group count those elements of its line that come before it, each in its
+// part of the line. Their sum is the place of the element.
 // NDRange: (lines * size rounded up to the local size, parts), the local size (elements, parts), together at most 512.
 //
 // Layout: element i of a line l is at l / inner * (size * inner) + l % inner + i * inner of src.

@@ -19,7 +19,8 @@ __kernel void trilu(__global const T* restrict src, __global const long* restric
   dst[o] = value;
 }
 
-// The same for CPUs: a work item moves a row. NDRange: (rows of all matrices, rounded up to the local size), with size their number.
+// The same for CPUs: a work item moves a row. NDRange: (rows of all matrices, rounded up to the local size), with size their
+// number.
 __kernel void trilu_rows(__global const T* restrict src, __global const long* restrict diagonal, __global T* restrict dst,
                          const int size, const int rows, const int columns, const int upper) {
   const int o = get_global_id(0);

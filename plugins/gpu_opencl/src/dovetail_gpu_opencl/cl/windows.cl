@@ -1,4 +1,5 @@
-// Windows in up to three dimensions: the defaults of the sizes that kernels/_spatial.py defines. Those of images may be the arguments SIZES. Missing axes have size 1.
+// Windows in up to three dimensions: the defaults of the sizes that kernels/_spatial.py defines. Those of images may be the
+// arguments SIZES. Missing axes have size 1.
 #ifndef KD
 #ifndef OUT
 #define OUT 1

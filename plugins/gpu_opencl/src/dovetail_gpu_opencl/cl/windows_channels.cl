@@ -1,6 +1,6 @@
-// Depthwise convolution, and with MAXIMUM or MEAN pooling, of halves, or floats, with channels innermost (NHWC): eight channels of XS
-// neighbouring pixels an item. Sums are f32. A mean is over elements inside the input, or with COUNT_PADS over those inside the input
-// and its pads (COUNT_H, COUNT_W: the end of the padded input).
+// Depthwise convolution, and with MAXIMUM or MEAN pooling, of halves, or floats, with channels innermost (NHWC): eight channels
+// of XS neighbouring pixels an item. Sums are f32. A mean is over elements inside the input, or with COUNT_PADS over those inside
+// the input and its pads (COUNT_H, COUNT_W: the end of the padded input).
 //
 // NDRange: BATCH * OH * ceil(OW / XS) * (C / 8), rounded up to whole groups.
 //

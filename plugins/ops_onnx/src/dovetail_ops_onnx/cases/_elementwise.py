@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dovetail.op import Operator
 from dovetail.testing.case import Case
 
-__all__ = ["binary", "comparison", "drawn", "typed", "unary"]
+__all__ = ["binary", "comparison", "drawn", "truth_table", "typed", "unary"]
 
 _SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0)
 _TOLERANCE = {"float16": (2e-3, 1e-3), "float32": (1e-5, 1e-6), "float64": (1e-13, 1e-14)}
@@ -92,3 +92,13 @@ def comparison(rng: np.random.Generator, op: Operator, function: Callable[[Any, 
     small = rng.integers(0, 3, (2, 7)).astype(np.uint8)
     yield Case("uint8_scalar", op, (small, np.array(1, np.uint8)), (every(small, 1),))
     yield Case("batch_0", op, (values[:0], values[:1]), (np.zeros(0, np.bool_),))
+
+
+def truth_table(rng: np.random.Generator, op: Operator, table: Sequence[Sequence[bool]]) -> Iterator[Case]:
+    """The table of False and True by broadcasting, equal shapes of an odd size, scalars, batch 0."""
+    both, results = np.array([False, True]), np.array(table)
+    yield Case("truth_table", op, (both[:, None], both), (results,))
+    a, b = rng.integers(0, 2, (3, 5, 7)), rng.integers(0, 2, (3, 5, 7))
+    yield Case("equal_shapes", op, (a != 0, b != 0), (results[a, b],))
+    yield Case("scalars", op, (np.array(True), np.array(True)), (results[1, 1].reshape(()),))
+    yield Case("batch_0", op, (np.zeros((0, 2), np.bool_), both), (np.zeros((0, 2), np.bool_),))

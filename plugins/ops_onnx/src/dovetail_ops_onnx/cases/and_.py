@@ -1,19 +1,6 @@
 """Cases of And: the truth table."""
 
-from collections.abc import Iterator
-
-import numpy as np
-
-from dovetail.testing.case import Case
 from dovetail_ops_onnx.and_ import And
+from dovetail_ops_onnx.cases._elementwise import drawn, truth_table
 
-
-def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """The truth table by broadcasting, equal shapes of an odd size, scalars, batch 0."""
-    both = np.array([False, True])
-    table = np.array([[False, False], [False, True]])
-    yield Case("truth_table", And(), (both[:, None], both), (table,))
-    a, b = rng.integers(0, 2, (3, 5, 7)), rng.integers(0, 2, (3, 5, 7))
-    yield Case("equal_shapes", And(), (a != 0, b != 0), (table[a, b],))
-    yield Case("scalars", And(), (np.array(True), np.array(True)), (table[1, 1].reshape(()),))
-    yield Case("batch_0", And(), (np.zeros((0, 2), np.bool_), both), (np.zeros((0, 2), np.bool_),))
+cases = drawn(truth_table, And(), [[False, False], [False, True]])

@@ -1,4 +1,4 @@
-"""Dropouts that are known to drop elements become an operator whose result is no view of its input."""
+"""Dropouts that are known to drop elements become an operator whose result is not a view of its input."""
 
 import numpy as np
 
