@@ -177,6 +177,20 @@ def test_inverted_residuals(
 
 
 @pytest.mark.parametrize("layout", ["plain", "channels innermost"])
+def test_many_slices(layout: str, fenced: Any, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last group adds up 11 shares, four at a time, of 325 vectors, 256 at a time; the last of each are fewer."""
+    monkeypatch.setattr(PointwiseDepthwiseTiles, "tiling", lambda self, problem: Tile(5, 5, 8, 64))
+    arrays = numbers(rng, "float32", (2, 6, 88, (9, 7)), (3, 3))
+    arrays += [rng.standard_normal(shape).astype(np.float32) for shape in ((50, 88, 1, 1), (50,))]
+    deep = expected(bench, arrays[:5], lambda s: np.clip(s, 0, 6), 1, (1,) * 4, 1)
+    wanted = bench.convolve(deep, arrays[5].astype(np.float64), 1, (0,) * 4, 1) + arrays[6].astype(np.float64)[:, None, None]
+    before = rng.standard_normal(wanted.shape).astype(np.float32)
+    graph = block(bench, arrays, ([CLIP], [], [Binary("add", "before")]), {"before": before}, pads=(1,) * 4)
+    device = fenced if layout == "plain" else innermost(fenced, graph)
+    compare(run(device, graph, [arrays[0], before]), wanted + before.astype(np.float64), "float32")
+
+
+@pytest.mark.parametrize("layout", ["plain", "channels innermost"])
 def test_chains_in_inverted_residuals(layout: str, fenced: Any, bench: Any, rng: Any) -> None:
     """Chains with a function of their own, whose value for channels that do not exist is infinite; and biases left out."""
     arrays = numbers(rng, "float32", (2, 8, 22, (6, 5)), (3, 3))

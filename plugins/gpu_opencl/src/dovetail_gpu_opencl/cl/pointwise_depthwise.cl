@@ -67,11 +67,19 @@
 #define LASTS ((LAST + 3) / 4 * 4)
 #define SPOTS ((TILE + 3) / 4 * 4)
 #define SLICES (HS / SLICE)
-// Elements of a tile for which an item adds up four channels: fewer where there are not enough items otherwise.
-#define EACH (LASTS / 4 * (SPOTS / 4) >= ITEMS ? 4 : LASTS / 4 * (SPOTS / 2) >= ITEMS ? 2 : 1)
+// Elements of a tile for which an item adds up four channels: so many that an item loads least, each vector of weights for all.
+#define VECTORS(each) ((LASTS / 4 * (SPOTS / (each)) + ITEMS - 1) / ITEMS * (4 + (each)))
+#define EACH (VECTORS(4) < VECTORS(2) && VECTORS(4) < VECTORS(1) ? 4 : VECTORS(2) < VECTORS(1) ? 2 : 1)
 #if HS > SLICE
 #define SHARED
 #define SHARED_ARGS , __global float4 *part, __global int *counters, const int counter
+// The last group adds up the shares of TOGETHER vectors of the tile for each item, and loads CHUNK shares of each at a time.
+#define VECTORS_OF_TILE (LASTS / 4 * TILE)
+#define FOLDS ((VECTORS_OF_TILE + ITEMS - 1) / ITEMS)
+#define TOGETHER (FOLDS < 4 ? FOLDS : 4)
+#define CHUNKS ((SLICES * TOGETHER + 19) / 20)
+#define CHUNK ((SLICES + CHUNKS - 1) / CHUNKS)
+#define VECTOR(f) min(at + (f) * ITEMS, VECTORS_OF_TILE - 1)
 #else
 #define SHARED_ARGS
 #endif
@@ -128,25 +136,32 @@
 #define SEEN(i) min(PIXEL(i), PIXELS - 1)
 // Of the last STEP channels some may be missing: these count as zero.
 #define EXISTS(c) (C % STEP == 0 || (c) < C)
-// Stores a result with its post-ops.
+// The place of a result.
 #ifdef INNERMOST
-#define STORE(channel, y, x, value) STORE_AT(((n * OH + (y)) * OW + (x)) * CHANNELS + (channel), value)
+#define PLACE(channel, y, x) (((n * OH + (y)) * OW + (x)) * CHANNELS + (channel))
 #else
-#define STORE(channel, y, x, value) STORE_AT(((n * CHANNELS + (channel)) * OH + (y)) * OW + (x), value)
+#define PLACE(channel, y, x) (((n * CHANNELS + (channel)) * OH + (y)) * OW + (x))
 #endif
-#define STORE_AT(place, value)         \
-  {                                    \
-    const int o = place;               \
-    STORE_T(dst, o, POST((value), o)); \
-  }
-// Stores the sums of the l-th four channels of the last convolution, for an element of the tile.
-#define STORE_NARROW(sums, l, spot)                                              \
-  {                                                                              \
-    const float4 whole = sums;                                                   \
-    const float results[4] = {whole.x, whole.y, whole.z, whole.w};               \
-    const int oy = oy0 + (spot) / TILE_X, ox = ox0 + (spot) % TILE_X;            \
-    if ((spot) < TILE && oy < OH && ox < OW) UNROLL for (int q = 0; q < 4; ++q)  \
-      if ((l) * 4 + q < LAST) STORE((l) * 4 + q, oy, ox, results[q])             \
+// Stores COUNT times four channels with their post-ops: those of sums[i] begin at channel FIRST of element SPOT of the tile, both
+// expressions of i, if it EXISTS. What post-ops read is loaded for all before anything is stored: the compiler has to assume that
+// dst overlaps it, and would wait for each load otherwise. What does not exist reads at 0.
+#define STORE_ALL(COUNT, EXISTS, FIRST, SPOT)                                                      \
+  {                                                                                                \
+    int places[COUNT][4];                                                                          \
+    float results[COUNT][4];                                                                       \
+    UNROLL for (int i = 0; i < (COUNT); ++i) {                                                     \
+      const int oy = oy0 + (SPOT) / TILE_X, ox = ox0 + (SPOT) % TILE_X;                            \
+      const bool inside = (EXISTS) && (SPOT) < TILE && oy < OH && ox < OW;                         \
+      const float whole[4] = {sums[i].x, sums[i].y, sums[i].z, sums[i].w};                         \
+      UNROLL for (int q = 0; q < 4; ++q) {                                                         \
+        const int channel = (FIRST) + q;                                                           \
+        const bool held = inside && (CHANNELS % 4 == 0 || channel < CHANNELS);                     \
+        places[i][q] = held ? PLACE(channel, oy, ox) : -1;                                         \
+        results[i][q] = POST(whole[q], max(places[i][q], 0));                                      \
+      }                                                                                            \
+    }                                                                                              \
+    UNROLL for (int i = 0; i < (COUNT); ++i)                                                       \
+      UNROLL for (int q = 0; q < 4; ++q) if (places[i][q] >= 0) STORE_T(dst, places[i][q], results[i][q]); \
   }
 // What is loaded: values of the window, and vectors of the weights of each convolution.
 #define IMAGE                                                                                                                        \
@@ -262,8 +277,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
 #else
     const float results[4] = {made.x, made.y, made.z, made.w};
     UNROLL for (int r = 0; r < 4; ++r) {
-      const int channel = h0 + h * 4 + r;
-      if (channel < H) STORE(channel, oy, ox, results[r])
+      const int channel = h0 + h * 4 + r, o = PLACE(channel, oy, ox);
+      if (channel < H) STORE_T(dst, o, POST(results[r], o));
     }
 #endif
   }
@@ -290,14 +305,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
         share[r] = fma((float4)(x.w), w[3], share[r]);
       }
     }
-    UNROLL for (int r = 0; r < EACH; ++r) {
-      const int spot = p + r * (SPOTS / EACH);
 #ifdef SHARED
-      own[spot * (LASTS / 4) + l] = share[r];
+    UNROLL for (int r = 0; r < EACH; ++r) own[(p + r * (SPOTS / EACH)) * (LASTS / 4) + l] = share[r];
 #else
-      STORE_NARROW(share[r] + *(__global const float4*)(narrow_bia + l * 4), l, spot)
+    float4 sums[EACH];
+    UNROLL for (int r = 0; r < EACH; ++r) sums[r] = share[r] + *(__global const float4*)(narrow_bia + l * 4);
+    STORE_ALL(EACH, true, l * 4, p + i * (SPOTS / EACH))
 #endif
-    }
   }
 #ifdef SHARED
   __local int finished;
@@ -308,13 +322,18 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depth
   if (finished < SLICES - 1) return;
   FENCE;
   if (item == 0) counters[counter + get_group_id(0)] = 0;
-  for (int i = item; i < LASTS / 4 * TILE; i += ITEMS) {
-    const int l = i % (LASTS / 4), p = i / (LASTS / 4);
-    if (oy0 + p / TILE_X >= OH || ox0 + p % TILE_X >= OW) continue;
-    float4 sums = *(__global const float4*)(narrow_bia + l * 4);
-#pragma unroll AHEAD
-    for (int q = 0; q < SLICES; ++q) sums += shares[(q * SPOTS + p) * (LASTS / 4) + l];
-    STORE_NARROW(sums, l, p)
+  for (int at = item; at < VECTORS_OF_TILE; at += TOGETHER * ITEMS) {
+    float4 sums[TOGETHER];
+    UNROLL for (int f = 0; f < TOGETHER; ++f) sums[f] = *(__global const float4*)(narrow_bia + VECTOR(f) % (LASTS / 4) * 4);
+    for (int q0 = 0; q0 < SLICES; q0 += CHUNK) {
+      float4 held[CHUNK][TOGETHER];
+      UNROLL for (int d = 0; d < CHUNK; ++d)
+        UNROLL for (int f = 0; f < TOGETHER; ++f)
+          held[d][f] = shares[min(q0 + d, SLICES - 1) * (SPOTS * (LASTS / 4)) + VECTOR(f)];
+      UNROLL for (int d = 0; d < CHUNK; ++d)
+        UNROLL for (int f = 0; f < TOGETHER; ++f) sums[f] += SLICES % CHUNK == 0 || q0 + d < SLICES ? held[d][f] : (float4)(0.0f);
+    }
+    STORE_ALL(TOGETHER, at + i * ITEMS < VECTORS_OF_TILE, VECTOR(i) % (LASTS / 4) * 4, VECTOR(i) / (LASTS / 4))
   }
 #endif
 #endif
