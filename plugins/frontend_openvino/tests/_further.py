@@ -36,6 +36,18 @@ def _first_values() -> Iterable[Any]:
         )
 
 
+def _scattered_means() -> Iterable[Any]:
+    """OpenVINO's CPU rounds the mean of integers towards zero, its reference down: these are not below zero."""
+    indices = c([[0, 3, 0], [4, 4, 4]])
+    for own in (True, False):
+        for name, make in (("floats", f), ("integers", lambda *dims: i(*dims, low=0, high=20))):
+            yield Operation(
+                f"scatter mean of {name} {own}",
+                lambda x, u, own=own: opset12.scatter_elements_update(x, indices, u, c(1), "mean", own),
+                (make(2, 5), make(2, 3)),
+            )
+
+
 def _open_sizes() -> Iterable[Any]:
     x = f(2, 3, 7, 10)
     for sizes in ([3, 4], [1, 10], [7, 1], [9, 13]):
@@ -104,4 +116,4 @@ def _pillow() -> Iterable[Any]:
         )
 
 
-FAMILIES = (_types_of_indices, _first_values, _open_sizes, _rounded_integers, _means, _pillow)
+FAMILIES = (_types_of_indices, _first_values, _scattered_means, _open_sizes, _rounded_integers, _means, _pillow)

@@ -135,3 +135,17 @@ def test_lengths_that_are_no_integers(name: str, core: Any, saved: Any) -> None:
     path.write_text(text.replace('element_type="i32"', 'element_type="f16"'))
     with pytest.raises(FormatError, match="the lengths are float16"):
         core.read_model(path)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_means_of_integers_round_down(core: Any, saved: Any, own: bool) -> None:
+    """As in OpenVINO's reference, by which it computes constants; its CPU plugin rounds towards zero."""
+    import openvino as ov
+
+    data, updates = np.array([[-7, 5, 3], [1, -2, 4]], np.int32), np.array([[-4, 2], [-6, 1]], np.int32)
+    indices = np.array([[0, 2], [1, 1]])
+    parameters = [ov.opset13.parameter(v.shape, np.int32) for v in (data, updates)]
+    scattered = ov.opset12.scatter_elements_update(parameters[0], indices, parameters[1], np.int64(1), "mean", own)
+    compiled = core.compile_model(core.read_model(saved(ov.Model([scattered], parameters))), "NUMPY")
+    expected = [[-6, 5, 2], [1, -3, 4]] if own else [[-4, 5, 2], [1, -3, 4]]
+    np.testing.assert_array_equal(compiled([data, updates])[0], expected)

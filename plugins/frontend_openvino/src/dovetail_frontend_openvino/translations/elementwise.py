@@ -8,7 +8,7 @@ import numpy as np
 from dovetail.frontend import DType, FormatError
 from dovetail_frontend_openvino.call import Call, Table
 
-__all__ = ["TABLE", "broadcast"]
+__all__ = ["TABLE", "broadcast", "divide"]
 
 
 def _unary(op_type: str) -> Callable[[Call], str]:
@@ -47,9 +47,13 @@ def _negated(op_type: str) -> Callable[[Call], str]:
 
 
 def _divide(call: Call) -> str:
-    a, b = broadcast(call)
+    return divide(call, *broadcast(call), down=call.bool_attr("m_pythondiv", True))
+
+
+def divide(call: Call, a: str, b: str, *, down: bool) -> str:
+    """A quotient of two values of the type of input 0; that of integers is rounded down or towards zero."""
     dtype = call.dtype(0)
-    if not (dtype.is_integer and dtype.is_signed and call.bool_attr("m_pythondiv", True)):
+    if not (down and dtype.is_integer and dtype.is_signed):
         return call.op("Div", a, b)
     # Python's division rounds down, ONNX's towards zero: without the remainder they agree.
     return call.op("Div", call.op("Sub", a, call.op("Mod", a, b, fmod=0)), b)

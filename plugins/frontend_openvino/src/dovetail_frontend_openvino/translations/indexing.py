@@ -4,6 +4,7 @@ import numpy as np
 
 from dovetail.frontend import DType, FormatError
 from dovetail_frontend_openvino.call import Call, Outputs, Table
+from dovetail_frontend_openvino.translations.elementwise import divide
 
 __all__ = ["TABLE"]
 
@@ -55,12 +56,25 @@ def _gather_elements(call: Call) -> str:
 
 
 def _scatter_elements(call: Call) -> str:
-    reduction = call.choice_attr("reduction", _REDUCTIONS, "none")
+    asked = call.choice_attr("reduction", _REDUCTIONS | {"mean": "mean"}, "none")
+    reduction = "add" if asked == "mean" else asked
     data, indices, axis = call.name(0), _integers(call, 1), call.integer(3, "axis")
-    if reduction != "none" and not call.bool_attr("use_init_val", True):  # what is written starts from what changes nothing
+    own = reduction == "none" or call.bool_attr("use_init_val", True)
+    if not own:  # what is written starts from what changes nothing
         first = call.op("Expand", call.like(_neutral(call.dtype(0), reduction), 0), call.op("Shape", indices))
         data = call.op("ScatterElements", data, indices, first, axis=axis)
-    return call.op("ScatterElements", data, indices, call.name(2), axis=axis, reduction=reduction)
+    done = call.op("ScatterElements", data, indices, call.name(2), axis=axis, reduction=reduction)
+    return _mean(call, done, indices, axis, own) if asked == "mean" else done
+
+
+def _mean(call: Call, sums: str, indices: str, axis: int, own: bool) -> str:
+    """Sums, each divided by how many numbers are in it; those of integers are rounded down."""
+    one = call.const(1)
+    start = call.op("Expand", call.const(int(own)), call.op("Shape", sums))
+    ones = call.op("Expand", one, call.op("Shape", indices))
+    counted = call.op("ScatterElements", start, indices, ones, axis=axis, reduction="add")
+    counts = call.cast(counted if own else call.op("Max", counted, one), call.dtype(0))
+    return divide(call, sums, counts, down=True)
 
 
 def _neutral(dtype: DType, reduction: str) -> float:
