@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Protocol
 
 from dovetail.dataclass import dataclass
@@ -107,16 +108,13 @@ def _copies_in(entry: str, rank: int) -> Iterator[_Copy]:
 
 
 def _folder_reader(folder: str) -> Callable[[str], str]:
-    known: dict[str, str] = {}  # `functools.cache` would take a fifth of the time of the index
-
+    @cache
     def read(file: str) -> str:
-        if file not in known:
-            try:
-                with open(f"{folder}/{file}", "rb", buffering=0) as stream:  # half of the time that text takes
-                    known[file] = stream.readall().decode("utf-8", "replace").replace("\r\n", "\n")
-            except OSError:
-                known[file] = ""
-        return known[file]
+        try:
+            with open(f"{folder}/{file}", "rb", buffering=0) as stream:  # half of the time that text takes
+                return stream.readall().decode("utf-8", "replace").replace("\r\n", "\n")
+        except OSError:
+            return ""
 
     return read
 
