@@ -14,7 +14,8 @@ from dovetail.internal.reorder import Reorder
 __all__ = ["BEAM", "Reorder", "assign_layouts"]
 
 BEAM = 16
-"""States kept at once. The search is exact while it holds them all; of 16 models none had a better way with 256."""
+"""States kept at once. The search is exact while it holds them all. Of 40 models two Inceptions would find 5 and 12 % fewer bytes
+with 64, which takes up to 2.6 times as long."""
 FEW = 4
 """States kept at once by a first search. What it finds, mostly the best, is the most that a second one may cost."""
 ENTRIES, LEAST = 4096, 8
