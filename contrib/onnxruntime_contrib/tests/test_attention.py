@@ -94,6 +94,18 @@ def test_multi_head_attention_takes_packed_inputs(rng: np.random.Generator) -> N
     np.testing.assert_allclose(op.reference(q.reshape(2, 5, 12), np.stack((k, v), 3))[0], want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("mask", ["none", "keys"])
+@pytest.mark.parametrize(("queries", "before"), [(1, 0), (1, 2), (3, 0), (3, 2), (7, 0)])
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+def test_causal_attention_to_another_number_of_keys(
+    agree: Any, rng: np.random.Generator, queries: int, before: int, mask: str, device: str
+) -> None:
+    sides = [_floats(rng, 2, length, 8) for length in (queries, 5 - before, 5 - before)]
+    past = [_floats(rng, 2, 2, before, 4) for _ in range(2)] if before else []
+    arrays = [*sides, None, MASKS[mask], None, *past]
+    agree("MultiHeadAttention", arrays, outputs=3, num_heads=2, unidirectional=1, device=device)
+
+
 @pytest.mark.parametrize("causal", [0, 1])
 def test_multi_head_attention_with_a_past(agree: Any, rng: np.random.Generator, causal: int) -> None:
     sides = [_floats(rng, 2, 3, 8) for _ in range(3)]
