@@ -147,15 +147,17 @@ def test_group_query_attention_of_a_token(agree: Any, rng: np.random.Generator, 
     agree("GroupQueryAttention", arrays, rotary_interleaved=rotary, **how)
 
 
-@pytest.mark.parametrize("how", ["smooth", "sink", "both"])
+@pytest.mark.parametrize("how", ["smooth", "sink", "both", "neither"])
 @pytest.mark.parametrize("length", [0, 6])
 def test_group_query_attention_with_a_score_for_no_key(agree: Any, rng: np.random.Generator, how: str, length: int) -> None:
     count = 1 if length else 5
     sides = [_floats(rng, 2, count, 64), *(_floats(rng, 2, count, 32) for _ in range(2))]
     total = length + count
     arrays = [*sides, *_caches(rng, length), np.full(2, total - 1, np.int32), np.array([total], np.int32), *[None] * 4]
-    arrays += [None] if how == "smooth" else [_floats(rng, 4) * 3]
-    attributes = {"smooth_softmax": int(how != "sink"), "num_heads": 4, "kv_num_heads": 2, "local_window_size": 3}
+    arrays += [_floats(rng, 4) * 3] if how in ("sink", "both") else [None]
+    # -1 is onnxruntime's default, which files may spell out.
+    numbers = {"smooth": 1, "sink": 0, "both": 1, "neither": -1}
+    attributes = {"smooth_softmax": numbers[how], "num_heads": 4, "kv_num_heads": 2, "local_window_size": 3}
     if how == "sink":
         del attributes["local_window_size"]
     agree("GroupQueryAttention", arrays, outputs=3, **attributes)
