@@ -94,6 +94,18 @@ def test_multi_head_attention_takes_packed_inputs(rng: np.random.Generator) -> N
     np.testing.assert_allclose(op.reference(q.reshape(2, 5, 12), np.stack((k, v), 3))[0], want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("mask", ["none", "keys"])
+@pytest.mark.parametrize(("queries", "before"), [(1, 0), (1, 2), (3, 0), (3, 2), (7, 0)])
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+def test_causal_attention_to_another_number_of_keys(
+    agree: Any, rng: np.random.Generator, queries: int, before: int, mask: str, device: str
+) -> None:
+    sides = [_floats(rng, 2, length, 8) for length in (queries, 5 - before, 5 - before)]
+    past = [_floats(rng, 2, 2, before, 4) for _ in range(2)] if before else []
+    arrays = [*sides, None, MASKS[mask], None, *past]
+    agree("MultiHeadAttention", arrays, outputs=3, num_heads=2, unidirectional=1, device=device)
+
+
 @pytest.mark.parametrize("causal", [0, 1])
 def test_multi_head_attention_with_a_past(agree: Any, rng: np.random.Generator, causal: int) -> None:
     sides = [_floats(rng, 2, 3, 8) for _ in range(3)]
@@ -135,15 +147,17 @@ def test_group_query_attention_of_a_token(agree: Any, rng: np.random.Generator, 
     agree("GroupQueryAttention", arrays, rotary_interleaved=rotary, **how)
 
 
-@pytest.mark.parametrize("how", ["smooth", "sink", "both"])
+@pytest.mark.parametrize("how", ["smooth", "sink", "both", "neither"])
 @pytest.mark.parametrize("length", [0, 6])
 def test_group_query_attention_with_a_score_for_no_key(agree: Any, rng: np.random.Generator, how: str, length: int) -> None:
     count = 1 if length else 5
     sides = [_floats(rng, 2, count, 64), *(_floats(rng, 2, count, 32) for _ in range(2))]
     total = length + count
     arrays = [*sides, *_caches(rng, length), np.full(2, total - 1, np.int32), np.array([total], np.int32), *[None] * 4]
-    arrays += [None] if how == "smooth" else [_floats(rng, 4) * 3]
-    attributes = {"smooth_softmax": int(how != "sink"), "num_heads": 4, "kv_num_heads": 2, "local_window_size": 3}
+    arrays += [_floats(rng, 4) * 3] if how in ("sink", "both") else [None]
+    # -1 is onnxruntime's default, which files may spell out.
+    numbers = {"smooth": 1, "sink": 0, "both": 1, "neither": -1}
+    attributes = {"smooth_softmax": numbers[how], "num_heads": 4, "kv_num_heads": 2, "local_window_size": 3}
     if how == "sink":
         del attributes["local_window_size"]
     agree("GroupQueryAttention", arrays, outputs=3, **attributes)

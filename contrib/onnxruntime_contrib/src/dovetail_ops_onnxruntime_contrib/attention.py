@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from dovetail.op import DType, GraphBuilder, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.attention import Attention as StandardAttention
@@ -110,7 +112,8 @@ class MultiHeadAttention(MicrosoftOperator):
 
     Or `query` holds all three, [batch, sequence, heads, 3, head size]; or `key` both, [batch, length, heads, 2, head size].
     `bias` is that of the three projections. `key_padding_mask` is [batch] (how many keys count), [batch, total] or
-    [batch, sequence, total] (0: left out); what is left out gets `mask_filter_value` added.
+    [batch, sequence, total] (0: left out); what is left out gets `mask_filter_value` added. With `unidirectional` queries see no
+    later keys, but the last one sees all of them: one query to many keys is a step of a text whose caches come as keys.
     """
 
     inputs = (
@@ -200,8 +203,11 @@ class MultiHeadAttention(MicrosoftOperator):
             starts = (0, hidden, 2 * hidden, 2 * hidden + v)
             sides = [node(g, Add(), x, cut(g, bias, 0, starts[i], starts[i + 1])) for i, x in enumerate(sides)]
         bound = attention_mask(g, mask, added, (batch, sequence, before + keys), self.mask_filter_value, t.dtype)
+        causal = self.unidirectional and sequence == keys
+        if self.unidirectional and not causal:
+            bound = _before(g, bound, sequence, before, before + keys, t.dtype)
         inputs = [*sides, bound, past_key, past_value]
-        return _attend(g, self.num_heads, self.unidirectional, self.scale, inputs, hidden, v, outputs=4)
+        return _attend(g, self.num_heads, causal, self.scale, inputs, hidden, v, outputs=4)
 
     def _part(self, g: GraphBuilder, packed: str, index: int, shape: tuple[int, ...]) -> str:
         return reshape(g, cut(g, packed, 3, index, index + 1), shape)
@@ -232,6 +238,16 @@ def attention_mask(g: GraphBuilder, mask: str, added: str, sizes: tuple[int, int
     lost = node(g, Where(), kept, g.constant(0, dtype), g.constant(least, dtype))
     lost = reshape(g, lost, (batch, 1, sequence if rank == 3 else 1, total))
     return node(g, Add(), lost, added) if added else lost
+
+
+def _before(g: GraphBuilder, bound: str, sequence: int, before: int, total: int, dtype: DType) -> str:
+    """`bound` without keys that are later than a query, for all queries but the last: as onnxruntime has it for other lengths."""
+    seen = np.tri(sequence, total, before, dtype=bool)
+    seen[-1:] = True
+    if seen.all():
+        return bound
+    lost = g.constant(np.where(seen, 0, _LEAST[dtype]), dtype)
+    return node(g, Add(), bound, lost) if bound else lost
 
 
 def _check_mask(name: str, mask: TensorType | None, batch: int, sequence: int, total: int) -> None:

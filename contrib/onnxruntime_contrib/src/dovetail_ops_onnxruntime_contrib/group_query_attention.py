@@ -29,7 +29,7 @@ class GroupQueryAttention(MicrosoftOperator):
     that came in, or `total_sequence_length` where that is more; what follows the keys of a sample in it is as it was, or 0.
     `do_rotary` turns queries and new keys (RotaryEmbedding), after RMSNormalization of each head by `q_norm_weight` and
     `k_norm_weight`. `local_window_size` lets a query see so many keys, its own included. `head_sink` [num_heads] is the score of
-    one more key, whose value is zeros; `smooth_softmax` makes it 0. With `sliding_window_cache` caches hold the last keys.
+    one more key, whose value is zeros; `smooth_softmax` 1 makes it 0. With `sliding_window_cache` caches hold the last keys.
     """
 
     inputs = (
@@ -67,7 +67,7 @@ class GroupQueryAttention(MicrosoftOperator):
     rotary_interleaved: bool = False
     scale: float = 0.0
     sliding_window_cache: bool = False
-    smooth_softmax: bool = False
+    smooth_softmax: int = -1
     softcap: float = 0.0
     v_quant_type: str = "NONE"
 
@@ -101,7 +101,7 @@ class GroupQueryAttention(MicrosoftOperator):
         past_key, past_value, lengths, total, cos, sin, ids, bias, sink, _, _, *norms = (*rest, *[""] * 10)[:13]
         if norms[0]:
             query, key, value = self._normalized(g, [query, key, value], norms)
-        if self.smooth_softmax and not sink:
+        if self.smooth_softmax == 1 and not sink:
             sink = g.constant([0] * self.num_heads, given(g, query).dtype)
         turned = [cos, sin, ids] if self.do_rotary else ["", "", ""]
         inputs = [query, key, value, past_key, past_value, lengths, *turned, bias, sink]
@@ -115,7 +115,7 @@ class GroupQueryAttention(MicrosoftOperator):
         sides = [query, key, value]
         if norms[0] is not None and norms[1] is not None:
             sides = self._normalized_arrays(query, key, value, (norms[0], norms[1]))
-        if self.smooth_softmax and sink is None:
+        if self.smooth_softmax == 1 and sink is None:
             sink = np.zeros(self.num_heads, query.dtype)
         turned = (cos, sin, ids) if self.do_rotary else (None, None, ids)
         types = [None if array is None else TensorType.of(array, known=True) for array in (past_key, total)]
