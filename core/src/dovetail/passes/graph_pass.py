@@ -14,7 +14,7 @@ from dovetail.devices.refusals import Refusal
 from dovetail.devices.typed_node import TypedNode
 from dovetail.errors import DovetailError, GraphError, PluginError, UsageError
 from dovetail.graph.graph import Graph, Node
-from dovetail.graph.validate import validate
+from dovetail.graph.validate import check_parts, validate
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.tracing import phase
@@ -208,6 +208,10 @@ def _guarded(graph: Graph, one: GraphPass, context: PassContext) -> Graph:
         return graph
     if not isinstance(after, Graph):
         raise PluginError(f"{where} returned {type(after).__name__}, not a Graph", hint=hint)
+    try:
+        check_parts(after)
+    except GraphError as error:
+        raise PluginError(f"{where} made a graph that is not valid: {error.message}", hint=hint) from error
     for side in ("inputs", "outputs"):
         before, now = getattr(graph, side), getattr(after, side)
         if len(before) != len(now) or (side == "inputs" and before != now):
