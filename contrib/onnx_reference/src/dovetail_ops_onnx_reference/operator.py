@@ -16,7 +16,7 @@ __all__ = ["ReferenceOperator"]
 
 
 _WORDS = {"pixel_format": ("RGB", "BGR", "Grayscale"), "mode": ("nesterov", "standard")}
-"""What the attributes of ImageDecoder and Momentum may be; ONNX's inference does not check them."""
+"""Values of attributes of ImageDecoder and Momentum, which ONNX's inference does not check."""
 
 
 class ReferenceOperator(Operator):

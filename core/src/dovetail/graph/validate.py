@@ -1,7 +1,7 @@
 """Validate: is this a graph at all? For graphs that come from files, before any other pass trusts them."""
 
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -16,8 +16,11 @@ from dovetail.names import printable
 __all__ = ["check_parts", "validate"]
 
 
-def check_parts(graph: Graph) -> None:
-    """Check the types of a graph's parts, for graphs that plugins make. Raises `GraphError`. Sub-graphs are not entered."""
+def check_parts(graph: Graph, typed: Collection[str] | None = None) -> None:
+    """Check the types of a graph's parts, for graphs that plugins make. Raises `GraphError`. Sub-graphs are not entered.
+
+    `typed` has the names that must have types; None for all inputs and constants.
+    """
     if not isinstance(graph, Graph):
         raise GraphError(f"the graph is {reprlib.repr(graph)}; accepted: a Graph")
     for name, kind in (("nodes", Node), ("inputs", str), ("outputs", str)):
@@ -27,8 +30,9 @@ def check_parts(graph: Graph) -> None:
             _check_node(node)
     _check_values("constants", graph.constants, np.ndarray)
     _check_values("types", graph.types, TensorType)
-    if untyped := [name for name in (*graph.inputs, *graph.constants) if name not in graph.types]:
-        raise GraphError(f"the graph has no type for '{printable(untyped[0])}'", hint="every input and constant has one")
+    for name in (*graph.inputs, *graph.constants) if typed is None else typed:
+        if name not in graph.types:
+            raise GraphError(f"the graph has no type for '{printable(name)}'", hint="every input and constant has one")
 
 
 def _are_usual(nodes: Sequence[Node]) -> bool:
