@@ -209,9 +209,19 @@ def _guarded(graph: Graph, one: GraphPass, context: PassContext) -> Graph:
     if not isinstance(after, Graph):
         raise PluginError(f"{where} returned {type(after).__name__}, not a Graph", hint=hint)
     try:
-        check_parts(after, [name for name in graph.inputs if name in graph.types])  # in sub-graphs, some have none
-    except GraphError as error:
-        raise PluginError(f"{where} made a graph that is not valid: {error.message}", hint=hint) from error
+        return _checked(graph, after, one, where, hint)
+    except DovetailError:
+        raise
+    except Exception as error:
+        # Parts of other types. Only now: on graphs that are right this look costs 0.3 ms for each 1,000 nodes.
+        try:
+            check_parts(after, [name for name in graph.inputs if name in graph.types])  # in sub-graphs, some have none
+        except GraphError as found:
+            raise PluginError(f"{where} made a graph that is not valid: {found.message}", hint=hint) from error
+        raise
+
+
+def _checked(graph: Graph, after: Graph, one: GraphPass, where: str, hint: str) -> Graph:
     for side in ("inputs", "outputs"):
         before, now = getattr(graph, side), getattr(after, side)
         if len(before) != len(now) or (side == "inputs" and before != now):
