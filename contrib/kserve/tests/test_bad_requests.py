@@ -323,9 +323,9 @@ def infer_message(**contents: Any) -> Any:
     return request
 
 
-def call(service: Any, request: bytes) -> bytes:
+def call(service: Any, request: bytes, name: str = "ModelInfer") -> bytes:
     with grpc.insecure_channel(service.grpc) as channel:
-        method = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        method = channel.unary_unary(f"/inference.GRPCInferenceService/{name}")
         answer: bytes = method(request, timeout=120)
         return answer
 
@@ -353,9 +353,10 @@ def test_typed_contents_that_do_not_fit(service: Any, contents: Any, text: str) 
     assert text in raised.value.details()
 
 
-def test_a_message_that_is_none(service: Any) -> None:
+@pytest.mark.parametrize("method", ["ModelInfer", "ModelMetadata", "ModelReady", "ModelStatistics"])
+def test_a_message_that_is_none(service: Any, method: str) -> None:
     with pytest.raises(grpc.RpcError) as raised:
-        call(service, b"\xff\xff\xff")
+        call(service, b"\xff\xff\xff", method)
     assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert raised.value.details().startswith("DT401: ")
 
