@@ -72,7 +72,7 @@ MALFORMED: dict[str, tuple[str, bytes, str]] = {
     "a wrong data type": (INFER, tensor(datatype="FP64"), "FP64; accepted: FP32"),
     "an unknown data type": (INFER, tensor(datatype="FP31"), "accepted: FP32"),
     "a text for a number": (INFER, tensor(data=["1", 2, 3, 4, 5, 6]), "type str"),
-    "null for a number": (INFER, tensor(data=[None, 2, 3, 4, 5, 6]), "NoneType"),
+    "null for a number": (INFER, tensor(data=[None, 2, 3, 4, 5, 6]), "is FP32 and has the value null; accepted"),
     "true for a number": (INFER, tensor(data=[True, 2, 3, 4, 5, 6]), "type bool"),
     "a number beyond FP32": (INFER, tensor(data=[1e39, 2, 3, 4, 5, 6]), "too large for FP32"),
     "an integer beyond FP64": (INFER, tensor(data=[10**400, 2, 3, 4, 5, 6]), ""),
@@ -240,6 +240,17 @@ def test_a_body_in_chunks_that_is_too_large(service: Any) -> None:
     assert (status, answer["code"]) == (413, "DT401")
 
 
+def test_a_client_that_disconnects_inside_its_body(service: Any, wait_until: Any) -> None:
+    refused = 'code="DT401",status="499"'
+    assert refused not in service.get("/metrics")[1]
+    lines = len(service.errors)
+    host, _, port = service.http.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=120) as connection:
+        connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\n{")
+    wait_until(lambda: refused in service.get("/metrics")[1], "the request is not counted")
+    assert service.errors[lines:] == []
+
+
 def test_a_body_in_chunks(service: Any) -> None:
     chunk = b"%X\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
     status, answer = raw(service, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk)
@@ -312,9 +323,9 @@ def infer_message(**contents: Any) -> Any:
     return request
 
 
-def call(service: Any, request: bytes) -> bytes:
+def call(service: Any, request: bytes, name: str = "ModelInfer") -> bytes:
     with grpc.insecure_channel(service.grpc) as channel:
-        method = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        method = channel.unary_unary(f"/inference.GRPCInferenceService/{name}")
         answer: bytes = method(request, timeout=120)
         return answer
 
@@ -342,9 +353,10 @@ def test_typed_contents_that_do_not_fit(service: Any, contents: Any, text: str) 
     assert text in raised.value.details()
 
 
-def test_a_message_that_is_none(service: Any) -> None:
+@pytest.mark.parametrize("method", ["ModelInfer", "ModelMetadata", "ModelReady", "ModelStatistics"])
+def test_a_message_that_is_none(service: Any, method: str) -> None:
     with pytest.raises(grpc.RpcError) as raised:
-        call(service, b"\xff\xff\xff")
+        call(service, b"\xff\xff\xff", method)
     assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert raised.value.details().startswith("DT401: ")
 

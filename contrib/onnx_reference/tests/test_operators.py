@@ -50,6 +50,83 @@ def test_adagrad_as_in_its_definition(core: dovetail.Core, model: Any, rng: np.r
     np.testing.assert_allclose(found[0], x - 0.1 / (1 + 3 * 0.2) * slope / (np.sqrt(squares) + 1e-6), rtol=1e-5)
 
 
+TRAINING = "ai.onnx.preview.training"
+RATE, COUNT = np.array(0.1, np.float32), np.array(3)
+
+
+def ones(*shape: int) -> Any:
+    return np.ones(shape, np.float32)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("tensors", [1, 2])
+def test_adam_as_in_its_definition(core: dovetail.Core, model: Any, rng: np.random.Generator, tensors: int, kind: Any) -> None:
+    x, g, v, h = ([rng.uniform(0.5, 2, (5, 3 + at)).astype(kind) for at in range(tensors)] for _ in range(4))
+    number = FLOAT if kind == np.float32 else onnx.TensorProto.DOUBLE
+    file = model("Adam", [RATE, COUNT, *x, *g, *v, *h], [number] * 3 * tensors, TRAINING, alpha=0.875, beta=0.96875, epsilon=1e-6)
+    with core.compile_model(core.read_model(file, format="onnx"), "NUMPY") as compiled:
+        found = compiled([RATE, COUNT, *x, *g, *v, *h])
+    rate = RATE * np.sqrt(1 - 0.96875**3) / (1 - 0.875**3)
+    tolerance = 1e-5 if kind == np.float32 else 1e-12
+    for at in range(tensors):
+        momentum, squares = 0.875 * v[at] + 0.125 * g[at], 0.96875 * h[at] + 0.03125 * g[at] ** 2
+        for output, want in enumerate((x[at] - rate * momentum / (np.sqrt(squares) + 1e-6), momentum, squares)):
+            assert found[output * tensors + at].dtype == kind
+            np.testing.assert_allclose(
+                found[output * tensors + at], want, rtol=tolerance if output else 1e-5
+            )  # the rate is float32
+
+
+WRONG: dict[str, tuple[str, list[Any], dict[str, Any], str]] = {
+    "a gradient that would broadcast": (
+        "Adam",
+        [RATE, COUNT, ones(5, 3), ones(3), ones(5, 3), ones(5, 3)],
+        {},
+        r"the gradient of tensor 0 is float32\[3\]; accepted: float32\[5, 3\]",
+    ),
+    "a state of the second tensor": (
+        "Adagrad",
+        [RATE, COUNT, ones(5, 3), ones(2), ones(5, 3), ones(2), ones(5, 3), ones(4)],
+        {},
+        r"the squared gradient of tensor 1 is float32\[4\]; accepted: float32\[2\]",
+    ),
+    "a momentum of another shape": (
+        "Momentum",
+        [RATE, COUNT, ones(5, 3), ones(5, 3), ones(4, 3)],
+        {"alpha": 0.9, "beta": 0.9, "mode": "standard", "norm_coefficient": 0.0},
+        r"the momentum of tensor 0 is float32\[4, 3\]; accepted: float32\[5, 3\]",
+    ),
+    "too few": ("Adam", [RATE, COUNT, ones(3), ones(3), ones(3)], {}, "there are 3 inputs after R and T; accepted: for each"),
+    "a rate that is a vector": (
+        "Adagrad",
+        [ones(1), COUNT, ones(3), ones(3), ones(3)],
+        {},
+        r"R is float32\[1\]; accepted: a scalar",
+    ),
+    "an unknown mode": (
+        "Momentum",
+        [RATE, COUNT, ones(3), ones(3), ones(3)],
+        {"alpha": 0.9, "beta": 0.9, "mode": "m" * 1000, "norm_coefficient": 0.0},
+        r"'mode' is 'm{40}\.\.\. \(1,000 characters\)'; accepted: nesterov, standard",
+    ),
+    "an unknown pixel format": (
+        "ImageDecoder",
+        [np.zeros(9, np.uint8)],
+        {"pixel_format": "p" * 1000},
+        r"'pixel_format' is 'p{40}\.\.\. \(1,000 characters\)'; accepted: RGB, BGR, Grayscale",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_nodes(core: dovetail.Core, model: Any, case: str) -> None:
+    op_type, arrays, attributes, message = WRONG[case]
+    domain = "" if op_type == "ImageDecoder" else TRAINING
+    file = model(op_type, arrays, [FLOAT], domain, **attributes)
+    with pytest.raises(DovetailError, match=rf"{op_type}.*{message}"):
+        core.compile_model(core.read_model(file, format="onnx"), "NUMPY")
+
+
 def test_reports_name_the_pack(core: dovetail.Core, model: Any) -> None:
     _, arrays, outputs, attributes = CASES["mel"]
     file = model("MelWeightMatrix", arrays, outputs, **attributes)

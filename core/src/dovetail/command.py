@@ -24,7 +24,15 @@ that has printed its results and failed.
 
 from dovetail._files import write_file
 from dovetail.cli import Program
-from dovetail.cli._command import command, config_file_option, device_option, extension_option, seed_option, shape_option
+from dovetail.cli._command import (
+    FiniteRange,
+    command,
+    config_file_option,
+    device_option,
+    extension_option,
+    seed_option,
+    shape_option,
+)
 from dovetail.cli._complete import complete_devices, complete_files, complete_operators, complete_plugins
 from dovetail.cli._devices import describe_devices, print_devices
 from dovetail.cli._given import given_inputs
@@ -51,6 +59,7 @@ from dovetail.names import DEFAULT_DEVICE, PLAN_SUFFIX, printable, some
 __all__ = [
     "DEFAULT_DEVICE",
     "PLAN_SUFFIX",
+    "FiniteRange",
     "Latency",
     "Program",
     "clean",

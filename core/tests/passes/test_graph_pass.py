@@ -86,6 +86,9 @@ def badly_typed(graph: Graph, context: PassContext) -> Graph:
         (renamed_input, "changed the inputs of the graph"),
         (retyped, "changed the output"),
         (badly_typed, "made a graph that is not valid"),
+        (lambda graph, _: graph.replace(nodes=(7,)), "made a graph that is not valid: the nodes of the graph have 7"),
+        (lambda graph, _: graph.replace(nodes=None), "made a graph that is not valid: the nodes of the graph are None"),
+        (lambda graph, _: graph.replace(types={}), "made a graph that is not valid: the graph has no type for 'x'"),
     ],
 )
 def test_a_wrong_pass_is_named_with_how_to_leave_it_out(toy_core: Any, run: Run, message: str) -> None:

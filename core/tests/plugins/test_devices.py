@@ -258,6 +258,42 @@ def test_errors_of_a_frontend(site: Any) -> None:
     assert manager.record("bad").state == "loaded", "the file may be at fault"
 
 
+WRONG_MODEL = """
+from dovetail.graph import Graph, Model, Node, TensorType
+from dovetail.op import DType, UnboundOperator
+
+X = TensorType(DType.FLOAT32, (2, 3))
+RELU = UnboundOperator("", "Relu", 14, {{}})
+
+@hookimpl
+def dovetail_read_model(source, options):
+    return Model({})
+"""
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        ("None", "the graph is None; accepted: a Graph"),
+        ("Graph((7,), ('x',), ('y',), types={'x': X})", "the nodes of the graph have 7; accepted: a tuple of Node"),
+        ("Graph((), 'x', ('x',), types={'x': X})", "the inputs of the graph are 'x'; accepted: a tuple of str"),
+        ("Graph((), ('x',), ('x',))", "the graph has no type for 'x'"),
+        ("Graph((), ('x',), ('x',), types={'x': 'float32'})", "have 'float32' for 'x'; accepted: TensorType"),
+        ("Graph((), ('x',), ('x',), {'c': 7}, {'x': X, 'c': X})", "have 7 for 'c'; accepted: ndarray"),
+        ("Graph((Node('n', 7, ('x',), ('y',)),), ('x',), ('y',), types={'x': X})", "the name 'n' and the operator 7"),
+        ("Graph((Node('n', RELU, (7,), ('y',)),), ('x',), ('y',), types={'x': X})", "the inputs of node n (Relu) have 7"),
+        ("Graph((Node('n', RELU, ('x',), 'y'),), ('x',), ('y',), types={'x': X})", "the outputs of node n (Relu) are 'y'"),
+    ],
+)
+def test_a_frontend_whose_model_is_not_valid_is_named(site: Any, graph: str, message: str) -> None:
+    site.plugin("frontends", "odd", WRONG_MODEL.format(graph))
+    with pytest.raises(PluginFailed) as caught:
+        PluginManager().read_model(b"", "odd", {})
+    where = "dovetail_read_model of fake-frontends-odd/frontends/odd returned a model that is not valid: "
+    assert str(caught.value).startswith(where)
+    assert message in str(caught.value).replace("node 'n'", "node n")
+
+
 def test_the_command_lists_a_device_with_two_providers_once(device: Any) -> None:
     for name in ("two", "one"):
         device("acme", name=name)

@@ -77,12 +77,31 @@ def test_a_package_of_modules_is_imported_module_by_module(site: Any) -> None:
     first = manager.operator("lazy.dom", "FirstOne", 1)
     assert first.__module__ == "lazy_ops.first_one"
     assert "lazy_ops.second" not in sys.modules
-    with pytest.raises(PluginFailed, match=r"importing lazy_ops.broken raised ValueError: boom"):
+    with pytest.raises(
+        PluginFailed, match=r"importing lazy_ops.broken for fake-ops-lazy-dom/ops/lazy.dom raised ValueError: boom"
+    ):
         manager.operator("lazy.dom", "Broken", 1)
     with pytest.raises(PluginFailed, match="boom"):
         manager.operators("lazy.dom")
     (site.folder / "lazy_ops" / "broken.py").unlink()
     assert [cls.op_type for cls in PluginManager().operators("lazy.dom")] == ["FirstOne", "Second"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("since = '2'", "operator Twist: since is '2'; accepted: int"),
+        ("op_type = 7", "operator Twist: op_type is 7; accepted: str"),
+        ("inputs = None", "operator Twist: inputs is None; accepted: a tuple of ports"),
+        ("outputs = 7", "operator Twist: outputs is 7; accepted: a tuple of ports"),
+    ],
+)
+def test_a_class_whose_fields_have_other_types(line: str, message: str) -> None:
+    from dovetail.errors import OperatorError
+
+    source = f"from dovetail.op import Operator\nclass Twist(Operator):\n    domain = 'acme.dom'\n    {line}\n"
+    with pytest.raises(OperatorError, match=f"^{message}"):
+        exec(source, {"__name__": "acme"})
 
 
 def test_a_pack_in_a_group_that_there_is_not(site: Any, pack: Any) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 import dovetail
 from dovetail.device import Reason, Refusal
-from dovetail.errors import CompileError, InferError
+from dovetail.errors import CompileError, DovetailError, InferError
 from dovetail.graph import GraphBuilder
 from dovetail.op import ANY, FLOATS, NHWC, DType, HostConfig, HostKernel, KernelRefused, Operator, PortConfig
 from dovetail_ops_onnx.neg import Neg
@@ -393,3 +393,53 @@ def test_requests_have_state_of_their_own(core: dovetail.Core) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("execute", "message"),
+    [
+        (lambda *given: given[-1].__setitem__(0, given[-2][0] * 2), r"execute\(\) replaced an output instead of writing it"),
+        (lambda *given: given[-1].clear(), r"execute\(\) replaced an output instead of writing it"),
+    ],
+)
+def test_a_kernel_that_replaces_an_output_is_an_error_and_not_a_wrong_result(
+    core: dovetail.Core, execute: Callable[..., None], message: str
+) -> None:
+    class Replacing(HostKernel):
+        def configurations(self, op: Any, inputs: Any, outputs: Any) -> Sequence[HostConfig]:
+            return [HostConfig.uniform(inputs, outputs)]
+
+        def execute(self, op: Any, config: HostConfig, inputs: Any, outputs: Any) -> None:
+            execute(op, config, inputs, outputs)
+
+    class Doubled(Operator):
+        domain = "test"
+        kernels = (Replacing(),)
+
+        def reference(self, X: Any) -> Any:
+            return X * 2
+
+    with compiled(core, Doubled(), X) as model:
+        for _ in range(3):
+            with pytest.raises(InferError, match=rf"Doubled\): host kernel 'replacing': {message}\n  write into the array"):
+                model([X])
+
+
+@pytest.mark.parametrize("given", [None, 7, [None], HostConfig((), ())])
+def test_configurations_that_are_not_a_list_are_an_error_that_names_the_kernel(core: dovetail.Core, given: Any) -> None:
+    class Odd(HostKernel):
+        def configurations(self, op: Any, inputs: Any, outputs: Any) -> Any:
+            return given
+
+        def execute(self, op: Any, config: HostConfig, inputs: Any, outputs: Any) -> None:
+            raise AssertionError("it is not run")
+
+    class Other(Operator):
+        domain = "test"
+        kernels = (Odd(),)
+
+        def reference(self, X: Any) -> Any:
+            return X
+
+    with pytest.raises(DovetailError, match=r"host kernel 'odd': configurations\(\) gave .*; accepted: a list of HostConfig"):
+        compiled(core, Other(), X).finish_compiling()

@@ -8,6 +8,7 @@ import struct
 import tracemalloc
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
 
@@ -96,6 +97,17 @@ def test_tensors_that_are_missing(core: Any, write: Any, part: bytes) -> None:
     content = write().read_bytes().replace(part, part[::-1])
     with pytest.raises(FormatError, match=f"the tensor '{part.decode()}' is missing"):
         core.read_model(content, format="gguf")
+
+
+def test_a_scale_that_is_infinite_gives_no_warning(core: Any, write: Any) -> None:
+    path = write()
+    start = next(one.data_offset for one in gguf.GGUFReader(path).tensors if one.name == "output_norm.weight")
+    content = bytearray(path.read_bytes())
+    kind = content.index(b"output_norm.weight") + len(b"output_norm.weight") + 4 + 8
+    assert content[kind : kind + 4] == struct.pack("<I", 0)
+    content[kind : kind + 4] = struct.pack("<I", 2)  # Q4_0
+    content[start : start + 36] = (struct.pack("<e", np.inf) + b"\x88" * 16) * 2
+    assert core.read_model(bytes(content), format="gguf").outputs  # warnings are errors in tests
 
 
 def test_a_file_that_is_cut_off(core: Any, write: Any) -> None:

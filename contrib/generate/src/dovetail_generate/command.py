@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dovetail.command import command, device_option, print_json, print_text, remark
+from dovetail.command import FiniteRange, command, device_option, print_json, print_text, remark
 
 if TYPE_CHECKING:
     from dovetail_generate.generator import TextGenerator
@@ -26,21 +26,19 @@ _GUESSED = 4
 @click.option("--raw", is_flag=True, help="Continue the text as it is, without the model's chat template.")
 @click.option("--system", help="A system message before the prompt.")
 @click.option("--tokens", "limit", type=click.IntRange(min=1), default=256, show_default=True, help="The most tokens to write.")
-@click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True, help="0: the most likely token.")
+@click.option("--temperature", type=FiniteRange(min=0), default=0.0, show_default=True, help="0: the most likely token.")
 @click.option("--top-k", type=click.IntRange(min=0), default=0, show_default=True, help="Choose among so many; 0: all.")
-@click.option(
-    "--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True, help="Choose among this share."
-)
+@click.option("--top-p", type=FiniteRange(0, 1, min_open=True), default=1.0, show_default=True, help="Choose among this share.")
 @click.option(
     "--min-p",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     default=0.0,
     show_default=True,
     help="Least share of the likeliest token's probability.",
 )
 @click.option(
     "--repetition-penalty",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     default=1.0,
     show_default=True,
     help="Divide logits of tokens in the text; 1: as they are.",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.command import (
+    FiniteRange,
     command,
     complete_files,
     config_file_option,
@@ -41,10 +42,10 @@ _MIB = 1 << 20
 @click.option(
     "--requests", type=click.IntRange(min=0), default=0, metavar="N", help="At once; 0: as many as the device asks for."
 )
-@click.option("--max-size", type=click.FloatRange(min=0.001), default=64, show_default=True, help="Of a request, in MiB.")
-@click.option("--reload", "interval", type=click.FloatRange(min=0), default=2, show_default=True, metavar="SECONDS",
+@click.option("--max-size", type=FiniteRange(min=0.001), default=64, show_default=True, help="Of a request, in MiB.")
+@click.option("--reload", "interval", type=FiniteRange(min=0), default=2, show_default=True, metavar="SECONDS",
               help="How often to look for changed model files; 0: never.")  # fmt: skip
-@click.option("--drain-delay", type=click.FloatRange(min=0), default=0, metavar="SECONDS",
+@click.option("--drain-delay", type=FiniteRange(min=0), default=0, metavar="SECONDS",
               help="After SIGTERM, not ready but accepting requests for so long.")  # fmt: skip
 @click.option("--grace", type=click.IntRange(min=1), default=30, show_default=True, metavar="SECONDS",
               help="How long requests may go on after SIGTERM.")  # fmt: skip

@@ -136,7 +136,9 @@ def from_values(name: str, datatype: str, shape: tuple[int, ...], values: object
     wrong = set(map(type, flat)) - set(accepted)
     if wrong:
         kinds = " or ".join(kind.__name__ for kind in accepted)
-        raise RequestRefused(f"input {name!r} is {datatype} and has a value of type {wrong.pop().__name__}; accepted: {kinds}")
+        kind = wrong.pop()
+        given = "the value null" if kind is type(None) else f"a value of type {kind.__name__}"
+        raise RequestRefused(f"input {name!r} is {datatype} and has {given}; accepted: {kinds}")
     if datatype == "BYTES":
         flat = [_decoded(name, value) if isinstance(value, bytes) else value for value in flat]
     if "INT" in datatype:

@@ -39,11 +39,7 @@ class _Servicer(InferenceServicer):  # type: ignore[misc]  # kserve has no type 
     async def ModelMetadata(self, request: Any, context: Any) -> Any:  # noqa: N802
         return pb.ModelMetadataResponse(**await self._plane.model_metadata(request.name, request.version))
 
-    async def ModelInfer(self, message: bytes, context: Any) -> Any:  # noqa: N802
-        try:
-            request = pb.ModelInferRequest.FromString(message)
-        except DecodeError as error:
-            raise RequestRefused(f"the request is not a ModelInferRequest: {error}") from None
+    async def ModelInfer(self, request: Any, context: Any) -> Any:  # noqa: N802
         answer, _ = await self._plane.infer(model_name=request.model_name, request=read_request(request))
         raw, size = bool(request.raw_input_contents), sum(one.data.nbytes for one in answer.outputs)
         return await offloaded(size, write_response, answer, raw=raw)
@@ -83,18 +79,26 @@ def make_server(plane: Plane, max_bytes: int, *, reuse_port: bool) -> aio.Server
 
 
 def _methods(servicer: _Servicer) -> dict[str, Any]:
-    """The handlers of all methods by name: kserve's, the one that it lacks, and one that gets messages as bytes.
-
-    What a message that cannot be parsed raises in the method, the interceptor sees.
-    """
+    """The handlers of all methods by name: kserve's, and the one that it lacks."""
     collected = _Collector()
     add_GRPCInferenceServiceServicer_to_server(servicer, collected)
-    handler = grpc.unary_unary_rpc_method_handler
-    return {
-        **collected.methods,
-        "ModelInfer": handler(servicer.ModelInfer, bytes, pb.ModelInferResponse.SerializeToString),
-        "ModelStatistics": handler(servicer.ModelStatistics, StatisticsRequest.FromString, StatisticsResponse.SerializeToString),
-    }
+    statistics = grpc.unary_unary_rpc_method_handler(
+        servicer.ModelStatistics, StatisticsRequest.FromString, StatisticsResponse.SerializeToString
+    )
+    return {name: _parsing(method) for name, method in {**collected.methods, "ModelStatistics": statistics}.items()}
+
+
+def _parsing(method: Any) -> Any:
+    """The handler of a method, which gets messages as bytes: of one that cannot be parsed, the interceptor sees the error."""
+
+    async def call(message: bytes, context: Any) -> Any:
+        try:
+            request = method.request_deserializer(message)
+        except DecodeError as error:
+            raise RequestRefused(f"the message is malformed: {error}") from None
+        return await method.unary_unary(request, context)
+
+    return grpc.unary_unary_rpc_method_handler(call, bytes, method.response_serializer)
 
 
 class _Collector:

@@ -8,11 +8,11 @@ import orjson
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from dovetail.errors import DovetailError, InputError, UsageError
-from dovetail_kserve.errors import error_text, http_status
+from dovetail_kserve.errors import RequestRefused, error_text, http_status
 from dovetail_kserve.metrics import REFUSED
 from dovetail_kserve.offload import offloaded
 from dovetail_kserve.plane import Plane
@@ -111,7 +111,12 @@ def add_error_handlers(app: FastAPI) -> None:
         text = f"{request.method} {request.url.path[:200]}: {error.detail}"
         return _refusal(UsageError(text, hint="the addresses are those of the open inference protocol v2"), error.status_code)
 
+    async def disconnected(_: Request, error: Exception) -> Response:
+        # Nobody reads the answer: it is for the metrics, with the status that proxies use.
+        return _refusal(RequestRefused("the client closed the connection before the end of the body"), 499)
+
     app.add_exception_handler(DovetailError, refused)
+    app.add_exception_handler(ClientDisconnect, disconnected)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, unknown)
 

@@ -11,6 +11,7 @@ from onnx.defs import OpSchema
 import dovetail_ops_onnx as ops
 from dovetail.op import DType, Graph, Operator, Port
 from dovetail_ops_onnx_reference.operator import ReferenceOperator
+from dovetail_ops_onnx_reference.optimizers import OptimizerOperator
 
 __all__ = ["operator_classes"]
 
@@ -62,7 +63,8 @@ def _class(schema: OpSchema) -> type[Operator]:
         "types": variables,
         **defaults,
     }
-    return types.new_class(f"{schema.name}_{schema.since_version}", (ReferenceOperator,), exec_body=lambda own: own.update(body))
+    base = OptimizerOperator if schema.domain == "ai.onnx.preview.training" else ReferenceOperator
+    return types.new_class(f"{schema.name}_{schema.since_version}", (base,), exec_body=lambda own: own.update(body))
 
 
 def _default(attribute: OpSchema.Attribute) -> Any:

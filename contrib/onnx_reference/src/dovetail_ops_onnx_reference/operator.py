@@ -8,10 +8,15 @@ import onnx
 from onnx import helper
 
 from dovetail.errors import DataDependentShape
+from dovetail.frontend import printable
 from dovetail.op import DType, Operator, OperatorError, TensorType
 from dovetail_ops_onnx_reference.protos import attribute_proto
 
 __all__ = ["ReferenceOperator"]
+
+
+_WORDS = {"pixel_format": ("RGB", "BGR", "Grayscale"), "mode": ("nesterov", "standard")}
+"""Values of attributes of ImageDecoder and Momentum, which ONNX's inference does not check."""
 
 
 class ReferenceOperator(Operator):
@@ -19,6 +24,11 @@ class ReferenceOperator(Operator):
 
     inputs: ClassVar[tuple[Any, ...]] = ()
     outputs: ClassVar[tuple[Any, ...]] = ()
+
+    def __post_init__(self) -> None:
+        for name in _WORDS.keys() & self.attributes:
+            if (given := getattr(self, name)) not in _WORDS[name]:
+                raise OperatorError(f"attribute {name!r} is '{printable(given, 40)}'; accepted: {', '.join(_WORDS[name])}")
 
     def infer(self, *inputs: Any, **_: Any) -> Any:
         """The outputs' types by ONNX's shape inference. Raises `DataDependentShape` where it does not know them."""
@@ -53,15 +63,10 @@ class ReferenceOperator(Operator):
         return tuple(_ours(value) for value in results)
 
     def _count(self, inputs: Sequence[Any]) -> int:
-        """How many outputs there are. Variadic ones have the optimizers: from tensors, gradients and states, after two scalars,
-        come new tensors and states.
-        """
-        if not any(port.variadic for port in self.outputs):
-            return len(self.outputs)
-        groups = {"Adam": 4, "Adagrad": 3, "Momentum": 3}.get(self.op_type)
-        if groups is None:
+        """How many outputs there are."""
+        if any(port.variadic for port in self.outputs):
             raise OperatorError(f"{self.key} has a variable number of outputs, which this pack does not know")
-        return (len(inputs) - 2) // groups * (groups - 1)
+        return len(self.outputs)
 
     def _opsets(self) -> list[onnx.OperatorSetIdProto]:
         standard = helper.make_opsetid("", onnx.defs.onnx_opset_version() if self.domain else self.since)
@@ -106,4 +111,4 @@ def _ours(value: Any) -> Any:
 
 
 def _first_line(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
+    return printable(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__), 200)

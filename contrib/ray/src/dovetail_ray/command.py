@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.command import (
+    FiniteRange,
     command,
     complete_files,
     count,
@@ -38,7 +39,7 @@ __all__ = ["map_"]
 @device_option
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="How many processes run the model.")
 @click.option("--cpus", type=click.IntRange(min=1), default=1, show_default=True, help="Cores, and threads, of each.")
-@click.option("--gpus", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="GPUs of each, 1 or a share of one.")
+@click.option("--gpus", type=FiniteRange(0, 1), default=0.0, show_default=True, help="GPUs of each, 1 or a share of one.")
 @click.option("--address", help="The cluster: HOST:PORT, or auto.  [default: a Ray on this machine]")
 @click.option("--to", type=click.Choice(["parquet", "csv", "npz", "jsonl"]), help="The format to write.  [default: as the input]")
 @click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Rows that run at once.")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.command import (
+    FiniteRange,
     command,
     complete_plugins,
     duration,
@@ -68,7 +69,7 @@ class Diagnosis:
 @click.argument("name", required=False, shell_complete=complete_plugins)
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=120.0,
     show_default=True,
     metavar="S",

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dovetail.command import (
+    FiniteRange,
     Latency,
     closed,
     command,
@@ -44,7 +45,7 @@ __all__ = ["tune"]
 @click.option(
     "-t",
     "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=1.0,
     show_default=True,
     help="How long to measure before and after.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.command import (
+    FiniteRange,
     Latency,
     command,
     complete_files,
@@ -44,7 +45,7 @@ _SECONDS = 3.0
 @click.option(
     "-t",
     "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     help=f"End after this time.  [default: {_SECONDS:g}, or no limit with -n]",
 )
 @extension_option

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from dovetail.command import (
+    FiniteRange,
     Latency,
     closed,
     command,
@@ -37,9 +38,7 @@ _TRACED = 5
 @click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The page.")
 @click.option("-d", "--device", "devices", multiple=True, metavar="DEVICE", help="Repeatable.  [default: all available devices]")
 @click.option("-n", "--runs", type=click.IntRange(min=1), help="End after this many runs of a device.")
-@click.option(
-    "-t", "--seconds", type=click.FloatRange(min=0, min_open=True), help=f"End after this time.  [default: {_SECONDS:g}]"
-)
+@click.option("-t", "--seconds", type=FiniteRange(min=0, min_open=True), help=f"End after this time.  [default: {_SECONDS:g}]")
 @click.option("-i", "--input", "given", multiple=True, metavar="[NAME=]SOURCE", help="As for `run`.  [default: random]")
 @click.option("--no-roofline", is_flag=True, help="Do not measure what the devices could do.")
 @extension_option

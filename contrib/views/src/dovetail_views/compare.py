@@ -9,6 +9,7 @@ import click
 
 from dovetail.command import (
     DEFAULT_DEVICE,
+    FiniteRange,
     command,
     complete_devices,
     complete_files,
@@ -53,7 +54,7 @@ _TOLERANCE = 1e-3
 @click.option("--nodes", is_flag=True, help="Compare the result of every node of the model, not only its outputs.")
 @click.option(
     "--tolerance",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     default=_TOLERANCE,
     show_default=True,
     help="The largest relative difference that is not a failure.",

@@ -9,6 +9,7 @@ import click
 
 from dovetail.command import (
     DEFAULT_DEVICE,
+    FiniteRange,
     closed,
     command,
     config_file_option,
@@ -48,7 +49,7 @@ _ONNXRUNTIME = "onnxruntime"
     help="A property of the other side, which is then the same device unless -d names another. Repeatable.",
 )  # fmt: skip
 @click.option("-i", "--input", "given", multiple=True, metavar="[NAME=]SOURCE", help="As for `run`.  [default: random]")
-@click.option("--tolerance", type=click.FloatRange(min=0), default=1e-3, show_default=True, help="As for `compare`.")
+@click.option("--tolerance", type=FiniteRange(min=0), default=1e-3, show_default=True, help="As for `compare`.")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A Python program that shows the difference."
 )

@@ -1,5 +1,6 @@
 """Shared by commands: `--json` and `--debug`, the example below the help, and options that several have."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -13,6 +14,7 @@ from dovetail.errors import did_you_mean
 from dovetail.names import DEFAULT_DEVICE
 
 __all__ = [
+    "FiniteRange",
     "Group",
     "command",
     "command_in",
@@ -25,6 +27,16 @@ __all__ = [
 ]
 
 Function = Callable[..., Any]
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range, without NaN and infinity, which pass `click.FloatRange`: times would have no end."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is not a finite number; accepted: {self._describe_range()}.", param, ctx)
+        return found
 
 
 class Group(click.Group):

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import zip_longest
+from operator import is_
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
@@ -131,9 +132,18 @@ class HostKernel(KernelSource, ABC):
         """The function that each run of one request calls. Called once for each request, whose arrays stay where they are.
 
         The content of constants is there already, that of other inputs is not. Override it to keep state for a request. The
-        default calls `execute`.
+        default calls `execute`, and raises `OperatorError` when it has put another array in the place of an output.
         """
-        return partial(self.execute, op, config, inputs, outputs)
+        return partial(_run, self, op, config, inputs, outputs, tuple(outputs))
+
+
+def _run(kernel: HostKernel, op: Any, config: HostConfig, inputs: Arrays, outputs: Arrays, kept: Sequence[Any]) -> None:
+    kernel.execute(op, config, inputs, outputs)
+    if len(outputs) != len(kept) or not all(map(is_, outputs, kept)):  # the result would be what the memory held before
+        raise OperatorError(
+            f"host kernel {kernel.name!r}: execute() replaced an output instead of writing it",
+            hint="write into the array: outputs[0][...] = result",
+        )
 
 
 def prepared(
@@ -145,7 +155,10 @@ def prepared(
     have, and for a change that `prepare` must not make.
     """
     taken, reasons = [], []
-    for index, config in enumerate(kernel.configurations(op, inputs, outputs)):
+    given = kernel.configurations(op, inputs, outputs)
+    if not isinstance(given, (list, tuple)) or not all(isinstance(config, HostConfig) for config in given):
+        raise OperatorError(f"host kernel {kernel.name!r}: configurations() gave {given!r:.100}; accepted: a list of HostConfig")
+    for index, config in enumerate(given):
         try:
             _check(kernel, config, inputs, outputs, blocked)
             taken.append(_prepare(kernel, op, config))

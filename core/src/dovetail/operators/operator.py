@@ -87,6 +87,9 @@ class Operator(AbstractOperator):
         super().__init_subclass__(**kwargs)
         if "op_type" not in cls.__dict__:
             cls.op_type = re.sub(r"_\d+$", "", cls.__name__)
+        for name, kind in (("op_type", str), ("domain", str), ("since", int)):
+            if not isinstance(given := getattr(cls, name), kind):
+                raise OperatorError(f"operator {cls.__qualname__}: {name} is {given!r:.100}; accepted: {kind.__name__}")
         if not _DOMAIN.fullmatch(cls.domain):
             raise OperatorError(
                 f"operator {cls.__qualname__}: the domain {cls.domain!r} has characters other than letters, digits, . _ -"

@@ -25,6 +25,8 @@ def parse_ports(cls: Any, side: str) -> tuple[Port, ...]:
     if isinstance(given, str):
         hint = f"write {side} = ({given!r},), with the comma"
         raise OperatorError(f"operator {cls.__qualname__}: {side} is the text {given!r}; accepted: a tuple of ports", hint=hint)
+    if not isinstance(given, (tuple, list)):
+        raise OperatorError(f"operator {cls.__qualname__}: {side} is {given!r:.100}; accepted: a tuple of ports")
     ports = tuple(p if isinstance(p, Port) else _parse_port(cls, p) for p in given)
     if any(port.variadic for port in ports[:-1]):
         raise OperatorError(f"operator {cls.__qualname__}: only the last of {side} may be variadic ('*')")

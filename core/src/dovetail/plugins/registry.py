@@ -112,7 +112,7 @@ class OpRegistry:
         return self._modules[stem]
 
     def _classes(self, package: str, stem: str) -> Iterator[type[Operator]]:
-        with attributed(self.record, f"importing {package}.{stem}", passing=(PluginError,)):
+        with attributed(self.record, f"importing {package}.{stem} for {self.record.id}", passing=(PluginError,)):
             found = classes_in(package, stem)
         for cls in found:
             self._check_domain(cls)

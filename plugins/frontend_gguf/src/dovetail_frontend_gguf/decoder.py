@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from dovetail.frontend import DType, FormatError, GraphBuilder, Model, ModelSource, TensorType, UnboundOperator, printable
 from dovetail_frontend_gguf.container import Container, Tensor, open_container, release
 from dovetail_frontend_gguf.rotation import Rotation
@@ -309,7 +311,8 @@ class _Decoder:
 
     def _numbers(self, name: str, size: int) -> Any:
         tensor = self._tensor(name, size, 1)
-        return tensor.format.read(tensor.data).floats().reshape(-1)
+        with np.errstate(invalid="ignore", over="ignore"):  # a scale that is infinite
+            return tensor.format.read(tensor.data).floats().reshape(-1)
 
     def _tensor(self, name: str, columns: int, rows: int | None) -> Tensor:
         """A tensor of these sizes. Raises `FormatError`."""
