@@ -2,9 +2,8 @@
 
 import math
 
-import numpy as np
-
 from dovetail.op import ShapeError, TensorType
+from dovetail_ops_onnx._places import places_along, rows_along
 from dovetail_ops_onnx._shapes import Movement, check_axis, check_indices
 from dovetail_ops_onnx._strings import indexed
 from dovetail_ops_onnx._types import BASIC, INDICES, Array
@@ -34,17 +33,7 @@ class GatherElements(Movement):
         """data[i, ..., indices[i, ..., n], ..., n]. Raises `OperatorError` for an index out of range."""
         axis = check_axis(self.axis, data.ndim)
         check_indices(indices, data.shape[axis], axis)
+        rows = None if data.dtype == object else rows_along(indices, axis, data.shape)
+        if rows is not None:
+            return data.reshape(math.prod(data.shape[: axis + 1]), -1).take(rows, 0).reshape(indices.shape)
         return indexed(data.reshape(-1), (places_along(indices, axis, data.shape),))
-
-
-def places_along(indices: Array, axis: int, dims: tuple[int, ...]) -> Array:
-    """Where an array of shape `dims` flattened has the elements that are at `indices` along `axis`, else at their own places."""
-    stride, counted = math.prod(dims[axis + 1 :]), indices
-    if indices.size and np.minimum.reduce(indices, axis=None) < 0:
-        counted = np.where(indices < 0, indices + dims[axis], indices)
-    own: Array = np.zeros((), np.intp)
-    for at, count in enumerate(indices.shape):
-        if at != axis and count > 1:
-            places = np.arange(count) * math.prod(dims[at + 1 :])
-            own = own + places.reshape(-1, *(1,) * (len(dims) - at - 1))
-    return np.asarray(own + (counted if stride == 1 else counted * np.intp(stride)))

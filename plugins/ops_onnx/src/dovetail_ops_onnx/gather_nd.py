@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from dovetail.op import OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx._places import places_of
 from dovetail_ops_onnx._shapes import Movement, check_indices
 from dovetail_ops_onnx._strings import indexed
 from dovetail_ops_onnx._types import BASIC, Array
@@ -46,13 +47,9 @@ class GatherND(Movement):
             except IndexError:
                 check_indices(indices[..., 0], data.shape[0], 0)
                 raise
-        for place in range(depth):
-            check_indices(indices[..., place], data.shape[batch + place], batch + place)
         batches, leading = math.prod(data.shape[:batch]), data.shape[batch : batch + depth]
+        index = places_of(indices, leading, batch)
+        if batches > 1:
+            index = (index.reshape(batches, -1) + np.arange(batches)[:, None] * math.prod(leading)).reshape(-1)
         rows = data.reshape(batches * math.prod(leading), *data.shape[batch + depth :])
-        places = indices.reshape(batches, math.prod(indices.shape[batch:-1]), depth)
-        if not places.size:
-            return indexed(rows, (np.zeros(0, np.intp),)).reshape(shape)
-        own = (np.arange(batches)[:, None], *places.transpose(2, 0, 1))
-        index = np.ravel_multi_index(own, (batches, *leading), mode="wrap").reshape(-1)
         return indexed(rows, (index,)).reshape(shape)
