@@ -38,7 +38,11 @@ def places_along(indices: Array, axis: int, dims: tuple[int, ...]) -> Array:
         if at != axis and count > 1:
             places = np.arange(count) * math.prod(dims[at + 1 :])
             own = own + places.reshape(-1, *(1,) * (len(dims) - at - 1))
-    return np.asarray(own + (counted if stride == 1 else counted * np.intp(stride)))
+    if stride == 1:
+        return np.asarray(own + counted)
+    found: Array = counted * np.intp(stride)
+    found += own
+    return found
 
 
 def rows_along(indices: Array, axis: int, dims: tuple[int, ...]) -> Array | None:
