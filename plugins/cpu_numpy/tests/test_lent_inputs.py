@@ -16,6 +16,7 @@ from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.scatter_nd import ScatterND
 from dovetail_ops_onnx.slice import Slice
 
 ROWS, COLUMNS = 7, LENT // 4 // 7 + 3
@@ -34,6 +35,18 @@ def elements(g, x):
     return g.node(GatherElements(axis=0), x, g.constant(places)), lambda v: np.take_along_axis(v, places % ROWS, 0)
 
 
+def scattered(g, x):
+    """By a host kernel in place of a copy of the input."""
+    places, rows = np.array([[2], [-1]]), numbers(9, (2, COLUMNS))
+
+    def wanted(v):
+        y = v.copy()
+        y[[2, -1]] = rows
+        return y
+
+    return g.node(ScatterND(), x, g.constant(places), g.constant(rows)), wanted
+
+
 def cut(g, x):
     bounds = [g.constant(np.array(one)) for one in ([1, 5], [6, COLUMNS], [0, 1], [2, 3])]
     return g.node(Slice(), x, *bounds), lambda v: v[1:6:2, 5::3]
@@ -49,7 +62,7 @@ def chained(g, x):
     return g.node(ReduceSum(), y, g.constant(np.array([1]))), lambda v: np.maximum(v + v * v, 0).sum(1, keepdims=True)
 
 
-@pytest.mark.parametrize("make", [gather, elements, cut, view, chained])
+@pytest.mark.parametrize("make", [gather, elements, scattered, cut, view, chained])
 def test_results_are_those_of_each_run(make):
     g = GraphBuilder()
     y, wanted = make(g, g.input("x", "float32", (ROWS, COLUMNS)))
@@ -61,6 +74,13 @@ def test_results_are_those_of_each_run(make):
         with Trace():
             np.testing.assert_allclose(compiled(x)[y], wanted(before.astype(np.float64)), rtol=1e-4, atol=1e-4)
         np.testing.assert_array_equal(x, before)
+
+
+def test_large_inputs_of_host_kernels_are_not_copied(bench):
+    g = GraphBuilder()
+    y, _ = elements(g, g.input("x", "float32", (ROWS, COLUMNS)))
+    request = bench.executable(g.model([y]).graph).create_request()
+    assert [name for _, name in request._lent] == ["x"]
 
 
 @pytest.mark.parametrize(("rows", "lent"), [(ROWS, ["x"]), (1, [])])
