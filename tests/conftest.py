@@ -1,6 +1,7 @@
 """Shared by tests of installed packages: distributions built from this repository, and environments to install them into."""
 
 import fcntl
+import importlib.util
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import venv
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -115,3 +117,16 @@ def built(once_for_all: Callable[[str, Callable[[Path], object]], Path]) -> Call
         return wheel, sdist
 
     return build
+
+
+@pytest.fixture(scope="session")
+def pages() -> ModuleType:
+    """tests/docs/test_pages.py as a module: how it finds the blocks of a page, runs them and compares what they print."""
+    spec = importlib.util.spec_from_file_location("pages", ROOT / "tests" / "docs" / "test_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, spec.name, module)  # dataclasses look their module up there
+        spec.loader.exec_module(module)
+    return module

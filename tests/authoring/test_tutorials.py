@@ -5,11 +5,9 @@ whose first line is a comment with a path is a file that the reader writes. A bl
 of a file that is there already.
 """
 
-import importlib.util
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,19 +22,6 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 FILE = re.compile(r"(?:#|//) (\S+\.\w+)\n")
-
-
-@pytest.fixture(scope="module")
-def machinery() -> ModuleType:
-    """tests/docs/test_pages.py as a module, for its comparison of what a page shows with what was printed."""
-    spec = importlib.util.spec_from_file_location("pages", ROOT / "tests" / "docs" / "test_pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, spec.name, module)  # dataclasses look their module up there
-        spec.loader.exec_module(module)
-    return module
 
 
 def run_commands(commands: str, fails: bool, folder: Path, environment: Any) -> str:
@@ -64,7 +49,7 @@ def run_commands(commands: str, fails: bool, folder: Path, environment: Any) -> 
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_page(page: str, machinery: ModuleType, environment: Any, tmp_path: Path) -> None:
+def test_page(page: str, pages: ModuleType, environment: Any, tmp_path: Path) -> None:
     (tmp_path / "dovetail").symlink_to(ROOT)  # the reader's clone, beside the folder that the tutorial starts in
     folder = tmp_path / "work"
     folder.mkdir()
@@ -85,7 +70,7 @@ def test_page(page: str, machinery: ModuleType, environment: Any, tmp_path: Path
             fails = re.search(r"^Error: | failed, ", shown or "", re.MULTILINE) is not None
             printed = run_commands(block["content"], fails, folder, environment)
             if shown is not None:
-                assert machinery.shows(shown, printed), f"{page}, line {line} prints\n{printed}\nand the page shows\n{shown}"
+                assert pages.shows(shown, printed), f"{page}, line {line} prints\n{printed}\nand the page shows\n{shown}"
             done["commands"] += 1
         elif named:
             target = folder / named[1]

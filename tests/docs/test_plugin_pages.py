@@ -3,12 +3,10 @@
 Blocks are as in test_pages.py. A block whose first line is a comment with a path is a file that the reader writes.
 """
 
-import importlib.util
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -25,23 +23,10 @@ PAGES = (
 FILE = re.compile(r"# (\S+\.\w+)\n")
 
 
-@pytest.fixture(scope="module")
-def machinery() -> Iterator[ModuleType]:
-    """test_pages.py as a module."""
-    spec = importlib.util.spec_from_file_location("pages_of_plugins", Path(__file__).with_name("test_pages.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, spec.name, module)  # dataclasses look their module up there
-        spec.loader.exec_module(module)
-        yield module
-
-
-def write_files(page: str, machinery: ModuleType, folder: Path) -> None:
+def write_files(page: str, pages: ModuleType, folder: Path) -> None:
     """The files that the reader writes."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    for fence in machinery.FENCE.finditer(text):
+    for fence in pages.FENCE.finditer(text):
         if named := FILE.match(fence["content"]):
             file = folder / named[1]
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -64,8 +49,8 @@ def run_python(content: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_page(page: str, machinery: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_files(page, machinery, tmp_path)
+def test_page(page: str, pages: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(page, pages, tmp_path)
     for name in ("DOVETAIL_PLUGINS", "DOVETAIL_PREFER", "DOVETAIL_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
@@ -73,32 +58,32 @@ def test_page(page: str, machinery: ModuleType, tmp_path: Path, monkeypatch: pyt
         install(project.parent, tmp_path / "site")
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(tmp_path / "site"), os.environ.get("PYTHONPATH")))))
     ran = 0
-    for block in machinery.blocks(page):
+    for block in pages.blocks(page):
         if FILE.match(block.content):
             continue
         run_console = block.language == "console"
-        printed = machinery.run_console(block, tmp_path) if run_console else run_python(block.content, tmp_path)
+        printed = pages.run_console(block, tmp_path) if run_console else run_python(block.content, tmp_path)
         if block.shown is not None:
             shown = f"{page}, line {block.line} prints\n{printed}\nand the page shows\n{block.shown}"
-            assert machinery.shows(block.shown, printed), shown
+            assert pages.shows(block.shown, printed), shown
         ran += 1
     assert ran > 0
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_files_are_shown_before_they_are_used(page: str, machinery: ModuleType) -> None:
-    contents = [fence["content"] for fence in machinery.FENCE.finditer((ROOT / "docs" / page).read_text(encoding="utf-8"))]
+def test_files_are_shown_before_they_are_used(page: str, pages: ModuleType) -> None:
+    contents = [fence["content"] for fence in pages.FENCE.finditer((ROOT / "docs" / page).read_text(encoding="utf-8"))]
     shown = {named[1]: index for index, content in enumerate(contents) if (named := FILE.match(content))}
     assert contents
     early = [(name, content) for name, at in shown.items() for content in contents[:at] if f" {name}" in content]
     assert early == []
 
 
-def test_the_example_of_the_reference_is_accepted(machinery: ModuleType, tmp_path: Path) -> None:
+def test_the_example_of_the_reference_is_accepted(pages: ModuleType, tmp_path: Path) -> None:
     from dovetail.config import Config
     from dovetail.plugins import PluginManager
 
-    write_files("reference/configuration.md", machinery, tmp_path)
+    write_files("reference/configuration.md", pages, tmp_path)
     config = Config.load(tmp_path / "dovetail.yaml")
     assert config.devices == {"OPENCL": {"QUEUE": "OUT_OF_ORDER", "FUSION": False}}
     manager = PluginManager(config=tmp_path / "dovetail.yaml")

@@ -131,14 +131,6 @@ def test_environment_variables() -> None:
     assert set(rows("properties.md", "Environment variables")) == used
 
 
-def test_every_deprecated_name_is_listed() -> None:
-    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "core" / "src").rglob("*.py"))
-    calls = re.findall(r'\bdeprecated\(\s*"([^"]+)", since="([^"]+)", removed_in="([^"]+)"', sources)
-    assert calls
-    page = (ROOT / "docs" / "explanation" / "versions.md").read_text(encoding="utf-8").partition("## Deprecated now")[2]
-    assert re.findall(r"^\| `([^`]+)` \| (\S+) \| (\S+) \|", page, re.MULTILINE) == calls
-
-
 def test_benchmark_scripts() -> None:
     page = (REFERENCE / "benchmarks.md").read_text(encoding="utf-8")
     scripts = [p.name for p in (ROOT / "benchmarks").glob("[a-z]*.py")]

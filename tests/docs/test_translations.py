@@ -1,6 +1,5 @@
 """The how-to about translations: its files, snippets and commands do what it says, and its hook registers the right classes."""
 
-import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -11,19 +10,6 @@ import pytest
 
 PAGE = "how-to/translate_operators.md"
 FILE = re.compile(r"(?:# |<!-- )(\S+\.\w+)(?: -->)?\n")
-
-
-@pytest.fixture(scope="module")
-def pages() -> ModuleType:
-    """The test of the other pages, for what it knows about blocks."""
-    spec = importlib.util.spec_from_file_location("pages", Path(__file__).with_name("test_pages.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, spec.name, module)  # dataclasses look their module up there
-        spec.loader.exec_module(module)
-    return module
 
 
 def test_the_page_runs(

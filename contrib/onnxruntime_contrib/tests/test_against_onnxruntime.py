@@ -9,7 +9,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 from dovetail.op import OperatorError, UnboundOperator
-from dovetail_ops_onnxruntime_contrib import CDist, Gelu, Inverse, MatMulNBits, Tokenizer
+from dovetail_ops_onnxruntime_contrib.activations import Gelu
+from dovetail_ops_onnxruntime_contrib.linear_algebra import CDist, Inverse
+from dovetail_ops_onnxruntime_contrib.mat_mul_n_bits import MatMulNBits
+from dovetail_ops_onnxruntime_contrib.text import Tokenizer
 
 F16 = 4e-3
 

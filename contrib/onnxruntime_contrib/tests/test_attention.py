@@ -9,7 +9,8 @@ from dovetail import Core, GraphBuilder
 from dovetail.errors import OperatorError
 from dovetail.op import Operator
 from dovetail_ops_onnx.cached_attention import CachedAttention
-from dovetail_ops_onnxruntime_contrib import Attention, GroupQueryAttention, MultiHeadAttention
+from dovetail_ops_onnxruntime_contrib.attention import Attention, MultiHeadAttention
+from dovetail_ops_onnxruntime_contrib.group_query_attention import GroupQueryAttention
 
 
 def _floats(rng: np.random.Generator, *shape: int) -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dovetail.errors import OperatorError
-from dovetail_ops_onnxruntime_contrib import DecoderMaskedMultiHeadAttention
+from dovetail_ops_onnxruntime_contrib.decoder_masked_attention import DecoderMaskedMultiHeadAttention
 
 ROWS, HEADS, SIZE, PAST, ROOM = 4, 3, 4, 5, 9
 HIDDEN = HEADS * SIZE

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from dovetail.op import OperatorError, ShapeError, TensorType
-from dovetail_ops_onnxruntime_contrib import CausalConvWithState, GatedRMSNorm, LinearAttention, LinearAttentionGate
+from dovetail_ops_onnxruntime_contrib.linear_attention import (
+    CausalConvWithState,
+    GatedRMSNorm,
+    LinearAttention,
+    LinearAttentionGate,
+)
 
 
 def _floats(rng: np.random.Generator, *shape: int, dtype: Any = np.float32) -> Any:

@@ -7,7 +7,7 @@ import pytest
 
 import dovetail
 from dovetail.errors import OperatorError
-from dovetail_ops_onnxruntime_contrib import MoE, QMoE
+from dovetail_ops_onnxruntime_contrib.mixtures import MoE, QMoE
 
 HIDDEN, INNER, EXPERTS = 32, 48, 5
 SWIGLU = {"swiglu_fusion": 1, "activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 0.5}

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import dovetail
 from dovetail_ops_onnx.passes import _typed_again
-from dovetail_ops_onnxruntime_contrib import MatMulNBits
+from dovetail_ops_onnxruntime_contrib.mat_mul_n_bits import MatMulNBits
 from dovetail_ops_onnxruntime_contrib.normalizations import SkipSimplifiedLayerNormalization
 
 LAYERS, WIDTH, BLOCK = 4, 256, 32

@@ -7,7 +7,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.op import OperatorError, ShapeError, TensorType
-from dovetail_ops_onnxruntime_contrib import GatherBlockQuantized, QGemm, QLinearConcat
+from dovetail_ops_onnxruntime_contrib.gather_block_quantized import GatherBlockQuantized
+from dovetail_ops_onnxruntime_contrib.quantized_functions import QLinearConcat
+from dovetail_ops_onnxruntime_contrib.quantized_products import QGemm
 
 DTYPES = [np.uint8, np.int8]
 

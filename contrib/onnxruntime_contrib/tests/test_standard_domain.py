@@ -1,12 +1,15 @@
 """SimplifiedLayerNormalization is in the standard domain, where the kit for the pack's own domain does not look."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 import dovetail
 from dovetail.plugins import PluginManager, check_manifest
 from dovetail.testing import Case, passed
-from dovetail_ops_onnxruntime_contrib import SimplifiedLayerNormalization
+from dovetail_ops_onnxruntime_contrib.normalizations import SimplifiedLayerNormalization
 
 CASES = list(SimplifiedLayerNormalization.cases(np.random.default_rng(7)))
 
@@ -28,9 +31,18 @@ def test_the_pack_is_not_loaded_for_other_operators() -> None:
     assert manager.record(name).state == "loaded"
 
 
+def test_only_the_module_of_an_operator_is_imported() -> None:
+    pack = "dovetail_ops_onnxruntime_contrib"
+    code = "import sys; from dovetail.plugins import PluginManager\n"
+    code += "PluginManager(config=False).operator('com.microsoft', 'Gelu', 1)\n"
+    code += f"print(*(name for name in sys.modules if name.startswith('{pack}.') and '._' not in name))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
+    assert done.stdout.split() == [f"{pack}.activations"]
+
+
 def test_the_manifest_is_up_to_date() -> None:
     manager = PluginManager(config=False)
-    for domain, op_type in (("", "SimplifiedLayerNormalization"), ("com.microsoft", "Gelu")):
-        manager.operator(domain, op_type, 1)
-    mine = [r for r in manager.records() if r.distribution == "dovetail-ops-onnxruntime-contrib"]
+    found = [r.id for r in manager.records() if r.distribution == "dovetail-ops-onnxruntime-contrib"]
+    assert len(found) == 2
+    mine = [manager.load(name) for name in found]
     assert [(record.state, check_manifest(record)) for record in mine] == [("loaded", []), ("loaded", [])]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail_ops_onnxruntime_contrib import GroupQueryAttention
+from dovetail_ops_onnxruntime_contrib.group_query_attention import GroupQueryAttention
 
 ROOM = 640
 

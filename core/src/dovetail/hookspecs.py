@@ -92,8 +92,9 @@ def dovetail_register_ops(registry: "OpRegistry", domain: str) -> None:
 
     Called once for each `Core`, when a model has a node of the domain, on the asking thread. `domain` is the entry name. Pass
     each operator class to `registry.add`; it raises for a class of another domain. `registry.add_package(name)` registers a
-    package whose modules are named by the stems of their operators and are imported when a model has one. Nothing is registered
-    if any of it raises. Return nothing::
+    package whose modules are named by the stems of their operators and are imported when a model has one, and
+    `registry.add_package(name, {"products": ["Dot", "Outer"]})` also those that define several. Nothing is registered if any of
+    it raises. Return nothing::
 
         @hookimpl
         def dovetail_register_ops(registry, domain):

@@ -262,15 +262,15 @@ class Trace:
 
     def keep(self, one: Slice) -> None:
         """Add a slice, unless the limit is reached."""
-        if self.has_room(1):
+        if self.has_room():
             self._kept.append(one)
 
-    def has_room(self, count: int) -> bool:
-        """Count so many slices, as kept, or as dropped where the limit is reached."""
-        if self.count + count > self.limit:
-            self.dropped += count
+    def has_room(self) -> bool:
+        """Count a slice, as kept, or as dropped where the limit is reached."""
+        if self.count >= self.limit:
+            self.dropped += 1
             return False
-        self.count += count
+        self.count += 1
         return True
 
     @property

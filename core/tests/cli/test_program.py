@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from onnx import helper
 
+import dovetail
 from dovetail.cli import program
 from dovetail.errors import DovetailError
 
@@ -34,6 +35,12 @@ Program = Callable[..., "subprocess.CompletedProcess[str]"]
 def test_entry_point_is_installed() -> None:
     (script,) = (e for e in entry_points(group="console_scripts") if e.name == "dovetail")
     assert script.value == "dovetail.cli:main"
+
+
+def test_the_module_is_the_program() -> None:
+    command = [sys.executable, "-W", "error", "-m", "dovetail", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert (done.returncode, done.stdout.split()[-1]) == (0, dovetail.__version__), done.stderr
 
 
 def test_help_lists_the_commands(invoke: Invoke) -> None:

@@ -242,18 +242,19 @@ def test_constants_are_not_written() -> None:
     ],
     ids=["", "read twice", "read later", "another state", "none"],
 )
+@pytest.mark.parametrize("size", [8, 1])
 def test_a_node_writes_into_the_state_that_its_output_continues(
-    reads: list[str], later: list[str], pairs: Mapping[str, int], shared: bool
+    reads: list[str], later: list[str], pairs: Mapping[str, int], shared: bool, size: int
 ) -> None:
-    """Where no one reads the state afterwards, and the node does so once."""
+    """Where no one reads the state afterwards, the node does so once, and the output has the state's type."""
     g = GraphBuilder()
-    g.input("s", "float32", [8])
+    g.input("s", "float32", [size])
     x = g.input("x", "float32", [8])
     y = g.node(Step(), x, *reads)
     z = g.node(Step(), y, *later)
     graph = typed(g, y, z).replace(states=pairs)
     storage = share_storage(graph, lambda node: (), lambda node: {node.writes[0]: "s"} if "s" in node.reads else {})
-    assert (storage[y] == "s") == shared
+    assert (storage[y] == "s") == (shared and size == 8)
     assert share_storage(graph, lambda node: ())[y] == y
 
 

@@ -87,6 +87,25 @@ def test_a_package_of_modules_is_imported_module_by_module(site: Any) -> None:
     assert [cls.op_type for cls in PluginManager().operators("lazy.dom")] == ["FirstOne", "Second"]
 
 
+def test_modules_of_several_operators_are_imported_for_any_of_them(site: Any) -> None:
+    hook = "@hookimpl\ndef dovetail_register_ops(registry):\n    registry.add_package('families', {'pairs': ['A', 'BTwo']})\n"
+    site.plugin("ops", "lazy.dom", hook)
+    (site.folder / "families").mkdir()
+    (site.folder / "families" / "__init__.py").write_text("")
+    source = "from dovetail.op import Operator\n"
+    for name in ("A", "BTwo", "Unlisted", "_Base"):
+        source += f"class {name}(Operator):\n    domain = 'lazy.dom'\n    def reference(self, X):\n        return X\n"
+    (site.folder / "families" / "pairs.py").write_text(source)
+    (site.folder / "families" / "alone.py").write_text(source.replace("BTwo", "Alone").replace("class A(", "class _A("))
+    manager = PluginManager()
+    assert manager.operator("lazy.dom", "Alone", 1).__module__ == "families.alone"
+    assert "families.pairs" not in sys.modules
+    assert [manager.operator("lazy.dom", name, 1).__module__ for name in ("BTwo", "A")] == ["families.pairs"] * 2
+    assert [cls.op_type for cls in manager.operators("lazy.dom")] == ["A", "Alone", "BTwo"]
+    (text,) = manager.misplaced("lazy.dom")
+    assert text.startswith("families.pairs defines Unlisted, which is looked for in unlisted.py: rename the module, list")
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -124,7 +143,7 @@ def test_a_module_with_another_name_than_its_operators(site: Any) -> None:
     (site.folder / "misnamed_ops" / "base.py").write_text(source.format("_Base"))
     manager = PluginManager()
     assert manager.operator("lazy.dom", "Right", 1)
-    said = "misnamed_ops.carafe defines MMCVCarafe, which is looked for in mmcv_carafe.py: rename the module, or pass the class"
+    said = "misnamed_ops.carafe defines MMCVCarafe, which is looked for in mmcv_carafe.py: rename the module, list the operator"
     with pytest.raises(UnknownOperator) as caught:
         manager.operator("lazy.dom", "MMCVCarafe", 1)
     assert said in caught.value.hint

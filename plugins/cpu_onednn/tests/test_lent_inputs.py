@@ -1,11 +1,8 @@
-"""Large inputs that kernels in Python read where the caller has them."""
-
-import weakref
+"""Which inputs kernels in Python read where the caller has them; tests/conformance has the results."""
 
 import numpy as np
 import pytest
 
-import dovetail
 from dovetail.graph import GraphBuilder
 from dovetail_cpu_onednn.binder import LENT
 from dovetail_ops_onnx.add import Add
@@ -18,77 +15,26 @@ from dovetail_ops_onnx.slice import Slice
 ROWS, COLUMNS = 7, LENT // 4 // 7 + 3
 
 
-def numbers(seed, shape=(ROWS, COLUMNS)):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
 def gather(g, x):
-    return g.node(Gather(axis=0), x, g.constant(np.array([3, -1]))), lambda v: v[[3, -1]]
+    return g.node(Gather(axis=0), x, g.constant(np.array(2)))
 
 
-def elements(g, x):
-    places = np.random.default_rng(1).integers(-ROWS, ROWS, (2, COLUMNS))
-    return g.node(GatherElements(axis=0), x, g.constant(places)), lambda v: np.take_along_axis(v, places % ROWS, 0)
+NODES = {
+    "gather": gather,
+    "elements": lambda g, x: g.node(GatherElements(axis=0), x, g.constant(np.zeros((2, 3), np.int64))),
+    "cut": lambda g, x: g.node(Slice(), x, *(g.constant(np.array([at])) for at in (1, 6, 0, 2))),
+    "view": lambda g, x: gather(g, g.node(Reshape(), x, g.constant(np.array([-1, ROWS])))),
+    "beside primitives": lambda g, x: g.node(Add(), g.node(Mul(), x, x), gather(g, x)),
+}
 
 
-def cut(g, x):
-    bounds = [g.constant(np.array(one)) for one in ([1, 5], [6, COLUMNS], [0, 1], [2, 3])]
-    return g.node(Slice(), x, *bounds), lambda v: v[1:6:2, 5::3]
-
-
-def view(g, x):
-    flat = g.node(Reshape(), x, g.constant(np.array([COLUMNS, ROWS])))
-    return g.node(Gather(axis=1), flat, g.constant(np.array(2))), lambda v: v.reshape(COLUMNS, ROWS)[:, 2]
-
-
-def beside_primitives(g, x):
-    row = g.node(Gather(axis=0), x, g.constant(np.array(2)))
-    return g.node(Add(), g.node(Mul(), x, x), row), lambda v: v * v + v[2]
-
-
-@pytest.mark.parametrize("make", [gather, elements, cut, view, beside_primitives])
-def test_results_are_those_of_each_run(bench, make):
+@pytest.mark.parametrize(("columns", "lent"), [(COLUMNS, ["x"]), (3, [])], ids=["large", "small"])
+@pytest.mark.parametrize("make", NODES.values(), ids=NODES)
+def test_large_inputs_are_not_copied(bench, make, columns, lent):
     g = GraphBuilder()
-    y, wanted = make(g, g.input("x", "float32", (ROWS, COLUMNS)))
+    y = make(g, g.input("x", "float32", (ROWS, columns)))
     request = bench.executable(g.model([y]).graph).create_request()
-    assert [name for _, name in request._bound.lent] == ["x"]
-    assert not request._bound.copied
-    for seed in range(3):
-        x = numbers(seed)
-        before = x.copy()
-        np.testing.assert_allclose(request.run([x])[0], wanted(before), rtol=1e-6, atol=1e-6)
-        np.testing.assert_array_equal(x, before)
-
-
-def test_small_inputs_are_copied(bench):
-    g = GraphBuilder()
-    y = g.node(Gather(axis=0), g.input("x", "float32", (4, 3)), g.constant(np.array(2)))
-    request = bench.executable(g.model([y]).graph).create_request()
-    assert not request._bound.lent
-    assert len(request._bound.copied) == 1
-
-
-def test_a_run_keeps_no_input_even_if_it_fails(bench):
-    g = GraphBuilder()
-    inputs = g.input("x", "float32", (ROWS, COLUMNS)), g.input("i", "int64", (2,))
-    request = bench.executable(g.model([g.node(Gather(axis=0), *inputs)]).graph).create_request()
-    for places, fails in (([1, 2], False), ([1, 9], True)):
-        x = numbers(0)
-        kept = weakref.ref(x)
-        if fails:
-            with pytest.raises(dovetail.DovetailError, match="Gather"):
-                request.run([x, np.array(places)])
-        else:
-            request.run([x, np.array(places)])
-        assert not request._bound.given
-        del x
-        assert kept() is None
-
-
-def test_inputs_of_the_caller_may_be_anything_that_numpy_has():
-    g = GraphBuilder()
-    y, wanted = gather(g, g.input("x", "float32", (ROWS, COLUMNS)))
-    compiled = dovetail.Core().compile_model(g.model([y]), "ONEDNN")
-    shifted = np.frombuffer(b"-" + numbers(4).tobytes(), np.float32, offset=1).reshape(ROWS, COLUMNS)
-    for x in (numbers(1, (COLUMNS, ROWS)).T, numbers(2)[::-1], shifted):
-        np.testing.assert_array_equal(next(iter(compiled([x]).values())), wanted(x))
+    assert [name for _, name in request._bound.lent] == lent
+    assert len(request._bound.copied) == 1 - len(lent)
+    request.run([np.zeros((ROWS, columns), np.float32)])
+    assert not request._bound.given

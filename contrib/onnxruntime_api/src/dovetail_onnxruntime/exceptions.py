@@ -39,96 +39,71 @@ __all__ = [
 
 
 class _OrtError(Exception):
-    number: ClassVar[int] = 1
-    label: ClassVar[str] = "FAIL"
+    def __init_subclass__(cls, number: int, label: str) -> None:
+        cls.number, cls.label = number, label
+
+    number: ClassVar[int]
+    label: ClassVar[str]
 
 
-class Fail(_OrtError):
+class Fail(_OrtError, number=1, label="FAIL"):
     """A failure without a class of its own."""
 
 
-class InvalidArgument(_OrtError):
+class InvalidArgument(_OrtError, number=2, label="INVALID_ARGUMENT"):
     """Inputs or outputs that do not fit the model."""
 
-    number, label = 2, "INVALID_ARGUMENT"
 
-
-class NoSuchFile(_OrtError):
+class NoSuchFile(_OrtError, number=3, label="NO_SUCHFILE"):
     """A model file that does not exist."""
 
-    number, label = 3, "NO_SUCHFILE"
 
-
-class NoModel(_OrtError):
+class NoModel(_OrtError, number=4, label="NO_MODEL"):
     """A session without a model."""
 
-    number, label = 4, "NO_MODEL"
 
-
-class EngineError(_OrtError):
+class EngineError(_OrtError, number=5, label="ENGINE_ERROR"):
     """A failure of the engine."""
 
-    number, label = 5, "ENGINE_ERROR"
 
-
-class RuntimeException(_OrtError):
+class RuntimeException(_OrtError, number=6, label="RUNTIME_EXCEPTION"):
     """A failure while the model runs."""
 
-    number, label = 6, "RUNTIME_EXCEPTION"
 
-
-class InvalidProtobuf(_OrtError):
+class InvalidProtobuf(_OrtError, number=7, label="INVALID_PROTOBUF"):
     """A file that is not an ONNX model, or a damaged one."""
 
-    number, label = 7, "INVALID_PROTOBUF"
 
-
-class ModelLoaded(_OrtError):
+class ModelLoaded(_OrtError, number=8, label="MODEL_LOADED"):
     """A session that has a model already."""
 
-    number, label = 8, "MODEL_LOADED"
 
-
-class NotImplemented(_OrtError):  # noqa: A001  # onnxruntime's name
+class NotImplemented(_OrtError, number=9, label="NOT_IMPLEMENTED"):  # noqa: A001  # onnxruntime's name
     """A feature of onnxruntime that is not there."""
 
-    number, label = 9, "NOT_IMPLEMENTED"
 
-
-class InvalidGraph(_OrtError):
+class InvalidGraph(_OrtError, number=10, label="INVALID_GRAPH"):
     """A model whose graph is not valid."""
 
-    number, label = 10, "INVALID_GRAPH"
 
-
-class EPFail(_OrtError):
+class EPFail(_OrtError, number=11, label="EP_FAIL"):
     """A failure of an execution provider."""
 
-    number, label = 11, "EP_FAIL"
 
-
-class ModelLoadCanceled(_OrtError):
+class ModelLoadCanceled(_OrtError, number=12, label="MODEL_LOAD_CANCELED"):
     """Loading that was cancelled."""
 
-    number, label = 12, "MODEL_LOAD_CANCELED"
 
-
-class ModelRequiresCompilation(_OrtError):
+class ModelRequiresCompilation(_OrtError, number=13, label="MODEL_REQUIRES_COMPILATION"):
     """A model that has to be compiled before."""
 
-    number, label = 13, "MODEL_REQUIRES_COMPILATION"
 
-
-class DeviceReset(_OrtError):
+class DeviceReset(_OrtError, number=15, label="DEVICE_RESET"):
     """A device that was lost."""
 
-    number, label = 15, "DEVICE_RESET"
 
-
-class NotFound(_OrtError):
+class NotFound(_OrtError, number=14, label="NOT_FOUND"):
     """Something asked for by name that is not there."""
-
-    number, label = 14, "NOT_FOUND"
 
 
 def coded(kind: type[_OrtError], message: str) -> _OrtError:

@@ -8,7 +8,7 @@ import click
 
 from dovetail.command import command, print_json, print_table, print_text
 from dovetail.errors import DovetailError, PluginConflict
-from dovetail_tools.names import full_name, plain_domain
+from dovetail.plugins import full_name, plain_domain
 
 if TYPE_CHECKING:
     from dovetail.plugins import PluginManager, PluginRecord

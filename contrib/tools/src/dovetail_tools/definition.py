@@ -8,7 +8,7 @@ import numpy as np
 from dovetail.command import print_table, print_text
 from dovetail.graph import DType
 from dovetail.op import is_translated, translation_target
-from dovetail_tools.names import full_name
+from dovetail.plugins import full_name
 
 if TYPE_CHECKING:
     from dovetail.op import Operator, Port

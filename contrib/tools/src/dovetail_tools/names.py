@@ -1,28 +1,16 @@
-"""Names of operators with their domains, and the operators of a name."""
+"""The operators of a name."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dovetail.errors import UnknownOperator, did_you_mean
+from dovetail.plugins import STANDARD_DOMAIN
 
 if TYPE_CHECKING:
     from dovetail.op import Operator
     from dovetail.runtime import Core
 
-__all__ = ["STANDARD_DOMAIN", "full_name", "operators_named", "plain_domain"]
-
-STANDARD_DOMAIN = "ai.onnx"
-"""How the standard domain, whose name in files is empty, is written out."""
-
-
-def plain_domain(domain: str) -> str:
-    """The domain as `Operator.domain` spells it: `""` for the standard domain."""
-    return "" if domain == STANDARD_DOMAIN else domain
-
-
-def full_name(domain: str, op_type: str) -> str:
-    """`ai.onnx::Conv`: an operator with its domain written out."""
-    return f"{domain or STANDARD_DOMAIN}::{op_type}"
+__all__ = ["operators_named"]
 
 
 def operators_named(core: "Core", asked: str) -> "Iterable[list[type[Operator]]]":

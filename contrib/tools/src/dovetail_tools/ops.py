@@ -15,8 +15,9 @@ from dovetail.command import (
     print_table,
 )
 from dovetail.errors import did_you_mean
+from dovetail.plugins import STANDARD_DOMAIN, full_name, plain_domain
 from dovetail_tools.kernel_files import DevicePackage, device_packages
-from dovetail_tools.names import STANDARD_DOMAIN, full_name, operators_named, plain_domain
+from dovetail_tools.names import operators_named
 
 if TYPE_CHECKING:
     from dovetail.op import Operator, Translation

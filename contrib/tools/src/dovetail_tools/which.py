@@ -17,14 +17,13 @@ from dovetail.command import (
     show,
 )
 from dovetail.errors import PluginConflict, PluginError, UnknownOperator
+from dovetail.plugins import STANDARD_DOMAIN, plain_domain
 from dovetail_tools.kernel_files import device_packages
-from dovetail_tools.names import STANDARD_DOMAIN, plain_domain
 
 if TYPE_CHECKING:
     from dovetail.plugins import PluginManager, PluginRecord
     from dovetail.plugins.rules import Candidate, SuitabilityOf
     from dovetail.runtime import Core
-
 
 __all__ = ["which"]
 

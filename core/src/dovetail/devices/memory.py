@@ -253,7 +253,8 @@ def share_storage(
 
     Views (`Operator.is_view`) share their input's block. `in_place(node)` names the inputs whose block output 0 may take
     over; that happens when the block is as large, dies at this node, and is neither an input of the graph nor a constant.
-    `continues(node)` maps outputs to inputs into whose block the node may write them: that happens for states of the graph.
+    `continues(node)` maps outputs to inputs into whose block the node may write them: that happens for states of the graph, with
+    outputs of the same type.
     """
     states = {name: graph.outputs[index] for name, index in graph.states.items()}
     storage = {name: name for name in (*graph.inputs, *graph.constants)}
@@ -271,8 +272,8 @@ def share_storage(
                 storage[node.outputs[0]] = storage[source]
                 break
         for name, source in (continues(node) if states and continues else {}).items():
-            root = storage[source]
-            if states.get(root) == name and alive_until[root] <= step and reads.count(root) == 1:
+            root, is_alike = storage[source], graph.types[name] == graph.types[source]
+            if is_alike and states.get(root) == name and alive_until[root] <= step and reads.count(root) == 1:
                 storage[name] = root
         for name in node.writes:
             root, until = storage[name], last.get(name, step)

@@ -1,6 +1,7 @@
 """Packages of operator modules: `<package>/<stem>.py` defines every version of the operator with that stem."""
 
 import functools
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -23,9 +24,9 @@ def _is_stem(package: str, name: str) -> bool:
 
 
 @functools.cache
-def classes_in(package: str, stem: str) -> tuple[type[Operator], ...]:
-    """The operator classes of this stem that the package's module defines, by version; empty without such a module."""
-    name = f"{package}.{stem}"
+def classes_in(package: str, stem: str, module_name: str | None = None) -> tuple[type[Operator], ...]:
+    """The operator classes of this stem, by version, in the module of that or another name; empty without such a module."""
+    name = f"{package}.{module_name or stem}"
     if not stem.isidentifier() or stem.startswith("_"):
         return ()
     try:
@@ -37,13 +38,16 @@ def classes_in(package: str, stem: str) -> tuple[type[Operator], ...]:
     return tuple(sorted((c for c in _defined_in(module) if c.stem == stem), key=lambda c: c.since))
 
 
-def misplaced_in(package: str) -> tuple[type[Operator], ...]:
-    """The classes in modules that define no operator of their stem: nothing finds them. Imports all modules."""
+def misplaced_in(package: str, homes: Mapping[str, str]) -> tuple[type[Operator], ...]:
+    """The classes in modules that define no operator of their stem: nothing finds them. Imports all modules.
+
+    `homes` maps the stems of operators to modules of other names, which hold several.
+    """
     found = []
     for stem in stems_in(package):
-        if not classes_in(package, stem):
-            found += [c for c in _defined_in(import_module(f"{package}.{stem}")) if not c.__name__.startswith("_")]
-    return tuple(found)
+        if stem in homes.values() or not classes_in(package, stem):
+            found += [c for c in _defined_in(import_module(f"{package}.{stem}")) if homes.get(c.stem, "") != stem]
+    return tuple(c for c in found if not c.__name__.startswith("_"))
 
 
 def _defined_in(module: ModuleType) -> list[type[Operator]]:

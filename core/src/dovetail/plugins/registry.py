@@ -1,6 +1,7 @@
 """The registry that an op pack fills in its hook: classes, translations, and packages of operator modules."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from dovetail.errors import PluginError
 from dovetail.names import stem_of
@@ -34,7 +35,7 @@ class OpRegistry:
         self.record = record
         self.domain = plain_domain(record.key)
         self._operators: dict[tuple[str, str, int], type[Operator]] = {}
-        self._packages: list[str] = []
+        self._packages: dict[str, Mapping[str, str]] = {}
         self._modules: dict[str, tuple[type[Operator], ...]] = {}
 
     def add(self, operator: type[Operator] | Translation) -> None:
@@ -54,13 +55,14 @@ class OpRegistry:
                 hint="give the newer one a later `since`",
             )
 
-    def add_package(self, package: str) -> None:
+    def add_package(self, package: str, families: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
         """Register the modules of a package by their file names, which are the stems of their operators: `conv.py` defines Conv.
 
         A module is imported when a model has an operator of its stem. It holds the classes of all versions of that operator;
         modules whose names begin with an underscore are skipped. Classes that translate other names are passed to `add`.
+        `families` lists the operators of modules that define several, by the names of these modules.
         """
-        self._packages.append(package)
+        self._packages[package] = {stem_of(name): module for module, names in families.items() for name in names}
 
     @property
     def is_empty(self) -> bool:
@@ -92,16 +94,16 @@ class OpRegistry:
 
     def all(self) -> tuple[type[Operator], ...]:
         """Every class, by name and version. Imports all modules; raises as `named`."""
-        stems = dict.fromkeys(stem for package in self._packages for stem in stems_in(package))
+        stems = dict.fromkeys(stem for package, homes in self._packages.items() for stem in (*homes, *stems_in(package)))
         listed = (cls for stem in stems for cls in self._module(stem))
         return tuple(sorted((*self.added, *listed), key=lambda cls: (plain_domain(cls.domain), cls.op_type, cls.since)))
 
     def misplaced(self) -> tuple[str, ...]:
         """A sentence on each class that no model finds, because its module has another name. Imports all modules."""
-        classes = (cls for package in self._packages for cls in misplaced_in(package) if cls not in self._operators.values())
+        classes = (cls for one in self._packages.items() for cls in misplaced_in(*one) if cls not in self._operators.values())
         return tuple(
             f"{cls.__module__} defines {cls.op_type}, which is looked for in {cls.stem}.py: rename the module, "
-            "or pass the class to registry.add"
+            "list the operator in `families` of registry.add_package, or pass the class to registry.add"
             for cls in classes
             if plain_domain(cls.domain) == self.domain
         )
@@ -112,8 +114,9 @@ class OpRegistry:
         return self._modules[stem]
 
     def _classes(self, package: str, stem: str) -> Iterator[type[Operator]]:
-        with attributed(self.record, f"importing {package}.{stem} for {self.record.id}", passing=(PluginError,)):
-            found = classes_in(package, stem)
+        module = self._packages[package].get(stem, stem)
+        with attributed(self.record, f"importing {package}.{module} for {self.record.id}", passing=(PluginError,)):
+            found = classes_in(package, stem, module)
         for cls in found:
             self._check_domain(cls)
             yield cls

@@ -60,7 +60,7 @@ class _PlanRecorder:
         log, stamp = self.log, self.log.entries.append
 
         def run(work: Callable[[], list[Any]]) -> list[Any]:
-            if not (log.in_detail and log.trace.has_room(1)):
+            if not (log.in_detail and log.trace.has_room()):
                 return work()
             # At once: what sub-graphs do is recorded between the two, and takes its stamps.
             stamp(clock())

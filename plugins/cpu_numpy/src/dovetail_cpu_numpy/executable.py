@@ -48,13 +48,6 @@ class Placement:
         return [self.node.node.inputs[index] for index in self.kernel.in_place(self.node) if given[index] == result]
 
     @property
-    def continued(self) -> Mapping[str, str]:
-        """The outputs that may be written in the memory of an input that is a state, with these inputs."""
-        node = self.node.node
-        types = dict(zip((*node.inputs, *node.writes), (*self.node.inputs, *self.node.outputs), strict=True))
-        return {name: past for name, past in self.kernel.continued(self.node).items() if types[name] == types[past]}
-
-    @property
     def chain_scratch(self) -> Sequence[Spec]:
         """The temporaries of the post-ops."""
         return chain_scratch(self.node.post_ops, self.node.outputs[0]) if self.node.post_ops else ()
@@ -90,7 +83,7 @@ class NumpyExecutable(Executable):
             lambda n: by_name[n.name].in_place,
             lambda n: by_name[n.name].scratch_blocks,
             ALIGNMENT,
-            continues=lambda n: by_name[n.name].continued,
+            continues=lambda n: by_name[n.name].kernel.continued(by_name[n.name].node),
         )
         self.constants: Mapping[str, Array] = {name: in_layout(a, graph.types[name]) for name, a in graph.constants.items()}
         with np.errstate(all="ignore"):

@@ -185,14 +185,13 @@ class OnednnExecutable(Executable):
 
     def _memory(self, sized: Graph, storage: Mapping[str, str], earlier: "OnednnExecutable | None") -> MemoryPlan:
         """The memory of a request: values, and the work buffers of nodes."""
-        planned = self.planned
-        continued = {p.node.name: p.continued for p in self.placements} if sized.states else {}
+        planned, placed = self.planned, self._placed
         return plan_graph(
             sized,
             lambda n: self._takes[n.name],
             lambda n: planned[n.name].scratch if n.name in planned else (),
             ALIGNMENT,
-            continues=lambda n: continued.get(n.name, {}),
+            continues=lambda n: placed[n.name].kernel.continued(placed[n.name].node),
             storage=None if sized.states else storage,
             earlier=None if earlier is None else earlier.memory,
         )

@@ -1,6 +1,6 @@
 """A node with the kernel that runs it, and what is decided about it for all sizes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dovetail.dataclass import dataclass
 from dovetail.device import NodeReport, Refusal, TypedNode
@@ -68,13 +68,6 @@ class Placement:
     def is_short(self) -> bool:
         """Whether the node takes so little time that other threads of Python may wait for it."""
         return self.threads == 1 and self.nanoseconds < SHORT_NS
-
-    @property
-    def continued(self) -> Mapping[str, str]:
-        """The outputs that may be written in the memory of an input that is a state, with these inputs."""
-        node = self.node.node
-        types = dict(zip((*node.inputs, *node.writes), (*self.node.inputs, *self.node.outputs), strict=True))
-        return {name: past for name, past in self.kernel.continued(self.node).items() if types[name] == types[past]}
 
     @property
     def report(self) -> NodeReport:

@@ -102,8 +102,7 @@ class Expression(Elementwise):
     Expressions that work on float8 as on float are `vectorizable`.
     """
 
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     mixes = True
     dtypes: ClassVar = frozenset(C_TYPES)
     by_content = False
@@ -176,8 +175,7 @@ class Chain(Elementwise):
     """Any operator that is a chain of post-ops over one of its inputs (`Operator.post_ops`)."""
 
     name = "chain"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     mixes = True
 
     def applies(self, node: TypedNode) -> Refusal | None:

@@ -55,12 +55,12 @@ class CLKernel(Kernel):
     """True when the kernel also runs several nodes in one launch."""
     half_by_load: ClassVar[bool] = False
     """True when float16 is only read by `vload_half` and written by `vstore_half`, which every device can (`source.storage`)."""
+    halves_by_load: ClassVar[bool] = False
+    """True when that holds for bfloat16 too, which is then accepted where float16 is."""
     mixes: ClassVar[bool] = False
     """True when inputs, operands and results may have different floating-point types, as far as `check` accepts them."""
     by_content: ClassVar[bool] = True
     """False when real numbers and bytes in constants decide nothing, in any sizes, but the arrays that launches are given."""
-    bfloat16_by_load: ClassVar[bool] = False
-    """True when elements are only touched through `source.storage`, and bfloat16 is accepted where float16 is."""
 
     def on(self, caps: Capabilities, packed: PackedConstants | None = None) -> Self:
         """This kernel for a device, and the models that share `packed`."""
@@ -72,7 +72,7 @@ class CLKernel(Kernel):
         """Whether this kernel runs the node as it is, its post-ops included."""
         refusal = self.applies(node)
         if refusal is None:  # not `or`: a refusal is false
-            refusal = check_types(node, self.accepted, self.caps, self.computes, self.half_by_load)
+            refusal = check_types(node, self.accepted, self.caps, self.computes, self.half_by_load or self.halves_by_load)
         if refusal is None and node.post_ops:
             refusal = post_ops.check(node) if self.has_epilogue else Refusal(Reason.POST_OP, f"{self.name} applies none")
         if refusal is None:
@@ -82,7 +82,7 @@ class CLKernel(Kernel):
     @property
     def accepted(self) -> frozenset[DType]:
         """`dtypes`, with bfloat16 where it is like float16."""
-        return self.dtypes | {DType.BFLOAT16} if self.bfloat16_by_load and DType.FLOAT16 in self.dtypes else self.dtypes
+        return self.dtypes | {DType.BFLOAT16} if self.halves_by_load and DType.FLOAT16 in self.dtypes else self.dtypes
 
     def applies(self, node: TypedNode) -> Refusal | None:
         """Why this kernel is not for the node in any sizes: for kernels that are asked for every operator, and for few nodes."""

@@ -28,7 +28,7 @@ class Scan_8(Operator):
         """Final states, then stacked values, filled up with zeros after the end of shorter sequences."""
         count = len(values) - self.num_scan_inputs
         _check_count(count, values, self.body)
-        directions = _per_value(self.directions, self.num_scan_inputs, 0, "directions")
+        directions = _per_value(self.directions, self.num_scan_inputs, "directions")
         types = [self.body.types.get(name) for name in self.body.outputs[count:]]
         if not len(values[0]):  # nothing runs: states are as given, and shapes are those declared
             empty = [stacked([], 0, t) for t in types]
@@ -67,14 +67,14 @@ class Scan(Operator):
         """Final states, then stacked values."""
         count = len(values) - self.num_scan_inputs
         _check_count(count, values, self.body)
-        axes = _per_value(self.scan_input_axes, self.num_scan_inputs, 0, "scan_input_axes")
-        ways = _per_value(self.scan_input_directions, self.num_scan_inputs, 0, "scan_input_directions")
+        axes = _per_value(self.scan_input_axes, self.num_scan_inputs, "scan_input_axes")
+        ways = _per_value(self.scan_input_directions, self.num_scan_inputs, "scan_input_directions")
         scanned = [_turned(v, a, d) for v, a, d in zip(values[count:], axes, ways, strict=True)]
         if len({len(v) for v in scanned}) > 1:
             raise OperatorError(f"scan inputs have {[len(v) for v in scanned]} slices; they must have the same number")
         state, stacks = _scanned(run, self.body, list(values[:count]), scanned)
-        axes = _per_value(self.scan_output_axes, len(stacks), 0, "scan_output_axes")
-        ways = _per_value(self.scan_output_directions, len(stacks), 0, "scan_output_directions")
+        axes = _per_value(self.scan_output_axes, len(stacks), "scan_output_axes")
+        ways = _per_value(self.scan_output_directions, len(stacks), "scan_output_directions")
         types = [self.body.types.get(name) for name in self.body.outputs[count:]]
         ordered = [s[::-1] if way else s for s, way in zip(stacks, ways, strict=True)]
         return (*state, *(stacked(s, a, t) for s, a, t in zip(ordered, axes, types, strict=True)))
@@ -86,10 +86,10 @@ def _check_count(states: int, values: Sequence[Any], body: Graph) -> None:
     check_arguments(body, len(values), states)
 
 
-def _per_value(given: Sequence[int], count: int, default: int, name: str) -> Sequence[int]:
+def _per_value(given: Sequence[int], count: int, name: str) -> Sequence[int]:
     if given and len(given) != count:
         raise OperatorError(f"{name} has {len(given)} entries; accepted: {count}")
-    return given or [default] * count
+    return given or [0] * count
 
 
 def _turned(value: Array, axis: int, backwards: int) -> Array:

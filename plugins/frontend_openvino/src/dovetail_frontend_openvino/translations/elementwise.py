@@ -42,10 +42,6 @@ def _binary(op_type: str, **attributes: int) -> Callable[[Call], str]:
     return lambda call: call.op(op_type, *broadcast(call), **attributes)
 
 
-def _negated(op_type: str) -> Callable[[Call], str]:
-    return lambda call: call.op("Not", call.op(op_type, *broadcast(call)))
-
-
 def _divide(call: Call) -> str:
     return divide(call, *broadcast(call), down=call.bool_attr("m_pythondiv", True))
 
@@ -216,7 +212,7 @@ TABLE: Table = {
     "Equal": _binary("Equal"),
     "Less": _binary("Less"),
     "Greater": _binary("Greater"),
-    "NotEqual": _negated("Equal"),
+    "NotEqual": lambda call: call.op("Not", call.op("Equal", *broadcast(call))),
     "LessEqual": _binary("LessOrEqual"),
     "GreaterEqual": _binary("GreaterOrEqual"),
     "LogicalAnd": _binary("And"),

@@ -70,7 +70,7 @@ def _activation(s: Scope) -> None:
         low = s.attributes["b"] or 0.0
         s.finish("Clip", (x, s.like(x, "min", low), s.like(x, "max", s.required("a"))), x.shape)
     elif kind == "Linear":
-        scaled = s.node("Mul", (x, s.like(x, "a", _or(s.attributes["a"], 1.0))), x.shape)
+        scaled = s.node("Mul", (x, s.like(x, "a", _or_1(s.attributes["a"]))), x.shape)
         s.finish("Add", (scaled, s.like(x, "b", s.attributes["b"] or 0.0)), x.shape)
     else:
         _tanh(s, x)
@@ -78,7 +78,7 @@ def _activation(s: Scope) -> None:
 
 def _tanh(s: Scope, x: Value) -> None:
     """a * tanh(b * x), both 1 when the file leaves them empty."""
-    a, b = _or(s.attributes["a"], 1.0), _or(s.attributes["b"], 1.0)
+    a, b = _or_1(s.attributes["a"]), _or_1(s.attributes["b"])
     inner = x if b == 1 else s.node("Mul", (x, s.like(x, "b", b)), x.shape)
     if a == 1:
         s.finish("Tanh", (inner,), x.shape)
@@ -86,8 +86,8 @@ def _tanh(s: Scope, x: Value) -> None:
         s.finish("Mul", (s.node("Tanh", (inner,), x.shape), s.like(x, "a", a)), x.shape)
 
 
-def _or(value: float | None, default: float) -> float:
-    return default if value is None else value
+def _or_1(value: float | None) -> float:
+    return 1.0 if value is None else value
 
 
 _SIMPLE = {

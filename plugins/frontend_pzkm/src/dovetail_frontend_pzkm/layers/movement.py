@@ -36,7 +36,7 @@ def _concat(s: Scope) -> None:
     s.expect_inputs(1, 255)
     _check_views(s, len(s.inputs), "inputs")
     axis, parts = s.required("concatAxis"), [s.input(i) for i in range(len(s.inputs))]
-    _check_axis("concatAxis", axis, parts[0])
+    _check_axis(axis, parts[0])
     _joined(s, parts, axis)
 
 
@@ -71,7 +71,7 @@ def _splitter(s: Scope) -> None:
     s.expect_inputs(1)
     _check_views(s, len(s.outputs), "outputs")
     x, axis = s.input(0), s.required("concatAxis")
-    _check_axis("concatAxis", axis, x)
+    _check_axis(axis, x)
     sizes = [out.shape[axis] if out.rank > axis else 1 for out in s.outputs]
     if sum(sizes) != x.shape[axis]:
         raise FormatError(f"the outputs have {sizes} of axis {axis}; the input {list(x.shape)} has {x.shape[axis]}")
@@ -174,9 +174,9 @@ def _check_views(s: Scope, count: int, what: str) -> None:
         raise FormatError(f"numViews is {stated}; the layer has {count} {what}")
 
 
-def _check_axis(name: str, axis: int, x: Value) -> None:
+def _check_axis(axis: int, x: Value) -> None:
     if axis >= x.rank:
-        raise FormatError(f"{name} is {axis}; accepted: 0 to {x.rank - 1} for the input {list(x.shape)}")
+        raise FormatError(f"concatAxis is {axis}; accepted: 0 to {x.rank - 1} for the input {list(x.shape)}")
 
 
 LAYERS: dict[str, Callable[[Scope], None]] = {

@@ -16,8 +16,7 @@ class Arg(CLKernel):
 
     name = "arg"
     dtypes = NUMBERS
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     has_epilogue = False
 
     def __init__(self, *, largest: bool) -> None:

@@ -113,8 +113,7 @@ class MeanChannels(CLKernel):
     """For GPUs with matrix units: mean_channels.cl. The result is plain. Takes GlobalAveragePool, and ReduceMean like it."""
 
     name = "mean_channels"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     dtypes = frozenset({DType.FLOAT16, DType.FLOAT32, DType.INT64})
     mixes = True
 

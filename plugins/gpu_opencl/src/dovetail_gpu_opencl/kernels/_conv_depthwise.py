@@ -18,8 +18,7 @@ class ConvDepthwiseWindows(ConvKernel):
     """For GPUs: conv_depthwise_windows.cl."""
 
     name = "conv_depthwise_windows"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     taps = 64
     """At most so many weights a channel: registers hold them and their inputs."""
 

@@ -27,8 +27,7 @@ class ConvPipelined(Pipelined, ConvKernel):
     """For GPUs with matrix units: tiles_pipelined.cl, after channels_innermost.cl where the image is not as that reads it."""
 
     name = "conv_pipelined"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     mixes = True
     max_spatial = MAX_SPATIAL
 

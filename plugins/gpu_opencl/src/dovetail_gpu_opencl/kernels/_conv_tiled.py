@@ -22,8 +22,7 @@ class ConvTiled(Tiled, ConvKernel):
     """For GPUs: tiles.cl."""
 
     name = "conv_tiled"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     max_spatial = MAX_SPATIAL
 
     def check(self, node: TypedNode) -> Refusal | None:

@@ -24,8 +24,7 @@ class Cumulative(CLKernel):
 
     name = "cum_sum"
     dtypes = NUMBERS
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     has_epilogue = False
 
     def __init__(self, start: int, join: str) -> None:

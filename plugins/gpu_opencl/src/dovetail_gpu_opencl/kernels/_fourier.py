@@ -40,8 +40,7 @@ class Fourier(CLKernel):
 
     name = "dft"
     dtypes = NUMBERS
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     has_epilogue = False
 
     @abstractmethod

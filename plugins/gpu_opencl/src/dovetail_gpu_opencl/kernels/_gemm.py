@@ -205,8 +205,7 @@ class GemmDirect(GemmKernel):
     """One element a work item, for what the others refuse: gemm_direct.cl."""
 
     name = "gemm_direct"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     dtypes = frozenset(C_TYPES) - {DType.BOOL}
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:

@@ -14,8 +14,7 @@ class GemmPipelined(Pipelined, GemmKernel):
     """For GPUs with matrix units: tiles_pipelined.cl. The second factor is a constant."""
 
     name = "gemm_pipelined"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     mixes = True
     spared = 0.0
     """Cycles of another launch that this one spares."""

@@ -22,8 +22,7 @@ class GemmTiled(Tiled, GemmKernel):
     """For GPUs: tiles.cl."""
 
     name = "gemm_tiled"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
 
     def fits(self, product: Product) -> Refusal | None:
         if self.caps.kind != "GPU":

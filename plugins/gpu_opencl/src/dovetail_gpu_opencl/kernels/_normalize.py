@@ -27,8 +27,7 @@ class NormalizeLines(CLKernel):
     """normalize_lines.cl: a work item a line on CPUs, a work group on GPUs. `mode` is the statistic: MOMENTS, RMS, L1 or L2."""
 
     name = "normalize_lines"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     mixes = True
     mode = "MOMENTS"
 

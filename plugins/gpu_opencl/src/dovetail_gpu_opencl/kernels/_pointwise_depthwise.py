@@ -128,8 +128,7 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
 
     name = "pointwise_depthwise"
     dtypes = frozenset({DType.FLOAT16, DType.FLOAT32})
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "GPU":

@@ -30,8 +30,7 @@ _SIZES = ("PLANES", *(name for name in IMAGES if name not in _DIVISORS), "COUNT_
 class PoolDirect(CLKernel):
     """One element a work item: pool.cl."""
 
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         g = geometry(node)

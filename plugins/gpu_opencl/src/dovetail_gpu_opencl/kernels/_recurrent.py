@@ -48,8 +48,7 @@ class Recurrence(CLKernel):
     """recurrent.cl and recurrent_shared.cl. Two directions run side by side if they have the same activations."""
 
     name = "recurrent"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     has_epilogue = False
     dtypes = FLOATS | {DType.INT32}
 

@@ -40,8 +40,7 @@ class Reduce(CLKernel):
 
     name = "reduce"
     by_content = False
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     mixes = True
     dtypes: ClassVar = frozenset(C_TYPES)
 

@@ -135,8 +135,7 @@ class Weighted(_Resize):
 
     name = "resize"
     dtypes = frozenset(C_TYPES) - {DType.BOOL}
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
 
     def suits(self, node: TypedNode) -> Refusal | None:
         mode = _op(node).sampling.mode

@@ -73,8 +73,7 @@ class Scatter(CLKernel):
 
     name = "scatter"
     dtypes = MOVABLE
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     computes = False
     has_epilogue = False
 

@@ -19,8 +19,7 @@ class SoftmaxRows(CLKernel):
 
     name = "softmax"
     by_content = False
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
 
     def __init__(self, *, logarithm: bool = False) -> None:
         self._logarithm = logarithm

@@ -41,8 +41,7 @@ class AttentionKernel(CLKernel):
 
     dtypes = FLOATS | {DType.BOOL, DType.INT64}
     has_epilogue = False
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     kind = ""
 
     def check(self, node: TypedNode) -> Refusal | None:
@@ -165,8 +164,7 @@ class WithoutCaches(CLKernel):
 
     dtypes = FLOATS | {DType.BOOL}
     has_epilogue = False
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         op = operator(node)

@@ -19,8 +19,7 @@ class Normalize(CLKernel):
     """(X - mean) / sqrt(var + epsilon) * scale + B."""
 
     name = "batch_normalization"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         if len(node.outputs) > 1 or _trains(node):
@@ -63,8 +62,7 @@ class Train(CLKernel):
     """batch_normalization_training.cl: a work group a channel."""
 
     name = "batch_normalization_training"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     has_epilogue = False
 
     def check(self, node: TypedNode) -> Refusal | None:

@@ -18,8 +18,7 @@ class Clip(CLKernel):
 
     name = "clip"
     elementwise = True
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     dtypes = NUMBERS
 
     def check(self, node: TypedNode) -> Refusal | None:

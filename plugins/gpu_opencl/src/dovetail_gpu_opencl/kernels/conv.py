@@ -213,8 +213,7 @@ class ConvDirect(ConvKernel):
     """One element a work item: conv_direct.cl."""
 
     name = "conv_direct"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     max_spatial = MAX_SPATIAL
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:

@@ -81,8 +81,7 @@ class Gathered(_Transposed):
     """One place a work item: conv_transpose.cl."""
 
     name = "conv_transpose"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         rank = _geometry(node).rank

@@ -18,7 +18,7 @@ class Dequantize(CLKernel):
     """dequantize_linear.cl: an element a work item, in float."""
 
     name = "dequantize_linear"
-    half_by_load = True
+    halves_by_load = True
     dtypes = REAL | _STORED
 
     def check(self, node: TypedNode) -> Refusal | None:

@@ -21,8 +21,7 @@ class EinsumKernel(CLKernel):
     """einsum.cl: a work item an element. Labels become strides, so that diagonals and broadcasts cost nothing."""
 
     name = "einsum"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     dtypes = NUMBERS
 
     def check(self, node: TypedNode) -> Refusal | None:

@@ -25,8 +25,7 @@ class Fused(Elementwise):
     name = "fused_elementwise"
     dtypes = frozenset(C_TYPES)
     has_epilogue = False
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     mixes = True
 
     def check(self, node: TypedNode) -> Refusal | None:
@@ -67,8 +66,7 @@ class FusedReader(CLKernel):
 
     name = "fused_reader"
     dtypes = frozenset(C_TYPES)
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     mixes = True
 
     def check(self, node: TypedNode) -> Refusal | None:

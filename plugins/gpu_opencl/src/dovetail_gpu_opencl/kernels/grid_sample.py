@@ -20,7 +20,7 @@ class GridSampleKernel(CLKernel):
     """grid_sample.cl: a place a work item."""
 
     name = "grid_sample"
-    half_by_load = True
+    halves_by_load = True
     has_epilogue = False
     dtypes: ClassVar = frozenset(STORED_TYPES)
 

@@ -14,8 +14,7 @@ class HardmaxKernel(CLKernel):
     """hardmax.cl along one axis, a work item a line; before version 13 along all axes from `axis` on."""
 
     name = "hardmax"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     has_epilogue = False
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:

@@ -25,8 +25,7 @@ class NormalizeRows(CLKernel):
 
     name = "layer_normalization"
     by_content = False
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     is_rms = False
     """Whether rows are divided by the root of the mean of their squares."""
 
@@ -74,7 +73,7 @@ class NormalizeHalves(CLKernel):
     """For GPUs with matrix units: layer_normalization_halves.cl."""
 
     name = "layer_normalization_halves"
-    half_by_load = True
+    halves_by_load = True
     mixes = True
     dtypes = HALVES
 

@@ -16,8 +16,7 @@ class Responses(CLKernel):
     """lrn.cl: an element a work item."""
 
     name = "lrn"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         op, dst, chain = node.op, node.outputs[0], post_ops.epilogue(node)

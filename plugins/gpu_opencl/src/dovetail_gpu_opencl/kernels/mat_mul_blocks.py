@@ -67,8 +67,7 @@ class BlocksKernel(CLKernel):
 
     kind = "GPU"
     dtypes = frozenset({DType.FLOAT32, DType.UINT8, DType.INT8, DType.FLOAT16})
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         if (self.caps.kind == "CPU") != (self.kind == "CPU"):

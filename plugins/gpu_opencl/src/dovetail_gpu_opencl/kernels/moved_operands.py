@@ -38,8 +38,7 @@ class Elementwise(CLKernel):
     name = "moved_operands"
     dtypes = frozenset(C_TYPES)
     has_epilogue = False
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     mixes = True
 
     def check(self, node: TypedNode) -> Refusal | None:

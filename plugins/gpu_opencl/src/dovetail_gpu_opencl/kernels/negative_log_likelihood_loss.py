@@ -15,8 +15,7 @@ class Loss(CLKernel):
     """negative_log_likelihood_loss.cl: a work item a target, or one work group for the sum of all."""
 
     name = "negative_log_likelihood_loss"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     has_epilogue = False
     dtypes = FLOATS | {DType.INT32, DType.INT64}
 

@@ -15,8 +15,7 @@ class NormalizedSumHalves(CLKernel):
     """For GPUs with matrix units; an index out of range reads row 0 and raises the fault flag."""
 
     name = "normalized_sum"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     has_epilogue = False
     dtypes = FLOATS | {DType.INT32, DType.INT64}
 

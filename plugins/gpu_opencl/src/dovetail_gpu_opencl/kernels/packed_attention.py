@@ -27,8 +27,7 @@ class PackedHalves(CLKernel):
     name = "packed_attention"
     dtypes = FLOATS | {DType.BOOL}
     has_epilogue = False
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         if (refusal := refuse_halves(node, self.caps)) is not None:

@@ -13,8 +13,7 @@ class RoiAlignKernel(CLKernel):
     """roi_align.cl: a bin a work item."""
 
     name = "roi_align"
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     has_epilogue = False
     dtypes = FLOATS | {DType.INT64}
 

@@ -18,7 +18,7 @@ class RotaryEmbeddingKernel(CLKernel):
     name = "rotary_embedding"
     dtypes = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.INT64})
     has_epilogue = False
-    half_by_load = True
+    halves_by_load = True
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         assert isinstance(node.op, RotaryEmbedding)

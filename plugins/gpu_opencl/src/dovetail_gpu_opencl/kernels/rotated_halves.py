@@ -19,8 +19,7 @@ class RotatedHalvesKernel(CLKernel):
     name = "rotated_halves"
     dtypes = frozenset({DType.FLOAT32, DType.FLOAT16})
     has_epilogue = False
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     mixes = True
     joins_nodes = True
 

@@ -16,8 +16,7 @@ class TopKKernel(CLKernel):
     """The base of both kernels."""
 
     dtypes = NUMBERS
-    half_by_load = True
-    bfloat16_by_load = True
+    halves_by_load = True
     has_epilogue = False
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
