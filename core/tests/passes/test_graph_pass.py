@@ -80,6 +80,7 @@ def badly_typed(graph: Graph, context: PassContext) -> Graph:
     ("run", "message"),
     [
         (raising, "raised KeyError: 'lost'"),
+        (lambda graph, _: exit(3), "raised SystemExit: 3"),
         (nothing, "returned NoneType, not a Graph"),
         (fewer_outputs, "changed the outputs of the graph"),
         (undefined, "made a graph that is not valid"),
