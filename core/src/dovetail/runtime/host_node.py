@@ -129,7 +129,7 @@ class HostNode:
         try:
             types = None if is_open else expected or self._by_content(kinds, values)
             given = self._reference(*values, *self._missing) if is_open or types is not None else None
-        except Exception:
+        except (Exception, SystemExit):
             with node_context(node, (None if v is None else TensorType.of(v) for v in values)):
                 raise
         if type(given) is np.ndarray and self._has_all and types == ((given.dtype, given.shape),):
