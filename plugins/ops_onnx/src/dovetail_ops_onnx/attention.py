@@ -8,7 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.op import FLOATS, NUMERIC, DType, GraphBuilder, KernelSource, Operator, OperatorError, ShapeError, TensorType
+from dovetail.op import (
+    FLOATS,
+    NUMERIC,
+    DType,
+    GraphBuilder,
+    KernelSource,
+    Operator,
+    OperatorError,
+    ShapeError,
+    TensorType,
+    evaluate_composition,
+)
 from dovetail_ops_onnx._attention_used_keys import UsedKeys
 from dovetail_ops_onnx._axes import require_broadcast
 from dovetail_ops_onnx._types import BOOL, Types
@@ -163,6 +174,18 @@ class Attention_23(Operator):
     def factor(self, s: Sizes) -> float:
         """The factor of the products of queries and keys."""
         return 1 / math.sqrt(max(1, s.head)) if self.scale is None else self.scale
+
+    def reference(self, *inputs: Any, **_: Any) -> Any:
+        """The composition by the references of its operators, or the same without building it."""
+        from dovetail_ops_onnx._attention_reference import attended  # here, because few nodes run on the host
+
+        found = attended(self, *inputs)
+        return evaluate_composition(self, inputs) if found is None else found
+
+    @classmethod
+    def has_reference(cls) -> bool:
+        """False: devices run kernels of theirs or the composition."""
+        return cls.reference is not Attention_23.reference
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         """Two products and a softmax of five operations a score."""
