@@ -1,19 +1,25 @@
 """Attention by NumPy, as the composition computes it: for nodes on the host, whose sizes are others in each run."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail.op import TensorType
+from dovetail.op import TensorType, evaluate_composition
 from dovetail_ops_onnx._types import Array
 from dovetail_ops_onnx.softmax import Softmax
 
 if TYPE_CHECKING:
     from dovetail_ops_onnx.attention import Attention_23, Sizes
 
-__all__ = ["attended"]
+__all__ = ["attended", "reference"]
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def reference(op: "Attention_23", *inputs: Any) -> tuple[Array, ...]:
+    """All outputs of the operator; inputs that are left out are None."""
+    found = attended(op, *inputs)
+    return evaluate_composition(op, inputs) if found is None else found
 
 
 def attended(
@@ -74,7 +80,7 @@ def _attended(
 
 
 def _bias(op: "Attention_23", s: "Sizes", mask: Array | None, dtype: np.dtype[np.generic]) -> Array | None:
-    """What is added to the scores; None for nothing."""
+    """Mask and hidden positions as one value to add to the scores; None for neither."""
     seen = op.visible(s)
     hidden = None if seen.all() else np.where(seen, 0, -np.inf).astype(dtype)
     if mask is not None and mask.dtype == np.bool_:
