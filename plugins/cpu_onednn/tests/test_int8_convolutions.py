@@ -11,6 +11,7 @@ from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.conv_integer import ConvInteger
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
+from dovetail_ops_onnx.relu import Relu
 
 pytestmark = pytest.mark.skipif(not library().has_int8, reason="this CPU has no instructions for 8-bit products")
 RNG = np.random.default_rng(41)
@@ -70,3 +71,25 @@ def test_quantized_convolution(name):
     np.testing.assert_array_equal(compiled({"x": x})[y], np.clip(np.rint(real) + 101, 0, 255))
     found = implementations(compiled, (shape,), ["QuantizedConv", "Quantized"])
     assert not any(one.startswith("ref") or "gemm" in one for one in found)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_layers_with_other_scales_share_a_primitive(size):
+    """conv -> Q -> DQ -> Relu -> Q, in the same sizes and with numbers of their own."""
+    g, shape, outputs = GraphBuilder(), (1, 16, 6, 5), []
+
+    def quantized(operator, value, scale, zero):
+        return g.node(operator(), value, g.constant(np.float32(scale)), g.constant(zero))
+
+    x = quantized(DequantizeLinear, g.input("x", "uint8", shape), 0.031, np.uint8(117))
+    for scale, zero in ((0.083, 101), (0.069, 90), (0.071, 129)):
+        weights = quantized(DequantizeLinear, g.constant(integers((16, 16, size, size), np.int8)), scale / 10, np.int8(0))
+        found = quantized(QuantizeLinear, g.node(Conv(), x, weights), scale, np.uint8(zero))
+        found = g.node(Relu(), quantized(DequantizeLinear, found, scale, np.uint8(zero)))
+        outputs.append(quantized(QuantizeLinear, found, scale * 1.3, np.uint8(0)))
+    compiled = Core(config=False).compile_model(g.model(outputs), "ONEDNN")
+    compiled({"x": integers(shape, np.uint8)})
+    (step,) = compiled.plan((shape,)).steps
+    convolutions = [p.node.node.name for p in step.executable.placements if type(p.node.op).__name__ == "Quantized"]
+    assert len(convolutions) == 3
+    assert len({id(one.stage.desc) for name in convolutions for one in step.executable.prepared[name]}) == 1

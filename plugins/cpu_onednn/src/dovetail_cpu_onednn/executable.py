@@ -134,7 +134,7 @@ class OnednnExecutable(Executable):
 
     @cached_property
     def _decisive(self) -> tuple[object, ...]:
-        """The decisions in whose memory each value lies; asked for when other sizes come."""
+        """Equal where values share memory in the same way; asked for when other sizes come."""
         return _decisive(self._sized, self._takes)
 
     def _plan_nodes(

@@ -183,10 +183,9 @@ class _Parameters:
         if chain.vector is not None:
             added = _whole(bias, units)
             scales = None if added.any() else chain.vector
-            if scales is None and chain.vector.size == 1:
-                before = (("eltwise", (ELTWISE["linear"], float(chain.vector.reshape(())), 0.0)),)
-            elif scales is None:
-                arguments.append(value_argument(Arg.post_op(0, Arg.SRC_1), chain.vector.reshape(shapes.vector)))
+            if scales is None:
+                vector = chain.vector.reshape(shapes.vector) if chain.vector.size > 1 else np.full(shapes.vector, chain.vector)
+                arguments.append(value_argument(Arg.post_op(0, Arg.SRC_1), vector))
                 before = (("binary", (BINARY["mul"], arguments[0].desc)),)
         if scales is not None:
             masks.append(("scales", int(Arg.WEIGHTS), shapes.mask if scales.size > 1 else 0))
@@ -260,7 +259,7 @@ def _convolution_in(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     wanted = lib.tagged(wei.dims, TAG_ANY, wei.dtype)
     gaps = tuple(d - 1 for d in g.dilations)
     sizes = (g.strides, gaps, g.pads_begin, padding(g))
-    attr = lib.attr([*parameters.before, *chain.appended], parameters.masks)
+    attr = lib.attr([*parameters.before, *chain.appended], [*parameters.masks, *chain.masks])
     args = (INFERENCE, Alg.CONVOLUTION_DIRECT, src, wanted, parameters.row, dst, *sizes)
     pd = lib.describe("convolution_forward", *args, attr=attr, instead=preferred(conv, src_type, dst_type))
     arguments = [
@@ -283,9 +282,8 @@ def _product(
     parameters = _Parameters.of(chain, units, added, zero, _Shapes(row, row, 1 << (len(result) - 1)))
     src, dst = plain(rows, number_of(given(node, 0).dtype)), plain(result, number_of(node.outputs[0].dtype))
     wanted = lib.tagged(wei.dims, TAG_ANY, wei.dtype)
-    pd = lib.describe(
-        "matmul", src, wanted, parameters.row, dst, attr=lib.attr([*parameters.before, *chain.appended], parameters.masks)
-    )
+    attr = lib.attr([*parameters.before, *chain.appended], [*parameters.masks, *chain.masks])
+    pd = lib.describe("matmul", src, wanted, parameters.row, dst, attr=attr)
     arguments = [
         Argument(Arg.SRC, "input", 0, src),
         weights_argument(node, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims)),

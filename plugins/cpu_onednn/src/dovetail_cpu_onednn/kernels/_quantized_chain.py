@@ -1,6 +1,10 @@
-"""The steps of a quantized operator after its sum, as post-ops of the primitive: scale, round, add and store."""
+"""The steps of a quantized operator after its sum, as post-ops of the primitive: scale, round, add and store.
+
+Numbers of a layer are arguments where that does not cost time in each run: layers of the same sizes share a primitive then.
+"""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,7 +14,8 @@ from dovetail.dataclass import dataclass, field
 from dovetail.device import Binary, DType, Eltwise, PostOp, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import Arg, MemoryDesc, PrimitiveDesc
 from dovetail_cpu_onednn.descriptors import describe, number_of, plain, undecided
-from dovetail_cpu_onednn.kernel import Argument, Refused, given
+from dovetail_cpu_onednn.elementwise import MIN
+from dovetail_cpu_onednn.kernel import Argument, Refused, given, value_argument
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended, eltwise_kind
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
@@ -20,12 +25,19 @@ __all__ = ["Epilogue", "gives_halves", "single_scale"]
 
 Array = NDArray[Any]
 
+RELU = Eltwise("relu")
+
+LARGEST = 1e30
+"""Factors below it, and above its inverse, are normal numbers of float32, and their inverses are."""
+
 
 @dataclass
 class Epilogue:
     """A chain under construction. `head` is the factor and offset before its first step, `after` those that are pending.
 
     `vector` (float32) multiplies the sum where that is quantized at once: one number, or one for each output channel.
+    `numbers` are arguments of the steps at these positions, in `rank` dimensions. `divisor` divides what is stored. There are
+    neither with rank 0, where the number is no sum of products.
     """
 
     free: bool
@@ -35,6 +47,9 @@ class Epilogue:
     after: tuple[float, float] = (1.0, 0.0)
     appended: list[Appended] = field(default_factory=list)
     reads: list[tuple[int, int, MemoryDesc]] = field(default_factory=list)
+    rank: int = 0
+    numbers: list[tuple[int, Array]] = field(default_factory=list)
+    divisor: Array | None = None
 
     @staticmethod
     def of(
@@ -45,7 +60,7 @@ class Epilogue:
         `units` (float32) are the real values of one unit of the computed number; `sums`: that number is a sum of products. `dims`
         are those in which the result is computed, if in others.
         """
-        chain = Epilogue(free, dims)
+        chain = Epilogue(free, dims, rank=len(dims or node.outputs[0].dims) if sums else 0)
         # Relu gives the same before and after a multiplication, so it may come between the sum and its quantization.
         at = next((i for i, step in enumerate(op.steps[1:]) if not _is_relu(step)), len(op.steps) - 1)
         first = (*op.steps[1:], op.result)[at]
@@ -59,6 +74,7 @@ class Epilogue:
                 chain._step(node, op, step)
         if op.result is not None:
             chain._store(op.result, units, scaled=exact and at == len(op.steps) - 1)
+            chain._divide()
         chain._flush()
         return chain
 
@@ -83,6 +99,15 @@ class Epilogue:
         elif self.after != (1.0, 0.0):
             self.appended.append(("eltwise", (ELTWISE["linear"], factor, offset)))
         self.after = (1.0, 0.0)
+
+    def _divide(self) -> None:
+        """Let the last factor be a scale of the stored numbers, which takes less time than a step; not where the rounded quotient
+        would decide about exact halves.
+        """
+        factor, offset = self.after
+        is_usual = 1 / LARGEST < abs(factor) < LARGEST and factor != 1 and not gives_halves(np.array(factor))
+        if self.rank and self.appended and is_usual and not offset:
+            self.divisor, self.after = _number_in(1, 1 / factor), (1.0, 0.0)
 
     def _round(self, scaling: Scaling, *, scaled: bool) -> None:
         """To the numbers that the quantization has, and back. `scaled`: the value counts in its units already."""
@@ -112,8 +137,24 @@ class Epilogue:
         if post_op.algorithm == "linear":
             self._affine(post_op.alpha * post_op.scale, post_op.beta * post_op.scale)
             return
+        if post_op == RELU and self.rank and self.after[0] > 0 and not self.after[1] and self._is_limited:
+            self._limit()
+            return
         self._flush()
         self.appended += eltwise_kind(post_op)
+
+    @property
+    def _is_limited(self) -> bool:
+        """Whether the last step has a lower limit of 0 or below and an upper one above it."""
+        kind, numbers = self.appended[-1] if self.appended else ("", ())
+        return kind == "eltwise" and numbers[0] == ELTWISE["clip"] and numbers[1] <= 0 < numbers[2]  # type: ignore[operator]
+
+    def _limit(self) -> None:
+        """Let 0 be the lower limit, as a Relu before or behind the pending factor does, and the upper one an argument."""
+        number = _number_in(self.rank, self.appended.pop()[1][2])
+        self.appended.append(("eltwise", (ELTWISE["relu"], 0.0, 0.0)))
+        self.numbers.append((len(self.appended), number))
+        self.appended.append(("binary", (MIN, plain(number.shape))))
 
     def _binary(self, node: TypedNode, op: Quantized, post_op: PostOp) -> None:
         if not isinstance(post_op, Binary) or post_op.algorithm not in BINARY:
@@ -149,7 +190,15 @@ class Epilogue:
         for position, index, desc in self.reads:
             arg = Arg.post_op(position + shift, Arg.SRC_1)
             found.append(Argument(arg, "input", index, lib.taken(pd, arg, desc), flexible=len(desc.dims) > 2))
+        found += [value_argument(Arg.post_op(position + shift, Arg.SRC_1), number) for position, number in self.numbers]
+        if self.divisor is not None:
+            found.append(value_argument(Arg.SCALES | Arg.DST, self.divisor))
         return found
+
+    @property
+    def masks(self) -> list[tuple[str, int, int]]:
+        """The mask of the divisor, for the attributes of the primitive."""
+        return [] if self.divisor is None else [("scales", int(Arg.DST), 0)]
 
     @property
     def whole(self) -> list[Appended]:
@@ -157,6 +206,12 @@ class Epilogue:
         if self.head == (1.0, 0.0):
             return self.appended
         return [("eltwise", (ELTWISE["linear"], *self.head)), *self.appended]
+
+
+@lru_cache(1024)
+def _number_in(rank: int, value: Any) -> Array:
+    """The number in so many dimensions; one object for equal ones, which plans for other sizes have again."""
+    return np.full((1,) * rank, value, np.float32)
 
 
 def _inputs(node: TypedNode, op: Quantized) -> Iterable[tuple[int, tuple[TensorType | None, Scaling | None]]]:
