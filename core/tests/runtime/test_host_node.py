@@ -99,6 +99,36 @@ def test_an_operator_that_needs_content_is_asked_for_types_once_for_each_rank() 
         nodes[0]([np.zeros(4, np.float32), np.array(1)])
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.float32])
+def test_types_are_kept_for_the_content_of_single_numbers(dtype: Any) -> None:
+    """But not for that of data, which changes: the size alone decides here."""
+    asked: list[Any] = []
+
+    class Filled(Operator):
+        domain = "test.host"
+        inputs: ClassVar[Any] = ("X", "count")
+
+        def infer(self, x: TensorType, count: TensorType) -> TensorType:
+            asked.append(count.value)
+            if count.value is None:
+                raise DataDependentShape("the size is data")
+            return x.with_shape((int(count.value),))
+
+        def reference(self, x: NDArray[Any], count: NDArray[Any]) -> NDArray[Any]:
+            return np.resize(x, int(count))
+
+    node = host_node(Filled(), 0, 1)
+    for size in (2, 3, 2, 3):
+        np.testing.assert_array_equal(node([np.ones(1, np.float32), np.array(size, dtype)])[0], np.ones(size))
+    first = len(asked)
+    for size in (2, 3):
+        assert node([np.ones(1, np.float32), np.array(size, dtype)])[0].size == size
+    assert len(asked) == first
+    if dtype is np.int64:
+        node([np.full(1, 7, np.float32), np.array(2, dtype)])
+        assert len(asked) == first
+
+
 def test_operators_whose_attributes_have_no_hash() -> None:
     class Added(Operator):
         domain = "test.host"

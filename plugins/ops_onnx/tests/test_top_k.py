@@ -26,6 +26,7 @@ def _sorted(row: Any, count: int, largest: bool) -> list[int]:
 def test_rows(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, dtype: str, largest: bool, few: int) -> None:
     """Few and many distinct values, NaN and infinities in some rows or nearly everywhere, sizes that groups do not divide."""
     monkeypatch.setattr(top_k, "_FEW", few)
+    monkeypatch.setattr(top_k, "_KEYS", 1 if few else top_k._KEYS)
     for size, count, spread, special in (
         (83, 1, 9, 0.0),
         (41, 1, 3, 0.3),
@@ -53,6 +54,23 @@ def test_axes(rng: np.random.Generator, axis: int) -> None:
     values, places = TopK(axis=axis).reference(x, np.array([2]))
     np.testing.assert_array_equal(values, np.sort(x, axis).take([-1, -2], axis))
     np.testing.assert_array_equal(np.take_along_axis(x, places, axis), values)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("count", [1, 5, 64])
+def test_zeros_of_both_signs_are_equal(rng: np.random.Generator, dtype: str, count: int) -> None:
+    """Also beside subnormal numbers, and in Fortran order."""
+    tiny = np.finfo(dtype).smallest_subnormal
+    x = np.asfortranarray(rng.choice(np.array([-tiny, -0.0, 0.0, tiny], dtype), (40, 64)))
+    values, places = TopK().reference(x, np.array([count]))
+    np.testing.assert_array_equal(places, [_sorted(row, count, True) for row in x.tolist()])
+    np.testing.assert_array_equal(np.signbit(values), np.signbit(np.take_along_axis(x, places, 1)))
+
+
+def test_nan_of_both_signs_are_equal(rng: np.random.Generator) -> None:
+    x = rng.choice(np.float32([-np.nan, np.nan, np.inf, -np.inf, 1]), (40, 64))
+    _, places = TopK().reference(x, np.array([40]))
+    np.testing.assert_array_equal(places, [_sorted(row, 40, True) for row in x.tolist()])
 
 
 def test_equal_elements_are_sorted_as_a_whole() -> None:

@@ -10,6 +10,7 @@ import dovetail
 from dovetail.errors import InferError
 from dovetail_ops_onnx.abs import Abs
 from dovetail_ops_onnx.bitwise_not import BitwiseNot
+from dovetail_ops_onnx.cum_sum import CumSum
 from dovetail_ops_onnx.eye_like import EyeLike
 from dovetail_ops_onnx.gather_elements import GatherElements
 from dovetail_ops_onnx.gather_nd import GatherND
@@ -67,6 +68,20 @@ def test_movements(rng: np.random.Generator, device: str, dims: tuple[int, int],
         np.testing.assert_array_equal(turned(x, lengths), _reversed(x, lengths))
         np.testing.assert_array_equal(elements(x, places[..., 0]), np.take_along_axis(x, places[..., 0] % dims[1], 1))
         np.testing.assert_array_equal(slices(x, places), np.take_along_axis(x, places[..., 0] % dims[1], 1))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dims", SIZES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "int64"])
+def test_sums_along_an_axis(rng: np.random.Generator, device: str, dims: tuple[int, int], dtype: str) -> None:
+    """Of whole numbers, which are exact in each type."""
+    x = rng.integers(-2, 3, dims).astype(dtype)
+    for axis in (0, 1):
+        whole = np.cumsum(x.astype(np.int64), axis)
+        np.testing.assert_array_equal(_compiled(device, CumSum(), x, np.array(axis), known=1)(x), whole)
+        other = np.flip(np.cumsum(np.flip(x.astype(np.int64), axis), axis), axis) - x
+        op = CumSum(exclusive=True, reverse=True)
+        np.testing.assert_array_equal(_compiled(device, op, x, np.array(axis), known=1)(x), other)
 
 
 @pytest.mark.parametrize("k", [-9, -3, -2, 0, 1, 4, 5, 9])

@@ -28,6 +28,10 @@ _KEPT = 512
 _SMALL = 16
 """Whole numbers of an input up to which their content is part of what the types of results are kept for, such as bounds."""
 
+_WHOLE = {"i": _SMALL, "u": _SMALL, "b": _SMALL}
+_WITH_FLOATS = _WHOLE | {"f": 1}
+"""The same by kinds of numbers; with single floats, such as the limit of a Range, where whole numbers are not enough."""
+
 Kind = tuple[np.dtype[Any], tuple[int, ...]]
 """Data type and shape of an array."""
 
@@ -154,14 +158,19 @@ class HostNode:
 
     def _by_content(self, kinds: tuple[Kind | None, ...], values: Sequence[Any]) -> tuple[Kind, ...] | None:
         """As `_expected`, with the content of inputs of types that the operator takes; None where the data is not enough."""
-        small = [v if v is not None and v.size <= _SMALL and v.dtype.kind in "iub" else None for v in values]
+        by_others = kinds in self._known.by_others
+        sizes = _WITH_FLOATS if by_others else _WHOLE
+        small = [v if v is not None and v.size <= sizes.get(v.dtype.kind, -1) else None for v in values]
         key = (kinds, *[None if v is None else v.tobytes() for v in small])
         kept = self._known.bounded
         found = kept.get(key)
         if found is None:
-            found = None if kinds in self._known.by_others else self._kinds(self._inferred(values, small))
-            if found is None:  # it depends on the content of others, or is refused
+            is_enough = not by_others or all(v is None or known is not None for v, known in zip(values, small, strict=True))
+            found = self._kinds(self._inferred(values, small)) if is_enough else None
+            if found is None and not by_others:  # it depends on the content of others, or is refused
                 self._known.by_others.add(kinds)
+                return self._by_content(kinds, values)
+            if found is None:
                 types = self._inferred(values, values)
                 if any(not t.is_static for t in types):
                     self._known.results[kinds] = _OPEN, _are_many(values)

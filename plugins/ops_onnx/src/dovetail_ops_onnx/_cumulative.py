@@ -4,10 +4,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dovetail.op import FLOATS, DType, Operator, TensorType
+from dovetail.op import FLOATS, DType, KernelSource, Operator, TensorType
 from dovetail_ops_onnx._elementwise import computed, scalar
 from dovetail_ops_onnx._shapes import check_axis
 from dovetail_ops_onnx._types import INDICES, Array
+from dovetail_ops_onnx._written import IntoResult
 
 __all__ = ["Cumulative"]
 
@@ -26,6 +27,7 @@ class Cumulative(Operator):
     inputs = ("x: T", "axis: T2")
     outputs = ("y: T",)
     types = {"T": FLOATS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}, "T2": INDICES}
+    kernels: ClassVar[tuple[KernelSource, ...]] = (IntoResult(),)
     ufunc: ClassVar[np.ufunc]
     """Joins two elements."""
 
@@ -42,13 +44,22 @@ class Cumulative(Operator):
     def reference(self, x: Array, axis: Array) -> Array:
         """The running results, in the type of x; integers wrap."""
         along = check_axis(int(axis.reshape(())), x.ndim)
-        return computed(lambda v: self._along(v, along), x)
+        return computed(lambda v: self._along(v, np.empty(v.shape, v.dtype), along), x)
 
-    def _along(self, x: Array, axis: int) -> Array:
-        results = np.empty(x.shape, x.dtype)
-        src, dst = (np.flip(a, axis) if self.reverse else a for a in (x, results))
+    def write(self, dst: Array, x: Array, axis: Array) -> None:
+        """The same into dst."""
+        if x.dtype.itemsize >= 4:
+            self._along(x, dst, check_axis(int(axis.reshape(())), x.ndim))
+        else:
+            dst[...] = self.reference(x, axis)
+
+    def _along(self, x: Array, results: Array, axis: int) -> Array:
+        src, dst = x, results
         if axis:
-            src, dst = (np.moveaxis(a, axis, 0) for a in (src, dst))
+            order = (axis, *range(axis), *range(axis + 1, x.ndim))
+            src, dst = src.transpose(order), dst.transpose(order)
+        if self.reverse:
+            src, dst = src[::-1], dst[::-1]
         if self.exclusive:
             dst[:1] = self.ufunc.identity
             src, dst = src[:-1], dst[1:]

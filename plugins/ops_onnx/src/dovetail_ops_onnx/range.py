@@ -33,11 +33,15 @@ class Range(Movement):
 
     def reference(self, start: Array, limit: Array, delta: Array) -> Array:
         """start + i * delta, rounded once."""
-        count, wide = _count(start, limit, delta), np.float64 if DType.of(start.dtype).is_float else np.int64
-        first: Array = start.reshape(()).astype(wide)
-        step: Array = delta.reshape(()).astype(wide)
+        count, first, step = _count(start, limit, delta), _number(start), _number(delta)
+        is_whole = isinstance(first, int)
+        y: Array = np.arange(count, dtype=np.int64 if is_whole else np.float64)
+        if is_whole and (first, step) == (0, 1):
+            return y.astype(start.dtype, copy=False)
         with np.errstate(all="ignore"):
-            return np.asarray(first + np.arange(count, dtype=wide) * step).astype(start.dtype)
+            y *= step
+            y += first
+            return y.astype(start.dtype, copy=False)
 
 
 def _count(start: Array, limit: Array, delta: Array) -> int:
@@ -54,5 +58,4 @@ def _count(start: Array, limit: Array, delta: Array) -> int:
 
 
 def _number(array: Array) -> int | float:
-    value = array.reshape(())
-    return float(value) if DType.of(array.dtype).is_float else int(value)
+    return array.item() if array.dtype.kind in "iuf" else float(array.reshape(()))  # NumPy has no number of other types
