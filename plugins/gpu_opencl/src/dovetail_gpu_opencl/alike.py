@@ -172,7 +172,7 @@ def _type(tensor: TensorType | None) -> Hashable:
 
 
 def _content(value: NDArray[Any]) -> Hashable:
-    """What may be sizes in an array: real numbers and bytes cannot be such."""
+    """The content of an array that may hold sizes; None for real numbers and bytes, which cannot."""
     if value.dtype.kind == "f" or (value.dtype.kind in "iu" and value.dtype.itemsize == 1):
         return None
     return value.tobytes() if value.size <= _SMALL and not value.dtype.hasobject else id(value)
