@@ -76,6 +76,8 @@ def _line_sizes(rng: np.random.Generator) -> Iterator[tuple[str, Case]]:
         yield sized("ArgMax", floats(rng, 3, n), axis=1)
         yield sized("TopK", floats(rng, 3, n), np.array([min(3, n)]), constants=(1,))
         yield sized("CumSum", floats(rng, 3, n), np.array(1), constants=(1,))
+        yield sized("CumSum", floats(rng, 2, 3, n), np.array(1), constants=(1,))
+        yield sized("ScatterND", floats(rng, 4, n), rng.integers(-4, 4, (5, 1)), floats(rng, 5, n), reduction="add")
         yield sized("InstanceNormalization", floats(rng, 2, 3, n), floats(rng, 3), floats(rng, 3), constants=(1, 2))
         yield sized("DynamicQuantizeLinear", floats(rng, n))
 

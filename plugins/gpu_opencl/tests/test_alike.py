@@ -15,8 +15,10 @@ from dovetail_gpu_opencl.kernels._gemm import GemmRows
 from dovetail_gpu_opencl.kernels.mat_mul import product_of
 from dovetail_gpu_opencl.launch import Constant, Fault, Image, Launch, Read, Scalar, Scratch, Write, ints
 from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.leaky_relu import LeakyRelu
 from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.tanh import Tanh
 from dovetail_ops_onnx.transpose import Transpose
 
@@ -91,6 +93,35 @@ def test_other_slopes_are_not_alike(info: DeviceInfo, asked: Counter[str], rng: 
     found = ran(layered(weights, slopes), info, asked, check)
     if info.kind == "CPU":
         assert max(found[2:]) == 3, found
+
+
+def test_quantized_layers_share_launches_and_no_scales(info: DeviceInfo, asked: Counter[str], rng: Any) -> None:
+    """Their operators have the scales as attributes."""
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "uint8", ("N", 24))
+    layers = [
+        (rng.integers(-99, 99, (24, 24)).astype(np.int8), *rng.uniform([0.01, 0.01, 0.3], [0.1, 0.1, 3])) for _ in range(LAYERS)
+    ]
+    for w, *scales in layers:
+        left, own, result = (g.constant(np.array(scale, np.float32)) for scale in scales)
+        zero, none = g.constant(np.array(100, np.uint8)), g.constant(np.array(0, np.int8))
+        factors = g.node(DequantizeLinear(), x, left, zero), g.node(DequantizeLinear(), g.constant(w), own, none)
+        x = g.node(QuantizeLinear(), g.node(MatMul(), *factors), result, zero)
+    request = dovetail.Core().compile_model(g.model([x]), info.name).create_infer_request()
+    found = []
+    for rows in (3, 5, 7, 40, 11):
+        asked.clear()
+        wanted = np.arange(rows * 24, dtype=np.uint8).reshape(rows, 24)
+        got = request.infer({"x": wanted})[0]
+        for w, *scales in layers:
+            left, own, result = np.float32(scales).astype(np.float64)
+            real = (wanted.astype(np.int64) - 100) @ w.astype(np.int64) * (left * own) / result
+            wanted = np.clip(np.rint(real) + 100, 0, 255).astype(np.uint8)
+        np.testing.assert_array_equal(got, wanted)
+        found.append(asked["QuantizedMatMul"])
+    if info.kind == "CPU":
+        assert found[:2] == [LAYERS, LAYERS], found
+        assert max(found[2:]) == 1, found
 
 
 # --- one pair of nodes ------------------------------------------------------------------------------------------------

@@ -166,6 +166,18 @@ def test_products_of_integers(dtype: str, device: OpenCLDevice, bench: Any, rng:
         np.testing.assert_array_equal(run(bench, device, bench.op("MatMul"), a, b)[0], a @ b)
 
 
+@pytest.mark.parametrize(("dims", "axis"), [((5,), 0), ((17, 3), 1), ((3, 21), 0), ((2, 9, 13), 1), ((2, 5, 8), 1)])
+def test_sums_of_lines_side_by_side(dims: tuple[int, ...], axis: int, device: OpenCLDevice, bench: Any, rng: Any) -> None:
+    """Neighbours, lines of two blocks, lines one behind the other, and fewer than a work item takes."""
+    x = rng.integers(-9, 9, dims).astype(np.float32)
+    for exclusive, reverse in ((0, 0), (1, 0), (0, 1), (1, 1)):
+        found = np.flip(x, axis) if reverse else x
+        found = found.cumsum(axis) - exclusive * found
+        op = bench.op("CumSum", exclusive=exclusive, reverse=reverse)
+        graph, feeds = bench.single(op, [x, np.array(axis)], (1,))
+        np.testing.assert_array_equal(bench.run(device, graph, feeds)[0], np.flip(found, axis) if reverse else found)
+
+
 def test_the_last_update_of_a_place_counts(device: OpenCLDevice, bench: Any, rng: Any) -> None:
     data, updates = floats(rng, 7), floats(rng, 1000)
     index = rng.integers(-7, 7, 1000)

@@ -35,15 +35,17 @@ def test_elements_of_a_long_line(
     np.testing.assert_allclose(found, wanted.astype(dtype), rtol=1e-3 if dtype == np.float16 else 1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("count", [5, 290])
-def test_slices_that_meet(count: int, kind_device: Callable[[str], Any], bench: Any, rng: np.random.Generator) -> None:
-    data, updates = (_drawn(rng, np.float32, dims) for dims in ((4, 5, 6), (count, 6)))
+@pytest.mark.parametrize(("kind", "count", "inner"), [("GPU", 5, 6), ("GPU", 290, 6), ("CPU", 40, 6), ("CPU", 40, 130)])
+def test_slices_that_meet(
+    kind: str, count: int, inner: int, kind_device: Callable[[str], Any], bench: Any, rng: np.random.Generator
+) -> None:
+    data, updates = (_drawn(rng, np.float32, dims) for dims in ((4, 5, inner), (count, inner)))
     index = rng.integers(-4, 4, (count, 2))
     wanted = data.astype(np.float64)
     for (a, b), update in zip(index, updates, strict=True):
         wanted[a, b] += update
     graph, feeds = bench.single(ScatterND(reduction="add"), [data, index, updates])
-    np.testing.assert_allclose(bench.run(kind_device("GPU"), graph, feeds)[0], wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(bench.run(kind_device(kind), graph, feeds)[0], wanted, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.exhaustive(0.4)  # each compiles programs

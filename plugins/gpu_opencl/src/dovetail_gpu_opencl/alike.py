@@ -9,9 +9,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.dataclass import dataclass
+from dovetail.dataclass import dataclass, fields_of
 from dovetail.device import Choice, Layout, TensorType, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.launch import Argument, Constant, Image, Launch, Read, Scalar, Scratch, Write
@@ -146,21 +147,35 @@ def _kind(node: TypedNode, choice: Choice[CLKernel], launches: Sequence[Launch])
     op, names = node.op, _names(node)
     places = {name: index for index, name in reversed([*enumerate(names)])}
     chain = without_names(node.post_ops)
-    attributes = tuple([getattr(op, name) for name in op.attributes])
+    attributes = tuple([_attribute(getattr(op, name)) for name in op.attributes])
     types = tuple([_type(tensor) for tensor in _tensors(node)])
     refused = tuple([name for name, _ in choice.refusals])
     shown = tuple([_shown(launch, places) for launch in launches])
     return type(op), attributes, chain, tuple(map(places.get, names)), types, id(choice.kernel), refused, shown
 
 
+def _attribute(value: Any) -> Any:
+    """An attribute, with arrays as constants: those of quantized operators have operators and scales as attributes."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, _content(value)
+    if isinstance(value, tuple):
+        return tuple([_attribute(part) for part in value])
+    fields = fields_of(type(value))
+    return (type(value), *[_attribute(getattr(value, name)) for name in fields]) if fields else value
+
+
 def _type(tensor: TensorType | None) -> Hashable:
-    """A type, with what may be sizes in a constant: real numbers and bytes cannot be such."""
+    """A type, with the content of a constant as far as it counts."""
     if tensor is None or tensor.value is None:
         return None if tensor is None else (tensor.dtype, tensor.dims, tensor.layout)
-    value, content = tensor.value, None
-    if not tensor.dtype.is_float and not (value.dtype.kind in "iu" and value.dtype.itemsize == 1):
-        content = value.tobytes() if tensor.size <= _SMALL and not value.dtype.hasobject else id(value)
-    return tensor.dtype, tensor.dims, tensor.layout, True, content
+    return tensor.dtype, tensor.dims, tensor.layout, True, None if tensor.dtype.is_float else _content(tensor.value)
+
+
+def _content(value: NDArray[Any]) -> Hashable:
+    """The content of an array that may hold sizes; None for real numbers and bytes, which cannot."""
+    if value.dtype.kind == "f" or (value.dtype.kind in "iu" and value.dtype.itemsize == 1):
+        return None
+    return value.tobytes() if value.size <= _SMALL and not value.dtype.hasobject else id(value)
 
 
 def _shown(launch: Launch, places: Mapping[str, int]) -> Hashable:

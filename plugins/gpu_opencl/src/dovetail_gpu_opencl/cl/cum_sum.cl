@@ -1,15 +1,16 @@
 // dst = the sum, or what else JOIN makes of it beginning with START, of all elements of a line up to each one: without itself
 // when exclusive, from the end when reverse.
 //
-// A work item computes a line. NDRange: (lines, rounded up to the local size). With AXIS, the C type of an axis that is known
-// only now, there is a work item for each of the `lines` elements, of which those at the beginning of a line work.
+// A work item computes a line. NDRange: (lines, rounded up to the local size). With ABREAST > 1 it computes so many lines side by
+// side, and there are ceil(lines / ABREAST) items. With AXIS, the C type of an axis that is known only now, there is a work item
+// for each of the `lines` elements, of which those at the beginning of a line work.
 //
 // Layout: element i of a line l is at l / inner * (size * inner) + l % inner + i * inner. With AXIS, shape has `rank` sizes and
 // then as many strides; an axis out of range is taken as 0 and sets faults[fault] to 1.
 //
 // With COMPUTED(i), which gives element i of src, from SOURCE_ARGS, src is not in memory.
 //
-// Tunables: the local size; AHEAD, elements that a work item loads at a time.
+// Tunables: the local size; AHEAD, elements that a work item loads at a time; ABREAST, for CPUs.
 #ifndef T
 #define T float
 #define LOAD_T(p, i) ((p)[i])
@@ -18,6 +19,7 @@
 #define START 0
 #define JOIN(a, b) ((a) + (b))
 #define AHEAD 1
+#define ABREAST 1
 #endif
 
 #ifndef COMPUTED
@@ -31,6 +33,38 @@
 #define AXIS_ARGS , const int size, const int inner
 #endif
 
+#if ABREAST > 1
+__kernel void cum_sum(SOURCE_ARGS, __global T* restrict dst, const int exclusive, const int reverse,
+                      const int lines AXIS_ARGS) {
+  const int line = get_global_id(0) * ABREAST, count = min(ABREAST, lines - line), side = line % inner;
+  if (count <= 0) return;
+  ACC sums[ABREAST];
+  for (int a = 0; a < ABREAST; ++a) sums[a] = START;
+  if (side + ABREAST <= inner && count == ABREAST) {  // neighbours in memory
+    for (int i = 0; i < size; ++i) {
+      const int o = line / inner * (size * inner) + side + (reverse ? size - 1 - i : i) * inner;
+#pragma unroll
+      for (int a = 0; a < ABREAST; ++a) {
+        const ACC before = sums[a], x = COMPUTED(o + a);
+        sums[a] = JOIN(before, x);
+        STORE_T(dst, o + a, exclusive ? before : sums[a]);
+      }
+    }
+    return;
+  }
+  int bases[ABREAST];
+  for (int a = 0; a < count; ++a) bases[a] = (line + a) / inner * (size * inner) + (line + a) % inner;
+  for (int i = 0; i < size; ++i) {
+    const int at = (reverse ? size - 1 - i : i) * inner;
+    for (int a = 0; a < count; ++a) {
+      const int o = bases[a] + at;
+      const ACC before = sums[a], x = COMPUTED(o);
+      sums[a] = JOIN(before, x);
+      STORE_T(dst, o, exclusive ? before : sums[a]);
+    }
+  }
+}
+#else
 __kernel void cum_sum(SOURCE_ARGS, __global T* restrict dst, const int exclusive, const int reverse,
                       const int lines AXIS_ARGS) {
   const int line = get_global_id(0);
@@ -59,3 +93,4 @@ __kernel void cum_sum(SOURCE_ARGS, __global T* restrict dst, const int exclusive
     }
   }
 }
+#endif

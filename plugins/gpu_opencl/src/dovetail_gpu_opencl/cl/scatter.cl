@@ -10,9 +10,10 @@
 // of each. For a block of updates it marks, for each place, which ones go there, then the item of an element joins them in their
 // order.
 //
-// With EACH > 1, for CPUs, an item of scatter_start and scatter_widen copies so many elements, and one of scatter_put an update.
+// With EACH > 1, for CPUs, an item of scatter_start and scatter_widen copies so many elements, and one of scatter_put an update; one
+// of scatter_reduce joins RUN neighbours of each place.
 //
-// NDRange: (elements / EACH, updates, words of updates or updates, or lines * inner; rounded up to the local size), with GROUP
+// NDRange: (elements / EACH, updates, words of updates or updates, or lines * ceil(inner / RUN); rounded up to the local size), with GROUP
 // (lines * inner * GROUP), with PLACES (ceil(places / PLACES) * GROUP, ceil(inner / COLUMNS)).
 //
 // Layout: places are slices of `inner` elements. With ELEMENTS, update u goes to its own place, but for the coordinate along one
@@ -33,6 +34,9 @@
 
 #ifndef EACH
 #define EACH 1
+#endif
+#ifndef RUN
+#define RUN 1
 #endif
 #define RANGE                                     \
   if (get_global_id(0) > (size - 1) / EACH) return; \
@@ -202,16 +206,18 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void scatter_reduce(
   }
 }
 #else
-__kernel void scatter_reduce(PLACE_ARGS, __global const T* restrict updates, __global VALUE* dst, const int lines,
+__kernel void scatter_reduce(PLACE_ARGS, __global const T* restrict updates, __global VALUE* restrict dst, const int lines,
                              const int size, const int apart, const int inner) {
-  const int o = get_global_id(0);
-  if (o >= lines * inner) return;
-  const int line = o / inner, first = line / apart * (size * apart) + line % apart;
+  const int runs = (inner - 1) / RUN + 1, line = get_global_id(0) / runs, left = get_global_id(0) % runs * RUN;
+  if (line >= lines) return;
+  const int first = line / apart * (size * apart) + line % apart, columns = min(RUN, inner - left);
   for (int n = 0; n < size; ++n) {
     const int u = first + n * apart, at = PLACE(u);
     if (at < 0) continue;
-    const VALUE a = dst[at * inner + o % inner], b = LOAD_T(updates, u * inner + o % inner);
-    dst[at * inner + o % inner] = JOIN(a, b);
+    for (int i = left; i < left + columns; ++i) {
+      const VALUE a = dst[at * inner + i], b = LOAD_T(updates, u * inner + i);
+      dst[at * inner + i] = JOIN(a, b);
+    }
   }
 }
 #endif

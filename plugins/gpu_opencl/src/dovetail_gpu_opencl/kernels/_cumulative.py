@@ -5,7 +5,7 @@ import numpy as np
 from dovetail.device import TypedNode
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.formulas import Formula
-from dovetail_gpu_opencl.kernel import CLKernel, spread
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._axis import NUMBERS, Lines
 from dovetail_gpu_opencl.launch import Argument, Constant, Fault, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, storage
@@ -17,6 +17,9 @@ __all__ = ["Cumulative"]
 
 _AHEAD = 8
 """Elements that a work item of a GPU loads at a time: it waits as long for one."""
+
+_ABREAST = 8
+"""Lines of a work item of a CPU: neighbours in vectors, others while it waits for a sum."""
 
 
 class Cumulative(CLKernel):
@@ -46,7 +49,8 @@ class Cumulative(CLKernel):
             "START": self._start,
             "JOIN(a, b)": self._join,
         }
-        defines["AHEAD"] = _AHEAD if self.caps.kind == "GPU" else 1
+        abreast = _ABREAST if self.caps.kind == "CPU" and axis.value is not None else 1
+        defines |= {"AHEAD": _AHEAD if self.caps.kind == "GPU" else 1, "ABREAST": abreast}
         read: tuple[Argument, ...] = (Read(node.node.inputs[0]),)
         if computed is not None:
             defines |= computed.defines
@@ -59,7 +63,7 @@ class Cumulative(CLKernel):
         arguments: tuple[Argument, ...]
         if axis.value is not None:
             lines = Lines.of(dst.dims, int(axis.value.reshape(())))
-            arguments, (work, local) = (*common, *lines.arguments), lines.work(self.caps)
+            arguments, (work, local) = (*common, *lines.arguments), spread(ceil_div(lines.count, abreast), self.caps, 16)
         else:
             defines["AXIS"] = C_TYPES[axis.dtype]
             shape = Constant(np.array([*dst.dims, *strides_of(dst.dims)], np.int32))

@@ -287,6 +287,7 @@ class QuantizedConv(QuantizedSums):
     """Convolutions in one and two dimensions, channels innermost or plain, on CPUs; the base of those on GPUs."""
 
     name = "quantized_conv_rows"
+    by_content = False
     max_spatial = 2
     sparse = False
     """Whether groups of few channels are accepted."""
@@ -352,6 +353,7 @@ class QuantizedMatMul(QuantizedSums):
     """Products of matrices by a constant matrix: MatMul and Gemm."""
 
     name = "quantized_gemm_rows"
+    by_content = False
 
     def applies(self, node: TypedNode) -> Refusal | None:
         return self.applies_to(node, Gemm if isinstance(self.op(node).main, Gemm) else MatMul)
@@ -386,6 +388,7 @@ class QuantizedElementwise(QuantizedKernel):
     """Quantized operators that are computed element by element, in any layout: quantized_elementwise.cl."""
 
     name = "quantized_elementwise"
+    by_content = False
     elementwise = True
 
     def parts(self, node: TypedNode) -> Steps:

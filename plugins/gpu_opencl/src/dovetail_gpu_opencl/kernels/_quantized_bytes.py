@@ -23,6 +23,8 @@ __all__ = ["QuantizedConvBytes", "QuantizedConvDirect", "QuantizedMatMulBytes", 
 class QuantizedTiles(ByteTiles, QuantizedSums):
     """The base of both kernels in tiles."""
 
+    by_content = True  # whether rounding is direct depends on scales and on the tile
+
     def vec(self, node: TypedNode) -> int:
         return VECTOR
 

@@ -39,6 +39,9 @@ _LISTED, _LONGEST = 1 << 22, 256
 _EACH = 1024
 """Elements that a work item of a CPU copies."""
 
+_RUN = 64
+"""Neighbours of a place that a work item of a CPU joins, in vectors: it finds the place once."""
+
 _JOIN = {
     "none": "(b)",
     "add": "((a) + (b))",
@@ -165,7 +168,9 @@ class Scatter(CLKernel):
             source = assemble("scatter.cl", {**defines, "GROUP": group, "BLOCK": block})
             found.append(Launch("scatter.cl", source, "scatter_reduce", work, (items * group,), (group,)))
         else:
-            found.append(self._launch(defines, "scatter_reduce", work, items))
+            run = _RUN if self.caps.kind == "CPU" else 1
+            items = plan.lines * ceil_div(plan.inner, run)
+            found.append(self._launch({**defines, "RUN": run}, "scatter_reduce", work, items))
         if narrow:
             found.append(self._launch(defines, "scatter_round", (sums, out, *size), dst.size))
         return tuple(found)

@@ -18,6 +18,7 @@ class Dequantize(CLKernel):
     """dequantize_linear.cl: an element a work item, in float."""
 
     name = "dequantize_linear"
+    by_content = False
     halves_by_load = True
     dtypes = REAL | _STORED
 

@@ -27,6 +27,7 @@ class Quantize(CLKernel):
     """quantize_linear.cl: an element a work item, in float; the quotient is rounded to the precision."""
 
     name = "quantize_linear"
+    by_content = False
     halves_by_load = True
     has_epilogue = False
     dtypes = REAL | STORED | {DType.INT32}
