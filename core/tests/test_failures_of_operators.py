@@ -1,5 +1,6 @@
 """Errors that the code of operators raises by mistake: they name the node, the line, and what to do."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,9 @@ import pytest
 import dovetail
 from dovetail.device import Binary, Eltwise, Graph, Node
 from dovetail.devices.declared_post_ops import check_post_ops
-from dovetail.errors import InferError, OperatorError, ShapeError
+from dovetail.errors import DovetailError, InferError, OperatorError, ShapeError
 from dovetail.graph import GraphBuilder
-from dovetail.op import FLOATS, DType, Operator, TensorType
+from dovetail.op import FLOATS, DType, HostConfig, HostKernel, Operator, TensorType
 from dovetail_ops_onnx.flatten import Flatten
 from dovetail_ops_onnx.relu import Relu
 
@@ -70,6 +71,46 @@ def test_the_line_in_a_reference_and_what_to_do_about_inputs() -> None:
     with pytest.raises(InferError, match=r"read-only \(test_failures_of_operators.py, line \d+, in reference\)") as caught:
         run(reference=reference)
     assert caught.value.hint == "inputs are read-only: change a copy, X = X.copy()"
+
+
+class Leaving(HostKernel):
+    """Raises what it was given."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def configurations(self, op: Any, inputs: Any, outputs: Any) -> Sequence[HostConfig]:
+        return [HostConfig.uniform(inputs, outputs)]
+
+    def execute(self, op: Any, config: Any, inputs: Any, outputs: Any) -> None:
+        raise self.error
+
+
+def leaves(error: BaseException) -> Any:
+    """A method that raises it."""
+
+    def method(self: Any, *given: Any) -> Any:
+        raise error
+
+    return method
+
+
+@pytest.mark.parametrize("method", ["infer", "reference", "execute", "prepare", "open reference"])
+def test_an_operator_that_ends_the_program(method: str) -> None:
+    """`SystemExit` is a mistake of the operator; `KeyboardInterrupt` comes from the user."""
+
+    def methods(error: BaseException) -> dict[str, Any]:
+        found: dict[str, Any] = {"infer": lambda self, X: X, "reference": lambda self, X: X}
+        if method in ("execute", "prepare"):
+            kernel = type("Leaving", (Leaving,), {"prepare": leaves(error)} if method == "prepare" else {})
+            return {**found, "kernels": (kernel(error),)}
+        open_shape = {"infer": lambda self, X: X.with_shape((None,))} if method == "open reference" else {}
+        return {**found, **open_shape, method.split()[-1]: leaves(error)}
+
+    with pytest.raises(DovetailError, match=r"node 'node' \(com.acme::Mine\).* SystemExit: 3 \(test_failures_of_operators.py"):
+        run(**methods(SystemExit(3)))
+    with pytest.raises(KeyboardInterrupt):
+        run(**methods(KeyboardInterrupt()))
 
 
 def test_a_reference_that_returns_nothing() -> None:

@@ -204,7 +204,7 @@ def test_names_in_messages_are_escaped_and_short(refuse: Any, build: Any, kind: 
     refuse(build([helper.make_node(name, ["gone"], ["y"], name=name)]), "which nothing defines")
     refuse(build([_relu("x", "y")], outputs=[name]), "is not produced")
     refuse(build([_relu("x", "y")], initializer=[TensorProto(name=name, data_type=99)]), "unknown number 99")
-    refuse(build([helper.make_node("Relu", ["x"], ["y"], name=name, domain=name)]), "no opset_import")
+    refuse(build([helper.make_node("Relu", ["x"], ["y"], name=name, domain=f"ai.onnx.{name}")]), "no opset_import")
     node = helper.make_node("Relu", ["x"], ["y"], name=name)
     node.attribute.add(name=name)
     refuse(build([node]), "no type that is known")

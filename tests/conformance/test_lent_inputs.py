@@ -15,6 +15,7 @@ from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.scatter_nd import ScatterND
 from dovetail_ops_onnx.slice import Slice
 
 ROWS, COLUMNS = 7, (1 << 17) // 7 + 3
@@ -32,6 +33,18 @@ def gather(g, x):
 def elements(g, x):
     places = np.random.default_rng(1).integers(-ROWS, ROWS, (2, COLUMNS))
     return g.node(GatherElements(axis=0), x, g.constant(places)), lambda v: np.take_along_axis(v, places % ROWS, 0)
+
+
+def scattered(g, x):
+    """By a host kernel in place of a copy of the input."""
+    places, rows = np.array([[2], [-1]]), numbers(9, (2, COLUMNS))
+
+    def wanted(v):
+        y = v.copy()
+        y[[2, -1]] = rows
+        return y
+
+    return g.node(ScatterND(), x, g.constant(places), g.constant(rows)), wanted
 
 
 def cut(g, x):
@@ -54,7 +67,7 @@ def beside_arithmetic(g, x):
     return g.node(Add(), g.node(Mul(), x, x), row), lambda v: v * v + v[2]
 
 
-@pytest.mark.parametrize("make", [gather, elements, cut, view, chained, beside_arithmetic])
+@pytest.mark.parametrize("make", [gather, elements, scattered, cut, view, chained, beside_arithmetic])
 def test_results_are_those_of_each_run(core, device, make):
     g = GraphBuilder()
     y, wanted = make(g, g.input("x", "float32", (ROWS, COLUMNS)))

@@ -183,3 +183,9 @@ def test_every_registered_operator_has_an_implementation() -> None:
     named = {o.op_type for o in core.plugins.operators("ai.onnx.preview.training")}
     assert named == {"Adagrad", "Adam", "Momentum"}
     assert named <= set(dir(training))
+
+
+def test_data_that_is_no_image(core: dovetail.Core, model: Any) -> None:
+    file = model("ImageDecoder", [np.zeros(9, np.uint8)], [FLOAT], pixel_format="RGB")
+    with pytest.raises(DovetailError, match=r"ImageDecoder.*cannot identify image file <_io.BytesIO>$"):
+        core.compile_model(core.read_model(file, format="onnx"), "NUMPY")([np.zeros(9, np.uint8)])

@@ -89,7 +89,8 @@ class Branch:
         return self.node("Add", x, self.node("MatMul", joined, self.weight(WIDTH, WIDTH)))
 
 
-def decoder_model() -> bytes:
+def decoder_model(new: str | int = "new") -> bytes:
+    """A decoder of any number of tokens in each run, or of so many."""
     constants: dict[str, Any] = {}
     branches = [Branch(constants, with_past) for with_past in (True, False)]
     outputs = ["logits", *(f"present.{name}" for name in CACHES)]
@@ -97,7 +98,7 @@ def decoder_model() -> bytes:
     then, other = (helper.make_graph(branch.nodes, branch.prefix, [], infos) for branch in branches)
     node = helper.make_node("If", ["use_cache_branch"], outputs, then_branch=then, else_branch=other)
     inputs = [
-        helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "new"]),
+        helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", new]),
         helper.make_tensor_value_info("encoder_hidden_states", TensorProto.FLOAT, ["batch", "source", WIDTH]),
         helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "source"]),  # the encoder's
         helper.make_tensor_value_info("use_cache_branch", TensorProto.BOOL, [1]),
@@ -148,12 +149,12 @@ def same(ours: Program, theirs: Program, words: Any) -> None:
         np.testing.assert_allclose(ours.caches[name], cache, rtol=1e-4, atol=1e-5)
 
 
-def sessions(device: str = "NUMPY") -> tuple[Any, Any]:
+def sessions(device: str = "NUMPY", model: bytes = MODEL) -> tuple[Any, Any]:
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
-    ours = dovetail_onnxruntime.InferenceSession(MODEL, providers=[("DovetailExecutionProvider", {"device": device})])
-    return ours, onnxruntime.InferenceSession(MODEL, providers=["CPUExecutionProvider"])
+    ours = dovetail_onnxruntime.InferenceSession(model, providers=[("DovetailExecutionProvider", {"device": device})])
+    return ours, onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
 
 
 @pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", "OPENCL.0"])
@@ -164,6 +165,18 @@ def test_a_text_is_generated_without_new_plans(device: str) -> None:
         same(mine, other, words)
     assert len(ours._compiled.plans) == 1  # of the first run
     assert len(ours._decoder._texts[-1].held.compiled.plans) == 2  # of one token, and of three
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("new", [1, 3, 9])
+def test_a_decoder_whose_number_of_new_tokens_is_fixed(new: int, batch: int) -> None:
+    """As optimum exports `decoder_with_past_model`, whose tokens are [batch, 1]."""
+    ours, theirs = sessions("ONEDNN", decoder_model(new))
+    mine, other = (Program(one, source(1, batch, 7)) for one in (ours, theirs))
+    for turn in range(PLACES // new):
+        same(mine, other, [(turn + word) % WORDS for word in range(new)])
+    assert len(ours._compiled.plans) == 1  # of the first run
+    assert len(ours._decoder._texts[-1].held.compiled.plans) == 1
 
 
 def test_texts_from_sources_of_several_lengths() -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dovetail import Core, GraphBuilder
-from dovetail.errors import OperatorError
-from dovetail.op import Operator
+from dovetail.errors import OperatorError, ShapeError
+from dovetail.op import DType, Operator, TensorType
 from dovetail_ops_onnx.cached_attention import CachedAttention
 from dovetail_ops_onnxruntime_contrib.attention import Attention, MultiHeadAttention
 from dovetail_ops_onnxruntime_contrib.group_query_attention import GroupQueryAttention
@@ -20,6 +20,8 @@ def _floats(rng: np.random.Generator, *shape: int) -> Any:
 MASKS: dict[str, Any] = {
     "none": None,
     "lengths": np.array([5, 3], np.int32),
+    "lengths and starts": np.array([5, 3, 1, 2], np.int32),
+    "lengths and offsets": np.array([5, 3, 0, 5, 10, 0, 5, 8], np.int32),
     "keys": np.array([[1, 1, 1, 1, 1], [1, 1, 0, 1, 0]], np.int32),
     "queries": np.tril(np.ones((2, 5, 5), np.int32)),
 }
@@ -69,7 +71,7 @@ def test_attention_with_a_past(agree: Any, rng: np.random.Generator, causal: int
     agree("Attention", arrays, outputs=2, constants=(1, 2), num_heads=3, unidirectional=causal)
 
 
-@pytest.mark.parametrize("mask", ["none", "lengths", "keys"])
+@pytest.mark.parametrize("mask", ["none", "lengths", "lengths and offsets", "keys"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_multi_head_attention(agree: Any, rng: np.random.Generator, mask: str, bias: bool) -> None:
     arrays = [
@@ -80,6 +82,13 @@ def test_multi_head_attention(agree: Any, rng: np.random.Generator, mask: str, b
         MASKS[mask],
     ]
     agree("MultiHeadAttention", arrays, num_heads=2)
+
+
+def test_multi_head_attention_takes_no_starts() -> None:
+    """As in its specification: only Attention has masks of [2 batch]."""
+    x, mask = TensorType(DType.FLOAT32, (2, 5, 6)), TensorType(DType.INT32, (4,))
+    with pytest.raises(ShapeError, match=r"accepted: \[2\], \[8\], \[2, 5\], \[2, 5, 5\]"):
+        MultiHeadAttention(num_heads=2).infer(x, x, x, None, mask)
 
 
 def test_multi_head_attention_takes_keys_by_heads(agree: Any, rng: np.random.Generator) -> None:

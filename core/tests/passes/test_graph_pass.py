@@ -1,5 +1,6 @@
 """Passes of plugins: what a wrong one does is an error that names it; those that need no shapes run once a model."""
 
+import dataclasses
 import re
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -80,12 +81,14 @@ def badly_typed(graph: Graph, context: PassContext) -> Graph:
     ("run", "message"),
     [
         (raising, "raised KeyError: 'lost'"),
+        (lambda graph, _: exit(3), "raised SystemExit: 3"),
         (nothing, "returned NoneType, not a Graph"),
         (fewer_outputs, "changed the outputs of the graph"),
         (undefined, "made a graph that is not valid"),
         (renamed_input, "changed the inputs of the graph"),
         (retyped, "changed the output"),
         (badly_typed, "made a graph that is not valid"),
+        (lambda graph, _: graph.replace(constants={"c": [1.0]}), "made a graph that is not valid: the constant 'c' is a list"),
         (lambda graph, _: graph.replace(nodes=(7,)), "made a graph that is not valid: the nodes of the graph have 7"),
         (lambda graph, _: graph.replace(nodes=None), "made a graph that is not valid: the nodes of the graph are None"),
         (lambda graph, _: graph.replace(types={}), "made a graph that is not valid: the graph has no type for 'x'"),
@@ -101,6 +104,26 @@ def test_a_wrong_pass_is_named_with_how_to_leave_it_out(toy_core: Any, run: Run,
     without = core.compile_model(model(), "A", {"PASSES": "-my_pass"})({"x": x})
     np.testing.assert_array_equal(without[0], np.maximum(-x, 0))
     np.testing.assert_array_equal(without[1], -x)
+
+
+@pytest.mark.parametrize("stage", ["bind", "type", "quantize", "simplify", "place", "layout"])
+def test_constants_of_a_pass_need_no_types(toy_core: Any, stage: Any) -> None:
+    """New ones, and those with another content: a stale type would still know the old one."""
+
+    def run(graph: Graph, context: PassContext) -> Graph:
+        *rest, last = graph.nodes
+        doubled = {name: 2 * array for name, array in graph.constants.items()}
+        name = graph.free_name("one")
+        if type(last.op) is not Add or not doubled:
+            return graph
+        nodes = (*rest, dataclasses.replace(last, outputs=("before",)), Node(name, Add(), ("before", name), last.outputs))
+        return graph.replace(nodes=nodes, constants={**doubled, name: np.float32([1])})
+
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", [2])
+    given = g.model([g.node(Add(), x, g.constant(np.float32([10, 20])))])
+    compiled = core_with(toy_core, GraphPass("my_pass", stage, run)).compile_model(given, "A")
+    np.testing.assert_array_equal(compiled({"x": np.float32([0, 1])})[0], [21, 42])
 
 
 def test_a_pass_may_refuse_what_the_user_asked_for(toy_core: Any) -> None:

@@ -99,6 +99,15 @@ def test_a_probe_that_exits_does_not_take_the_host_along(device: Any) -> None:
         manager.open_device("OTHER", {})
 
 
+def test_long_texts_of_errors_are_shortened(device: Any) -> None:
+    device("acme", infos="{}[5000 * 'x']")
+    manager = PluginManager()
+    with pytest.raises(PluginFailed, match=r"raised KeyError: 'x{999}\.\.\. \(5,002 characters\)$") as caught:
+        manager.device_info("ACME")
+    assert len(str(caught.value)) < 1200
+    assert len(str(caught.value.__cause__)) > 5000
+
+
 def test_an_unknown_device_gets_a_suggestion(device: Any) -> None:
     device("acme")
     with pytest.raises(DeviceNotFound, match=r"no installed plugin provides the device 'AMCE.1'") as caught:
@@ -113,6 +122,8 @@ def test_an_unknown_device_gets_a_suggestion(device: Any) -> None:
         ("'ACME'", "returned 'ACME'"),
         ("[3]", "returned [3]"),
         ("[]", "returned no device"),
+        ("Unavailable('', 'buy one')", "returned Unavailable(reason='', hint='buy one'), which gives no reason"),
+        ("Unavailable(None)", "returned Unavailable(reason=None, hint=''), which gives no reason"),
         (infos("OTHER", type_="OTHER"), "names a device 'OTHER' of type 'OTHER'"),
         (infos("OTHER"), "names a device 'OTHER' of type 'ACME'"),
         (infos("ACME.x"), "names a device 'ACME.x'"),

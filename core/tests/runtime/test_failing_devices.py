@@ -26,6 +26,10 @@ def raises(self: Any, *given: Any) -> Any:
     raise RuntimeError("no driver")
 
 
+def exits(self: Any, *given: Any) -> Any:
+    raise SystemExit("no driver")
+
+
 def in_parts(g: GraphBuilder, x: str) -> list[str]:
     """Exp runs on another device."""
     return [g.node(Relu(), x, name="act"), g.node(Exp(), x, name="exp")]
@@ -89,6 +93,8 @@ def with_run(run: Run) -> dict[str, Any]:
             r"supports\(\) gave Refusal\(reason='slow', detail=''\) for node",
         ),
         ({"accepts": lambda self, node: True}, r"accepts\(\) gave True for node 'act' \(Relu\)\n  accepted: Accepted"),
+        ({"supports": exits}, r"supports\(\) raised SystemExit: no driver for node 'act' \(Relu\)"),
+        ({"compile": exits}, r"compiling 1 nodes raised SystemExit: no driver\n  report it to the authors"),
         ({"compile": raises}, r"compiling 1 nodes raised RuntimeError: no driver\n  report it to the authors"),
         ({"compile": lambda *given: None}, r"compile\(\) gave None; accepted: a dovetail.device.Executable"),
         (with_executable(memory=None), r"the executable's memory is None\n  set self.memory to a MemoryPlan"),
@@ -179,6 +185,7 @@ RUNS: Mapping[str, tuple[Run, str]] = {
     "type": (lambda self, inputs: [np.ones(2)], r"run\(\) gave for output 0 float64\[2\], expected float32\[2\]"),
     "shape": (lambda self, inputs: [ONES[:1]], r"run\(\) gave for output 0 float32\[1\], expected float32\[2\]"),
     "list": (lambda self, inputs: [[1.0, 1.0]], r"run\(\) gave for output 0 \[1.0, 1.0\], expected an array float32\[2\]"),
+    "exits": (exits, r"run\(\) raised SystemExit: no driver \(test_failing_devices.py, line .*\) in the part that"),
     "raises": (raises, r"run\(\) raised RuntimeError: no driver \(test_failing_devices.py, line .*\) in the part that"),
 }
 
@@ -205,7 +212,7 @@ def alone(g: GraphBuilder, x: str) -> list[str]:
 
 @pytest.mark.parametrize("on_device", [False, True])
 @pytest.mark.parametrize("build", [direct, alone, in_parts])
-@pytest.mark.parametrize("run", ["none", "few", "many", "raises"])
+@pytest.mark.parametrize("run", ["none", "few", "many", "exits", "raises"])
 def test_a_run_after_one_that_is_right(build: Build, run: str, on_device: bool) -> None:
     runs = iter((lambda self, inputs: [ONES], RUNS[run][0]))
     methods = with_run(lambda self, inputs: next(runs)(self, inputs))

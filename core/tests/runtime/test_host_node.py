@@ -165,3 +165,37 @@ def test_as_many_results_as_the_node_has() -> None:
             with pytest.raises(OperatorError, match=rf"node 'node'.*gave {sizes.size} output types, the node has 2"):
                 node([x, sizes])
         assert [y.size for y in node([x, np.array([1, 2])])] == [1, 2]
+
+
+def test_sizes_after_the_first_are_checked_as_it_is() -> None:
+    checks: list[int] = []
+
+    class Halved(Operator):
+        domain = "test.host"
+
+        @classmethod
+        def check(cls, inputs: Any, outputs: int) -> None:
+            checks.append(outputs)
+            super().check(inputs, outputs)
+
+        def infer(self, x: TensorType) -> Any:
+            if x.size == 3:
+                raise ValueError("three")
+            if x.size == 4:
+                return x.with_shape((np.int64(2),))  # type: ignore[arg-type]  # as a plugin may
+            return None if x.size == 6 else x.with_shape((LIMIT,)) if x.size == 8 else x.with_shape((x.size // 2,))
+
+        def reference(self, x: NDArray[Any]) -> NDArray[Any]:
+            return x if x.size == 14 else x[: x.size // 2]
+
+    node = host_node(Halved(), 0)
+    for size in (2, 16, 4, 18):
+        assert node([np.zeros(size, np.float32)])[0].shape == (size // 2,)
+    assert len(checks) == 2  # numbers of NumPy are looked at once more
+    for size, message in ((3, "three"), (6, "infer.* gave None"), (14, r"\[7\]")):
+        with pytest.raises(OperatorError, match=rf"node 'node'.*{message}"):
+            node([np.zeros(size, np.float32)])
+    with pytest.raises(OutOfMemory, match="node 'node'"):
+        node([np.zeros(8, np.float32)])
+    with pytest.raises(OperatorError, match=r"node 'node'"):
+        node([np.zeros(2, np.int32)[:, None]])

@@ -6,9 +6,18 @@ import pytest
 from dovetail.graph import GraphBuilder
 from dovetail_cpu_numpy.request import LENT
 from dovetail_ops_onnx.gather import Gather
+from dovetail_ops_onnx.gather_elements import GatherElements
 from dovetail_ops_onnx.reshape import Reshape
 
 ROWS, COLUMNS = 7, LENT // 4 // 7 + 3
+
+
+def test_large_inputs_of_host_kernels_are_not_copied(bench):
+    g = GraphBuilder()
+    places = g.constant(np.random.default_rng(1).integers(-ROWS, ROWS, (2, COLUMNS)))
+    y = g.node(GatherElements(axis=0), g.input("x", "float32", (ROWS, COLUMNS)), places)
+    request = bench.executable(g.model([y]).graph).create_request()
+    assert [name for _, name in request._lent] == ["x"]
 
 
 @pytest.mark.parametrize(("rows", "lent"), [(ROWS, ["x"]), (1, [])])

@@ -33,6 +33,13 @@ def test_the_plugin_states_its_api() -> None:
     assert dovetail_api == "1.0"
 
 
+def test_a_domain_of_a_vendor_that_is_not_imported_has_version_1(read: Any, build: Any) -> None:
+    (node,) = read(build([helper.make_node("MatMulNBits", ["x"], ["y"], domain="com.acme")])).graph.nodes
+    assert (node.op.domain, node.op.version) == ("com.acme", 1)
+    with pytest.raises(FormatError, match=re.escape("no opset_import for the domain 'ai.onnx.ml'")):
+        read(build([helper.make_node("Scaler", ["x"], ["y"], domain="ai.onnx.ml")]))
+
+
 def test_options_are_refused() -> None:
     with pytest.raises(UsageError, match="'fast'"):
         dovetail_read_model(b"", {"fast": True})

@@ -103,7 +103,7 @@ class Forced(OpenCLDevice):
 
 def as_kinds(info: DeviceInfo, caps: Capabilities) -> dict[str, Forced]:
     """The device as one of each kind, with vectors of 8 and registers for all tilings."""
-    wide = dataclasses.replace(caps, vector_width=8, vector_registers=32, multiplies_fours=True)
+    wide = dataclasses.replace(caps, vector_width=8, vector_registers=32, multiplies_fours=16)
     return {kind: Forced(info, caps=dataclasses.replace(wide, kind=kind)) for kind in ("CPU", "GPU")}
 
 

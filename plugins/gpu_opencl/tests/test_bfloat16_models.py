@@ -413,3 +413,20 @@ def chosen(device: OpenCLDevice, node: TypedNode, half: DType, is_half: bool, ke
     outputs = tuple(narrowed(given) for given in node.outputs) if is_half else node.outputs
     choice = device._choose(dataclasses.replace(node, inputs=tuple(map(narrowed, node.inputs)), outputs=outputs))
     return "" if isinstance(choice, Refusal) else choice.kernel.name
+
+
+@pytest.mark.parametrize("hint", ["f16", "bf16"])
+@pytest.mark.parametrize("between", ["Relu", "Softmax"])
+def test_products_in_further_sizes(gpu: Any, info: DeviceInfo, bench: Any, rng: Any, hint: str, between: str) -> None:
+    """Of few rows a product has another kernel, so that values around the node have other types in other sizes."""
+    op, g = bench.op, GraphBuilder()
+    first, second = floats(rng, 32, 64, scale=0.2), floats(rng, 64, 5, scale=0.2)
+    inner = g.node(op(between), g.node(op("MatMul"), g.input("x", "float32", ("N", 32)), g.constant(first)))
+    model = compiled(gpu, info, g.model([g.node(op("MatMul"), inner, g.constant(second))]), hint)
+    for rows in (2, 5, 1, 5, 40, 3, 0, 9):
+        x = floats(rng, rows, 32)
+        product = x.astype(np.float64) @ first
+        exp = np.exp(product - product.max(1, initial=0, keepdims=True))
+        middle = np.maximum(product, 0) if between == "Relu" else exp / exp.sum(1, keepdims=True)
+        (got,) = model({"x": x}).values()
+        np.testing.assert_allclose(got, middle @ second, rtol=0.03, atol=0.03)

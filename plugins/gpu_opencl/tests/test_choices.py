@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dovetail
 from dovetail.device import Choice, DType, Graph, TensorType, TypedNode
-from dovetail.errors import UsageError
+from dovetail.errors import CompileError
 from dovetail_gpu_opencl.broadcast import followed, operand_strides
+from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_ops_onnx.abs import Abs
+from dovetail_ops_onnx.relu import Relu
 
 W = np.linspace(-1, 1, 40 * 24, dtype=np.float32)
 
@@ -109,8 +113,25 @@ def test_sizes_that_are_too_large_are_refused_where_others_were_not(device: Any,
     first, _ = single(bench, "Relu", [np.ones(1000, np.float32)], ())
     small.compile(first, {})
     larger, _ = single(bench, "Relu", [np.ones(1001, np.float32)], (), first)
-    with pytest.raises(UsageError, match="larger than the device's largest buffer, 4000 bytes"):
+    with pytest.raises(CompileError, match="larger than the device's largest buffer, 4000 bytes"):
         small.compile(larger, {})
+
+
+def test_sizes_that_are_too_large_run_elsewhere(infos: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of the plan that sizes before had."""
+    queried = Capabilities.query
+    monkeypatch.setattr(
+        Capabilities, "query", staticmethod(lambda device: dataclasses.replace(queried(device), max_allocation=4000))
+    )
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(Relu(), g.node(Abs(), g.input("x", "float32", ("N",))))])
+    with dovetail.Core(config=False) as core:
+        compiled = core.compile_model(model, infos[0].name)
+        for size in (900, 2000, 1000, 2000, 1001):
+            x = np.linspace(-1, 1, size, dtype=np.float32)
+            np.testing.assert_array_equal(next(iter(compiled({"x": x}).values())), np.abs(x))
+            homes = {node.device for node in compiled.report().nodes}
+            assert (infos[0].name in homes) is (size <= 1000), (size, homes)
 
 
 @pytest.mark.parametrize("maps", [3, 40])

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dovetail.device import Binary, DeviceError, DeviceInfo, Eltwise, Graph, OpenCLKernel, OutOfMemory, Refusal, Sum, TypedNode
-from dovetail.errors import DovetailError, InferError, UsageError
+from dovetail.errors import CompileError, DovetailError, InferError, UsageError
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Operator
 from dovetail_gpu_opencl.capabilities import Capabilities
@@ -271,7 +271,7 @@ def test_what_has_no_kernel_is_refused_with_a_reason(device: OpenCLDevice, bench
     answer = device.supports(TypedNode.of(graph.nodes[0], graph))
     assert isinstance(answer, Refusal)
     assert str(answer) == "no kernel for this operator: Det"
-    with pytest.raises(UsageError, match=r"node 'node' \(Det\) was not accepted by OPENCL"):
+    with pytest.raises(CompileError, match=r"node 'node' \(Det\) was not accepted by OPENCL"):
         device.compile(graph, {})
 
 

@@ -10,6 +10,7 @@ CASES = {
     "linear": (Resize(mode="linear"), (3, 5, 6, 7), (3, 5, 12, 9)),
     "align_corners": (Resize(mode="linear", coordinate_transformation_mode="align_corners"), (2, 5, 6, 7), (2, 5, 3, 14)),
     "cubic": (Resize(mode="cubic"), (2, 5, 6, 7), (2, 5, 9, 7)),
+    "channels_last": (Resize(mode="linear", antialias=True), (2, 9, 8, 3), (2, 5, 11, 3)),
     "channels": (Resize(mode="linear"), (3, 4, 5), (3, 6, 5)),
     "first_axis": (Resize(mode="linear"), (3, 4, 5), (5, 4, 7)),
     "nearest": (Resize(), (2, 5, 6, 7), (2, 5, 12, 9)),

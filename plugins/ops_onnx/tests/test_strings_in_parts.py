@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail_ops_onnx import _strings
+from dovetail_ops_onnx import _strings, string_split
 from dovetail_ops_onnx._strings import in_parts, indexed, sorted_places
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.gather import Gather
@@ -47,7 +47,9 @@ def test_concat_broadcasts(texts: Any) -> None:
     assert StringConcat().reference(np.array("a", object), np.array("b", object)).tolist() == "ab"
 
 
-def test_split(texts: Any) -> None:
+@pytest.mark.parametrize("few", [0, 100])
+def test_split(texts: Any, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(string_split, "_FEW", few)
     parts, counts = StringSplit().reference(texts)
     want = [[text.split() for text in row] for row in texts]
     assert counts.tolist() == [[len(x) for x in row] for row in want]

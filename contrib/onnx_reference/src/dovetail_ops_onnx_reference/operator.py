@@ -1,5 +1,6 @@
 """Base of every class of this pack: types by ONNX's shape inference, values by `onnx.reference`."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -111,4 +112,6 @@ def _ours(value: Any) -> Any:
 
 
 def _first_line(error: Exception) -> str:
-    return printable(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__), 200)
+    """The first line of the error's text, without addresses of objects, which differ in each run."""
+    line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return printable(re.sub(r" object at 0x[0-9a-fA-F]+>", ">", line), 200)

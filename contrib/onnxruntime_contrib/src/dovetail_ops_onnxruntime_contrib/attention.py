@@ -7,9 +7,11 @@ import numpy as np
 
 from dovetail.op import DType, GraphBuilder, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.and_ import And
 from dovetail_ops_onnx.attention import Attention as StandardAttention
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.greater import Greater
+from dovetail_ops_onnx.greater_or_equal import GreaterOrEqual
 from dovetail_ops_onnx.less import Less
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.where import Where
@@ -27,7 +29,8 @@ _LEAST = {DType.FLOAT32: -math.inf, DType.FLOAT16: -65504.0, DType.BFLOAT16: -(2
 class Attention(MicrosoftOperator):
     """Self-attention with its projection: Q, K and V are input [batch, sequence, hidden] times parts of `weights`, plus `bias`.
 
-    `mask_index` is [batch] (how many keys count), [batch, total] or [batch, sequence, total] (0: left out). What is left out gets
+    `mask_index` is [batch] (how many keys count), [2 batch] (these, and how many at the start do not), [3 batch + 2] (these, and
+    offsets that follow from them), [batch, total] or [batch, sequence, total] (0: left out). What is left out gets
     `mask_filter_value` added. `past` and `present` are [2, batch, heads, length, head size].
     """
 
@@ -82,7 +85,7 @@ class Attention(MicrosoftOperator):
             if q != v or past.dims != (2, batch, self.num_heads, before, q // self.num_heads):
                 raise ShapeError(f"input 'past' is {past}; accepted: [2, {batch}, {self.num_heads}, past, {q // self.num_heads}]")
         total = before + sequence
-        _check_mask("mask_index", mask, batch, sequence, total)
+        _check_mask("mask_index", mask, (batch, sequence, total), (batch, 2 * batch, 3 * batch + 2))
         _check_bias(added, batch, self.num_heads, sequence, total)
         return x.with_shape((batch, sequence, v)), x.with_shape((2, batch, self.num_heads, total, q // self.num_heads))
 
@@ -111,9 +114,10 @@ class MultiHeadAttention(MicrosoftOperator):
     """Attention of query [batch, sequence, hidden] to key and value of that form, or [batch, heads, length, head size].
 
     Or `query` holds all three, [batch, sequence, heads, 3, head size]; or `key` both, [batch, length, heads, 2, head size].
-    `bias` is that of the three projections. `key_padding_mask` is [batch] (how many keys count), [batch, total] or
-    [batch, sequence, total] (0: left out); what is left out gets `mask_filter_value` added. With `unidirectional` queries see no
-    later keys, but the last one sees all of them: one query to many keys is a step of a text whose caches come as keys.
+    `bias` is that of the three projections. `key_padding_mask` is [batch] (how many keys count), [3 batch + 2] (these, and
+    offsets that follow from them), [batch, total] or [batch, sequence, total] (0: left out); what is left out gets
+    `mask_filter_value` added. With `unidirectional` queries see no later keys, but the last one sees all of them: one query to
+    many keys is a step of a text whose caches come as keys.
     """
 
     inputs = (
@@ -180,7 +184,7 @@ class MultiHeadAttention(MicrosoftOperator):
             if t is not None and t.dims != (batch, n, before, size // n):
                 raise ShapeError(f"input {name!r} is {t}; accepted: [{batch}, {n}, past, {size // n}]")
         total = before + keys
-        _check_mask("key_padding_mask", mask, batch, sequence, total)
+        _check_mask("key_padding_mask", mask, (batch, sequence, total), (batch, 3 * batch + 2))
         _check_bias(added, batch, n, sequence, total)
         shapes = ((batch, sequence, v), (batch, n, total, hidden // n), (batch, n, total, v // n), (batch, n, sequence, total))
         return tuple(query.with_shape(shape) for shape in shapes)
@@ -229,15 +233,22 @@ def attention_mask(g: GraphBuilder, mask: str, added: str, sizes: tuple[int, int
         return added
     batch, sequence, total = sizes
     rank = given(g, mask).rank
-    if rank == 1:
-        keys = g.constant([list(range(total))], DType.INT32)
-        kept = node(g, Less(), keys, reshape(g, mask, (batch, 1)))
-    else:
-        kept = node(g, Greater(), mask, g.constant(0, DType.INT32))
+    kept = _counted_keys(g, mask, batch, total) if rank == 1 else node(g, Greater(), mask, g.constant(0, DType.INT32))
     least = max(filter_value, _LEAST[dtype])
     lost = node(g, Where(), kept, g.constant(0, dtype), g.constant(least, dtype))
     lost = reshape(g, lost, (batch, 1, sequence if rank == 3 else 1, total))
     return node(g, Add(), lost, added) if added else lost
+
+
+def _counted_keys(g: GraphBuilder, mask: str, batch: int, total: int) -> str:
+    """Which keys count [batch, total], from lengths and, in a mask of [2 batch], starts. Other offsets follow from these."""
+    keys, size = g.constant([list(range(total))], DType.INT32), given(g, mask).dims[0]
+    lengths = mask if size == batch else cut(g, mask, 0, 0, batch)
+    kept = node(g, Less(), keys, reshape(g, lengths, (batch, 1)))
+    if size != 2 * batch:
+        return kept
+    starts = reshape(g, cut(g, mask, 0, batch, size), (batch, 1))
+    return node(g, And(), kept, node(g, GreaterOrEqual(), keys, starts))
 
 
 def _before(g: GraphBuilder, bound: str, sequence: int, before: int, total: int, dtype: DType) -> str:
@@ -250,9 +261,11 @@ def _before(g: GraphBuilder, bound: str, sequence: int, before: int, total: int,
     return node(g, Add(), bound, lost) if bound else lost
 
 
-def _check_mask(name: str, mask: TensorType | None, batch: int, sequence: int, total: int) -> None:
-    if mask is not None and mask.dims not in ((batch,), (batch, total), (batch, sequence, total)):
-        raise ShapeError(f"input {name!r} is {mask}; accepted: [{batch}], [{batch}, {total}], [{batch}, {sequence}, {total}]")
+def _check_mask(name: str, mask: TensorType | None, sizes: tuple[int, int, int], counts: tuple[int, ...]) -> None:
+    """Raise `ShapeError` for a mask that is not [batch, (sequence,) total] and has none of these counts of lengths."""
+    accepted = [*((count,) for count in counts), (sizes[0], sizes[2]), sizes]
+    if mask is not None and mask.dims not in accepted:
+        raise ShapeError(f"input {name!r} is {mask}; accepted: {', '.join(str([*dims]) for dims in accepted)}")
 
 
 def _check_bias(added: TensorType | None, batch: int, heads: int, sequence: int, total: int) -> None:

@@ -53,7 +53,7 @@ def ask(device: Device, node: TypedNode, *, kernel: bool = True) -> Accepted | R
     asked = device.supports if kernel else device.accepts
     try:
         answer: object = asked(node)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         _raise_others(error, node)
         raise _failed(device, f"{_question(device, kernel)}() raised", error, f" for node {node.node}") from error
     if isinstance(answer, Accepted) or (isinstance(answer, Refusal) and isinstance(answer.reason, Reason)):
@@ -90,7 +90,7 @@ def configurations(device: Device, node: TypedNode) -> Sequence[LayerConfig]:
     """The result of `Device.configurations`. Raises `CompileError` naming device and node where that is anything else."""
     try:  # as `_called`, whose text takes 2 us for each node
         found: object = device.configurations(node)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         _raise_others(error, node)
         raise _failed(device, f"configurations() for node {node.node} raised", error) from error
     if isinstance(found, tuple | list) and found and all(isinstance(one, LayerConfig) for one in found):
@@ -105,7 +105,7 @@ def configured(name: str, method: str, call: Callable[[], Device]) -> Device:
         found: object = call()
     except (DovetailError, MemoryError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(f"device {name}: {method}() raised {type(error).__name__}: {error}", hint=_REPORT) from error
     if not isinstance(found, Device):
         hint = "return the device, or a copy of it"
@@ -149,7 +149,7 @@ def new_request(name: str, executable: Executable) -> ExecutableRequest:
         found: object = executable.create_request()
     except (DovetailError, MemoryError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         text = f"create_request() raised {located(error, _package(executable))}"
         raise CompileError(f"device {name}: {text}", hint=_REPORT) from error
     if not isinstance(found, ExecutableRequest):
@@ -175,7 +175,7 @@ def check_results(name: str, given: object, expected: Sequence[Result]) -> Seque
     return given
 
 
-def explain_run(name: str, executable: Executable, results: Sequence[Result], error: Exception) -> None:
+def explain_run(name: str, executable: Executable, results: Sequence[Result], error: BaseException) -> None:
     """Raise `InferError` naming device and nodes for an exception that its code raised by mistake; nothing for other errors."""
     if isinstance(error, DovetailError | MemoryError):
         return
@@ -191,12 +191,12 @@ def _question(device: Device, kernel: bool) -> str:
 def _called(device: Device, what: str, call: Callable[..., T], *given: Any) -> T:
     try:
         return call(*given)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         _raise_others(error, given[0])
         raise _failed(device, f"{what} raised", error) from error
 
 
-def _raise_others(error: Exception, asked: object) -> None:
+def _raise_others(error: BaseException, asked: object) -> None:
     """Raise errors that the device did not make: those that name what is wrong, and mistakes in an operator's post-ops."""
     named = isinstance(error, DovetailError | MemoryError)
     if isinstance(asked, TypedNode | Graph) and (not named or isinstance(error, UsageError)):
@@ -205,7 +205,7 @@ def _raise_others(error: Exception, asked: object) -> None:
         raise error
 
 
-def _failed(device: Device, what: str, error: Exception, where: str = "") -> CompileError:
+def _failed(device: Device, what: str, error: BaseException, where: str = "") -> CompileError:
     return CompileError(f"device {device.info.name}: {what} {located(error, _package(device))}{where}", hint=_REPORT)
 
 

@@ -214,7 +214,9 @@ class Device(ABC):
         """The layouts in which the device takes a node that it accepted, the best first. The default is everything plain.
 
         The layout pass picks one for each node so that the fewest bytes are reordered. The graph that `compile` gets has the
-        layout of every value in its types, and a `Reorder` node wherever a value is needed in another one.
+        layout of every value in its types, and a `Reorder` node wherever a value is needed in another one. How
+        values are kept is the device's affair: inputs and outputs of a run are plain, constants of the graph are plain arrays
+        whatever the layout of their type, and the reference of `Reorder` returns its input.
         """
         return (LayerConfig.uniform(node, PLAIN),)
 

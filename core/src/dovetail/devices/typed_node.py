@@ -27,9 +27,12 @@ class TypedNode:
     @staticmethod
     def of(node: Node, graph: Graph) -> "TypedNode":
         """The node with its types in `graph`. Raises `KeyError` when one has not been inferred."""
-        types = graph.types
-        inputs, outputs = tuple([types[n] if n else None for n in node.inputs]), tuple([types[n] for n in node.writes])
-        return TypedNode(node, inputs, outputs, tuple([types[n] for n in node.operands]) if node.post_ops else ())
+        types, names = graph.types, node.inputs
+        type_of = types.__getitem__
+        inputs = tuple([types[n] if n else None for n in names]) if "" in names else tuple(map(type_of, names))
+        return TypedNode(
+            node, inputs, tuple(map(type_of, node.writes)), tuple(map(type_of, node.operands)) if node.post_ops else ()
+        )
 
     @property
     def op(self) -> AbstractOperator:

@@ -10,7 +10,7 @@ from dovetail.graph.types import TensorType
 
 def node_context(node: Node, inputs: Iterable[TensorType | None] = ()) -> AbstractContextManager[None]:
     """Re-raise an `OperatorError` with node, operator and input types in front, and anything that an operator's
-    code raises by mistake as an `OperatorError`.
+    code raises by mistake as an `OperatorError`, `SystemExit` included; `KeyboardInterrupt` is the user's.
     """
     return _NodeContext(node, inputs)
 
@@ -25,7 +25,7 @@ class _NodeContext:  # a generator would take three times as long
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is None or not isinstance(error, Exception):
+        if error is None or not isinstance(error, Exception | SystemExit):
             return
         node = self._node
         if isinstance(error, OperatorError):
@@ -44,7 +44,7 @@ class _NodeContext:  # a generator would take three times as long
             raise OperatorError(f"node {node}{_given(self._inputs)}: the operator raised {what}", hint=hint) from error
 
 
-def explain_failure(error: Exception, op: AbstractOperator) -> tuple[str, str]:
+def explain_failure(error: BaseException, op: AbstractOperator) -> tuple[str, str]:
     """An error that an operator's code raised by mistake, with the line of its package that it came from; and a hint, or ""."""
     written = isinstance(error, ValueError) and "read-only" in str(error)
     hint = "inputs are read-only: change a copy, X = X.copy()" if written else ""

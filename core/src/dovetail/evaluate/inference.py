@@ -43,7 +43,7 @@ def inferred(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorTyp
     """As `infer_node`, with shapes that may depend on the data: where that is usual, an error takes longer than the node."""
     try:
         return _inferred(node, inputs)
-    except Exception:
+    except (Exception, SystemExit):
         with node_context(node, inputs):  # here, because few raise
             raise
 

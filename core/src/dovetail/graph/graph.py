@@ -210,7 +210,7 @@ class AbstractOperator:
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         """Floating-point operations of one run, a multiply-add counted as two. Default: one for each output element."""
-        return sum([t.size for t in outputs])
+        return outputs[0].size if len(outputs) == 1 else sum([t.size for t in outputs])
 
     def check(self, inputs: Types, outputs: int) -> None:
         """Check the input count and data types against the ports. Raises `OperatorError`."""

@@ -84,15 +84,19 @@ class Model:
             hint = "several pairs have commas between them: 'past_key:present_key,past_value:present_value'"
             raise UsageError(f"STATE is a {type(pairs).__name__}; accepted: text 'input:output'", hint=hint)
         outputs, states = self.graph.outputs, dict[str, int]()
-        for past, _, present in (pair.strip().partition(":") for pair in pairs.split(",")):
+        for past, colon, present in (pair.strip().partition(":") for pair in pairs.split(",")):
+            if not colon:
+                raise UsageError(f"STATE: {past!r} names no output; accepted: input:output, several with commas between them")
             pattern = re.compile("(.*)".join(map(re.escape, past.split("*", 1))))
             found = [(name, match.groups()) for name in self.graph.inputs if (match := pattern.fullmatch(name))]
             if not found:
                 raise UsageError(f"STATE: {self.source} has no input {past!r}", hint=did_you_mean(past, self.graph.inputs))
             for name, texts in found:
                 output = present.replace("*", texts[0]) if texts else present
-                if output not in outputs or outputs.index(output) in states.values():
-                    raise UsageError(f"STATE: {self.source} has no other output {output!r}", hint=did_you_mean(output, outputs))
+                if output not in outputs:
+                    raise UsageError(f"STATE: {self.source} has no output {output!r}", hint=did_you_mean(output, outputs))
+                if name in states or outputs.index(output) in states.values():
+                    raise UsageError(f"STATE: the pair {name}:{output} has an input or output of an earlier pair")
                 states[name] = outputs.index(output)
         return dataclasses.replace(self, graph=self.graph.replace(states=states))
 

@@ -52,6 +52,9 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
         if node.name in merged:
             continue
         chain, stop = _chain(node, graph, position, index, known, asked, supports)
+        if not chain and stop is None:
+            nodes.append((index, node))
+            continue
         count, refusal = _accepted(node, chain, graph, supports)
         if refusal is not None:
             stop = chain[count][0].name, refusal

@@ -59,8 +59,9 @@ def assign_layouts(graph: Graph, configurations: Configurations) -> Graph:
     when every node prefers everything plain or as it comes.
     """
     choices: list[Sequence[LayerConfig]] = [tuple(configurations(TypedNode.of(node, graph))) for node in graph.nodes]
+    preferred = {id(c[0]): c[0] for c in choices}.values()  # few objects
     plain = {PLAIN, ANY}
-    if all({*c[0].inputs, *c[0].outputs, *c[0].operands} <= plain and not c[0].cost and c[0].holds is None for c in choices):
+    if all({*c.inputs, *c.outputs, *c.operands} <= plain and not c.cost and c.holds is None for c in preferred):
         return graph
     configs = _cheapest(graph, choices)
     while missed := {i: c for i, c in enumerate(configs) if c.holds is not None and not c.holds()}:

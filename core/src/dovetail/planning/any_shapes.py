@@ -196,9 +196,11 @@ def takes_less_beside(device: Device, typed: Typed) -> bool:
 def seconds_of(graph: Graph) -> list[float]:
     """As `most_seconds`, of all nodes: types are mostly few objects."""
     types, costs, found = graph.types, dict[int, float](), list[float]()
+    type_of = types.__getitem__
     for node in graph.nodes:
-        read, written = [types[name] for name in node.reads], [types[name] for name in node.writes]
-        inputs = read if node.reads is node.inputs else [types[name] if name else None for name in node.inputs]
+        reads = node.reads
+        read, written = [*map(type_of, reads)], [*map(type_of, node.writes)]
+        inputs = read if reads is node.inputs else [types[name] if name else None for name in node.inputs]
         seconds = 1e-9 * node.op.flops(inputs, written)
         for one in (*read, *written):
             cost = costs.get(id(one))

@@ -136,10 +136,10 @@ class OpenInputs:
 
     def serve(self, taken: Sequence[Any], given: Sequence[Any]) -> bool:
         """Whether what a plan takes, pairs of a data type and a shape, or other kinds, lets it take something else."""
-        elements = 0
+        elements, numbers = 0, self.numbers
         for number, (one, other) in enumerate(zip(taken, given, strict=True)):
-            if number in self.numbers:
-                if not (isinstance(one, tuple) and isinstance(other, tuple) and one[0] == other[0]):
+            if number in numbers:
+                if type(one) is not tuple or type(other) is not tuple or one[0] != other[0]:
                     return False
                 elements += math.prod(other[1])
             elif one != other:

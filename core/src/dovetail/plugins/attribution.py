@@ -4,9 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dovetail.errors import DovetailError, PluginFailed
+from dovetail.names import shortened
 from dovetail.plugins.records import PluginRecord
 
 __all__ = ["attributed"]
+
+_LONGEST = 1000
+"""Characters of what a plugin raises; the cause of the error has all of them."""
 
 
 @contextmanager
@@ -22,4 +26,4 @@ def attributed(record: PluginRecord, doing: str, *, passing: tuple[type[Exceptio
     except DovetailError as error:
         raise PluginFailed(f"{doing} raised {type(error).__name__}: {error.message}", hint=error.hint) from error
     except (Exception, SystemExit) as error:
-        raise PluginFailed(f"{doing} raised {type(error).__name__}: {error}") from error
+        raise PluginFailed(f"{doing} raised {type(error).__name__}: {shortened(str(error), _LONGEST)}") from error

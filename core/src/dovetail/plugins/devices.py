@@ -7,6 +7,7 @@ from typing import Any
 from dovetail.devices.contract import Device, DeviceInfo, Unavailable
 from dovetail.devices.virtual import VirtualDevice
 from dovetail.errors import DeviceNotFound, DovetailError, PluginConflict, PluginFailed, did_you_mean
+from dovetail.names import shortened
 from dovetail.plugins.attribution import attributed
 from dovetail.plugins.loader import Loader, Staged
 from dovetail.plugins.records import PluginRecord
@@ -119,7 +120,9 @@ class Devices:
         try:
             with attributed(record, "dovetail_device_info"):
                 answer = staged.hooks.dovetail_device_info(config=self._loader.config)
-            if not isinstance(answer, Unavailable):
+            if isinstance(answer, Unavailable):
+                _check_reason(answer)
+            else:
                 _check_infos(answer, key)
         except PluginFailed as error:
             raise self._states.fail(record, error) from error.__cause__
@@ -129,6 +132,12 @@ class Devices:
             raise self._states.refusal(record)
         self._states.put(replace(record, provides=tuple(info.name for info in answer)))
         return tuple(answer)
+
+
+def _check_reason(answer: Unavailable) -> None:
+    if not isinstance(answer.reason, str) or not answer.reason.strip() or not isinstance(answer.hint, str):
+        hint = "say what is missing, and what to do: Unavailable('no driver', 'install acme-driver')"
+        raise PluginFailed(f"dovetail_device_info returned {shortened(repr(answer), 200)}, which gives no reason", hint=hint)
 
 
 def _check_infos(answer: object, key: str) -> None:

@@ -44,7 +44,7 @@ class _KnownTypes:
     Threads may share it: whatever is kept follows from its key.
     """
 
-    __slots__ = ("__weakref__", "bounded", "by_content", "by_others", "constants", "results")
+    __slots__ = ("__weakref__", "bounded", "by_content", "by_others", "checked", "constants", "results")
 
     def __init__(self, constants: Sequence[Any]) -> None:
         # By types of inputs: those of the results, as `HostNode._expected`, and whether there are many elements.
@@ -53,6 +53,8 @@ class _KnownTypes:
         self.bounded: dict[tuple[Any, ...], tuple[Kind, ...]] = {}
         # Data types and ranks of inputs with which types of results depend on content: to raise that takes longer than the node.
         self.by_content: set[tuple[Any, ...]] = set()
+        # Data types and ranks of inputs that the operator takes: what differs later is only what `infer` looks at.
+        self.checked: set[tuple[Any, ...]] = set()
         # Types of inputs with which they depend on the content of others than small ones of whole numbers.
         self.by_others: set[tuple[Kind | None, ...]] = set()
         self.constants = constants  # whose addresses are part of the key
@@ -127,7 +129,7 @@ class HostNode:
         try:
             types = None if is_open else expected or self._by_content(kinds, values)
             given = self._reference(*values, *self._missing) if is_open or types is not None else None
-        except Exception:
+        except (Exception, SystemExit):
             with node_context(node, (None if v is None else TensorType.of(v) for v in values)):
                 raise
         if type(given) is np.ndarray and self._has_all and types == ((given.dtype, given.shape),):
@@ -173,10 +175,21 @@ class HostNode:
         """The result of `infer`, with the content of the `known` inputs; none where it needs more."""
         types = [None if v is None else TensorType(DType.of(v.dtype), v.shape, k) for v, k in zip(values, known, strict=True)]
         try:
-            given = self._step.node.op.infer(*types, *self._missing)
+            return self._given(types)
         except DataDependentShape:
             return ()
-        found, node = given if isinstance(given, tuple) else (given,), self._step.node
+
+    def _again(self, types: Sequence[TensorType | None]) -> tuple[Kind, ...] | None:
+        """As `_expected`, for types of data types and ranks that the operator takes; None where `inferred` has to look."""
+        try:
+            return self._kinds(self._given(types))
+        except Exception:  # of `infer`, or of what it gave; raised again with the node
+            return None
+
+    def _given(self, types: Sequence[TensorType | None]) -> Sequence[TensorType]:
+        """The result of `infer` for types that the operator takes; none where it gives another number."""
+        given, node = self._step.node.op.infer(*types, *self._missing), self._step.node
+        found = given if isinstance(given, tuple) else (given,)
         count = len(node.outputs)
         if len(found) < count or (len(found) > count and node.op.outputs[-1].variadic):
             return ()  # `compute` raises the error
@@ -198,7 +211,10 @@ class HostNode:
             for kind, value, is_constant in zip(kinds, values, self._constants, strict=True)
         ]
         try:
+            if ranks in self._known.checked and (found := self._again(types)) is not None:
+                return found
             outputs = inferred(step.node, types)
+            self._known.checked.add(ranks)
         except DataDependentShape:
             self._known.by_content.add(ranks)
             return _BY_CONTENT
@@ -208,19 +224,19 @@ class HostNode:
 
     def _kinds(self, types: Sequence[TensorType]) -> tuple[Kind, ...] | None:
         """Data types and shapes; None for no types, and those that are open, of strings, or over the limit together."""
-        if (
-            not types
-            or not all(t.is_static and t.dtype is not DType.STRING for t in types)
-            or sum(map(least_bytes, types)) > self._step.limit
-        ):
-            return None
-        return tuple([(t.dtype.numpy, t.dims) for t in types])
+        found, nbytes = list[Kind](), 0
+        for one in types:
+            if not one.is_static or one.dtype is DType.STRING:
+                return None
+            nbytes += least_bytes(one)
+            found.append((one.dtype.numpy, one.dims))
+        return tuple(found) if found and nbytes <= self._step.limit else None
 
 
 def _are_many(values: Sequence[Any]) -> bool:
     """Whether there are so many elements that a node may take long."""
     share = 0.0
     for value in values:
-        if isinstance(value, np.ndarray) and value.size > 1:
-            share += value.size / (_MANY_STRINGS if value.dtype == object else _MANY)
+        if isinstance(value, np.ndarray) and (size := value.size) > 1:
+            share += size / (_MANY_STRINGS if value.dtype.kind == "O" else _MANY)
     return share > 1

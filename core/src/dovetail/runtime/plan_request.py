@@ -106,7 +106,7 @@ class PlanRequest:
                 if len(results) != self._count:
                     self._check(0, results)
                 return results
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self._explain(0, error, results)
                 raise
         found = self._advance(values)
@@ -169,7 +169,7 @@ class PlanRequest:
                 results = run([slots[i] for i in reads])
                 for slot, array in zip(writes, results, strict=True):
                     slots[slot] = array
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._explain(number, error, results)
             raise
         if self._tail and self._inner:
@@ -196,7 +196,7 @@ class PlanRequest:
         step = self.plan.steps[number]
         check_results(step.device, results, step.results)
 
-    def _explain(self, number: int, error: Exception, results: Any) -> None:
+    def _explain(self, number: int, error: BaseException, results: Any) -> None:
         """Raise an error that names the device for a mistake in its code: of later runs the results are looked at only now."""
         step = self.plan.steps[number]
         if results is not _NOTHING and not isinstance(error, DovetailError):

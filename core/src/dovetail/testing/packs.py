@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from dovetail.devices.contract import DeviceInfo
 from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.devices.refusals import Reason, Refusal
-from dovetail.errors import DovetailError, OperatorError, UnsupportedNode
+from dovetail.errors import DovetailError, OperatorError, UnknownOption, UnsupportedNode
 from dovetail.evaluate.composition import evaluate_composition
+from dovetail.evaluate.inference import padded
 from dovetail.graph.dtype import DType
 from dovetail.graph.model import Model
 from dovetail.graph.types import CONTAINERS, TensorType
+from dovetail.operators.host_kernel import HostKernel, prepared
 from dovetail.operators.kernels import OpenCLKernel
 from dovetail.operators.operator import Operator
 from dovetail.operators.translated import is_translated
@@ -27,6 +29,7 @@ from dovetail.plugins.records import PACKS
 from dovetail.runtime import Core
 from dovetail.testing._arrays import Guarded, awkward, read_only, same
 from dovetail.testing._translations import check_translation
+from dovetail.testing._unwritten import FILLINGS, filled_memory, run_host_kernel
 from dovetail.testing.case import Case, each_array, fits_type, passed, type_text
 from dovetail.testing.case_files import moved_to, replaced_cases
 from dovetail.testing.check import PASSED, Check, Outcome, Verdict, require
@@ -166,10 +169,16 @@ class OpPackChecks(Kit):
             provider = self.core.plugins.provider(type(case.op))
             nodes = compiled.report().nodes
             if any(node.provider == provider and node.kernel != REFERENCE_KERNEL for node in nodes):
+                self._debug(case, model, device)
                 return True
             # Another kernel, such as that of a chain of post-ops, may have stepped in.
             return next((r for node in nodes for _, r in node.refusals if r.reason is Reason.CAPABILITY), False)
         return next((a for a in self.core.query_model(model, device).values() if isinstance(a, Refusal)), False)
+
+    def _debug(self, case: Case, model: Model, device: str) -> None:
+        """Run the case with the buffers of the device checked, where it can: accesses outside them, elements left unwritten."""
+        with contextlib.suppress(UnknownOption):
+            self.core.compile_model(model, device, {"FALLBACK": False, "DEBUG_BUFFERS": True})(case.feeds())
 
 
 def cases_of(cls: type[Operator], seed: int = 7) -> tuple[Case, ...]:
@@ -293,10 +302,14 @@ def _kernel_dtypes(cls: type[Operator]) -> list[tuple[str, ...]]:
 
 
 def reference_checks(cls: type[Operator], cases: Iterable[Case]) -> Iterator[Check]:
-    """Inference, reference and composition on every case, without a device."""
+    """Inference, reference, composition and host kernels on every case, without a device."""
     for case in cases:
         run = partial(_check_case, case)
         yield Check("cases", f"{label(cls)}-{case.name}", run, cls.key, case.dtype)
+        for kernel in cls.kernels:
+            if isinstance(kernel, HostKernel):
+                run = partial(_check_host_kernel, kernel, case)
+                yield Check("cases", f"{label(cls)}-{case.name}-{kernel.name}", run, cls.key, case.dtype)
 
 
 def _check_case(case: Case) -> Verdict:
@@ -310,11 +323,33 @@ def _check_case(case: Case) -> Verdict:
         return PASSED  # what runs sub-graphs runs on devices only
     _require_passed(case, "reference()", compute(case.op.reference, case))
     _require_passed(case, "reference() with strided inputs", compute(case.op.reference, case, awkward))
+    for filling in FILLINGS:
+        with filled_memory(filling):
+            outputs = compute(case.op.reference, case)
+        _require_passed(case, "reference() leaves elements of np.empty unwritten", outputs)
     # Nodes on containers are never expanded.
     if case.op.has_composition() and not any(isinstance(t, CONTAINERS) for t in types):
         composed = compute(lambda *inputs: evaluate_composition(case.op, inputs), case)
         _require_passed(case, "compose()", composed)
     return PASSED
+
+
+def _check_host_kernel(kernel: HostKernel, case: Case) -> Verdict:
+    """Each configuration in which the kernel takes the case, whichever of them plans choose, in memory that held other values."""
+    inputs, outputs = case.input_types(), infer(case.op, case.input_types(), len(case.expected))
+    arrays = [v for v in case.inputs if v is None or isinstance(v, np.ndarray)]
+    if len(arrays) < len(inputs) or not all(t is None or t.is_static for t in (*inputs, *outputs)):
+        return Verdict(Outcome.REFUSED, "nodes on containers and with shapes that depend on data run by the reference")
+    ports = case.op.inputs, case.op.outputs
+    configs, refused = prepared(kernel, case.op, padded(inputs, ports[0]), padded(outputs, ports[1]))
+    for config in configs:
+        sides = [", ".join([str(p.layout) for p in side if p is not None]) for side in (config.inputs, config.outputs)]
+        for filling in FILLINGS:
+            given = run_host_kernel(kernel, case.op, config, arrays, outputs, filling)
+            wrong = passed(case, given)
+            what = f"host kernel {kernel.name!r} in layouts {' -> '.join(sides)}"
+            require(not wrong, f"{what}: {wrong}; execute() has to write every element of each output")
+    return PASSED if configs else Verdict(Outcome.REFUSED, "; ".join(refused))
 
 
 def _check_known(case: Case, types: Sequence[TensorType | None]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from dovetail import device
-from dovetail.device import HostConfig, TypedNode
+from dovetail.device import HostConfig, HostKernel, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
 from dovetail_cpu_numpy.launch import Array, Launch
 from dovetail_cpu_numpy.post_ops import bind_chain
@@ -14,6 +14,11 @@ __all__ = ["HostedKernel"]
 
 class HostedKernel(device.HostedKernel, NumpyKernel):
     """One of the operator's host kernels."""
+
+    def __init__(self, kernel: HostKernel) -> None:
+        super().__init__(kernel)
+        # A `bind` of their own is promised to be called once for each request.
+        self.binds_quickly = type(kernel).bind is HostKernel.bind
 
     def in_place(self, node: TypedNode) -> Sequence[int]:
         return self.taken_over(node)

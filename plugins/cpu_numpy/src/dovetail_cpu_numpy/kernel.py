@@ -52,7 +52,7 @@ class NumpyKernel(Kernel):
     """True when element i of the result is made of the elements i of the inputs, so that any layout common to all will do."""
     from_operator: ClassVar[bool] = False
     """True when the computation is the operator's and not this package's."""
-    binds_quickly: ClassVar[bool] = False
+    binds_quickly: bool = False
     """Whether `bind` takes some microseconds only, so that each run may call it with large inputs in the caller's memory."""
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:

@@ -134,7 +134,7 @@ class NumpyRequest(ExecutableRequest):
                 launch()
                 if budget.deadline is not None and perf_counter() > budget.deadline:
                     break
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _located(error, self._nodes[-operator.length_hint(launches) - 1]) from error
         if remaining := operator.length_hint(launches):
             budget.check(self._nodes[-remaining - 1])
@@ -157,7 +157,7 @@ class NumpyRequest(ExecutableRequest):
                 stamp(clock())
                 if budget.deadline is not None and perf_counter() > budget.deadline:
                     break
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _located(error, calls.nodes[-operator.length_hint(groups) - 1]) from error
         if remaining := operator.length_hint(groups):
             budget.check(calls.nodes[-remaining - 1])
@@ -188,7 +188,7 @@ def _bound_in_each_run(placement: "Placement", state: Any, arrays: "_Arrays", le
     return run
 
 
-def _located(error: Exception, node: Node) -> InferError:
+def _located(error: BaseException, node: Node) -> InferError:
     if isinstance(error, MemoryError):
         return OutOfMemory(f"NUMPY, node {node}: {str(error) or 'the host has no memory left'}")
     if isinstance(error, DovetailError):

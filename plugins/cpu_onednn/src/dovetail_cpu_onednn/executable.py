@@ -127,10 +127,15 @@ class OnednnExecutable(Executable):
 
     def _storage(self, sized: Graph, earlier: "OnednnExecutable | None") -> Mapping[str, str]:
         """In whose memory each value lies: as in the other sizes, where nothing that decides about it has changed."""
-        self._decisive = decisive = _decisive(sized, self._takes)
-        if earlier is not None and not sized.states and earlier._decisive == decisive:
+        self._sized = sized
+        if earlier is not None and not sized.states and earlier._decisive == self._decisive:
             return earlier.memory.storage
         return share_storage(sized, lambda n: self._takes[n.name])
+
+    @cached_property
+    def _decisive(self) -> tuple[object, ...]:
+        """What decides in whose memory each value lies; asked for when other sizes come."""
+        return _decisive(self._sized, self._takes)
 
     def _plan_nodes(
         self,

@@ -141,12 +141,14 @@ class NodePlan:
         False where what they chose is slow: kernels look for a faster way in the layouts of the types.
         """
         chosen = {(a.place, a.index): a.desc for stage in self.stages for a in stage.arguments if a.flexible}
-        if chosen and self.is_slow:
+        if not chosen:
+            return all(t is None or t.layout is PLAIN for t in (*node.inputs, *node.outputs, *node.operands))
+        if self.is_slow:
             return False
         for place, types in (("input", node.inputs), ("output", node.outputs), ("operand", node.operands)):
             for index, tensor in enumerate(types):
-                desc = chosen.get((place, index)) if chosen else None
-                plain = tensor is None or tensor.layout == PLAIN
+                desc = chosen.get((place, index))
+                plain = tensor is None or tensor.layout is PLAIN
                 if not (plain if desc is None else tensor is not None and library().equal(desc, describe(tensor))):
                     return False
         return True
@@ -289,6 +291,8 @@ class PrimitiveKernel(OnednnKernel):
     def label(self, name: str, node: TypedNode) -> str:
         """The name of an implementation in reports: not all names of oneDNN include the data type."""
         dtypes = {t.dtype for t in (*node.inputs, *node.outputs) if t is not None}
+        if len(dtypes) == 1 and DType.FLOAT32 in dtypes:  # mostly
+            return name
         if DType.BFLOAT16 in dtypes and "bf16" not in name:
             return f"{name} bf16"
         return f"{name} int8" if dtypes & {DType.INT8, DType.UINT8} and "int8" not in name else name

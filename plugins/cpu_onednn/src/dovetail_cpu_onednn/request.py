@@ -212,7 +212,7 @@ class OnednnRequest(ExecutableRequest):
                         break
             else:
                 return
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._located(error, bound.node(bound.ends[-operator.length_hint(calls) - 1] - failed)) from error
         if remaining := operator.length_hint(calls):
             budget.check(bound.node(bound.ends[-remaining - 1] - 1))
@@ -231,7 +231,7 @@ class OnednnRequest(ExecutableRequest):
                     library().check(status, "primitive_execute")
                 if budget.deadline is not None and perf_counter() > budget.deadline:
                     break
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._located(error, traced.nodes[-operator.length_hint(calls) - 1]) from error
         if remaining := operator.length_hint(calls):
             budget.check(traced.nodes[-remaining - 1])
@@ -243,7 +243,7 @@ class OnednnRequest(ExecutableRequest):
         self._given = ()
         self._arena = np.empty(0, np.uint8)
 
-    def _located(self, error: Exception, node: Node) -> InferError:
+    def _located(self, error: BaseException, node: Node) -> InferError:
         if isinstance(error, MemoryError | OutOfMemory):
             return refused(error, node)
         if isinstance(error, DovetailError):

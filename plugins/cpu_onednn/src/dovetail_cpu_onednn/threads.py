@@ -27,7 +27,10 @@ SHORT_NS = 5_000
 
 def single_thread_ns(node: TypedNode) -> float:
     """The estimated nanoseconds of a node of static shapes on one thread."""
-    moved = sum([t.nbytes for t in (*node.inputs, *node.outputs, *node.operands) if t is not None])
+    moved = 0
+    for t in (*node.inputs, *node.outputs, *node.operands):
+        if t is not None:
+            moved += t.nbytes
     return node.op.flops(node.inputs, node.outputs) / FLOPS + moved / BYTES
 
 

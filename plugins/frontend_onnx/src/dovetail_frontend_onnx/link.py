@@ -282,7 +282,10 @@ def _passed_through(call: NodeTemplate, function: FunctionTemplate, name: str, s
 
 
 def _version(domain: str, scope: _Scope) -> int:
+    """The imported version of a domain. A vendor's domain may be missing, as in models by NNCF, and has version 1 then."""
     version = scope.opsets.get(domain)
+    if version is None and domain and not domain.startswith("ai.onnx"):
+        return 1
     if version is None:
         owner = f"the local function {function_label(*scope.calls[-1])}" if scope.calls else "the model"
         raise FormatError(

@@ -38,7 +38,8 @@ class Capabilities:
     exact products of floats; that is False where factors may be rounded. `exact_division` says that the driver can round float
     quotients correctly where a program asks for it. `vector_registers` is how many vectors a CPU holds, as far as is known, and
     `native_lanes` how many floats one holds; `vector_width` is at most 8, which every driver survives.
-    `multiplies_fours` says that kernels may name the instruction of x86 CPUs that multiplies and adds four pairs of bytes.
+    `multiplies_fours` is for how many sums at once, 8 or 16, kernels may name the instruction of x86 CPUs that multiplies and
+    adds four pairs of bytes; 0 without it.
     `unified_memory` says that kernels can read the memory of the host. `compute_capability` is that of NVIDIA's GPUs, (0, 0) of
     others.
     """
@@ -66,7 +67,7 @@ class Capabilities:
     vector_registers: int = 16
     unified_memory: bool = False
     native_lanes: int = 0
-    multiplies_fours: bool = False
+    multiplies_fours: int = 0
     compute_capability: tuple[int, int] = (0, 0)
     extensions: frozenset[str] = frozenset()
 
@@ -152,26 +153,34 @@ def refused_cpu(device: Any) -> str:
     PoCL up to 3.0 passes `generic` to its compiler for an x86 CPU that its LLVM does not know, and no x86 CPU has that name.
     Its device is then called `pthread-<model>` instead of `pthread-<LLVM's name>-<model>`. Later versions pass `x86-64`.
     """
-    version = _POCL_VERSION.search(device.platform.version)
-    if device.platform.name != _POCL or version is None or target_of(device) != "x86_64-generic":
-        return ""
-    return f"PoCL {version[1]}.{version[2]}" if (int(version[1]), int(version[2])) <= (3, 0) else ""
+    version = _pocl_version(device)
+    is_unknown = (0, 0) < version <= (3, 0) and target_of(device) == "x86_64-generic"
+    return "PoCL {}.{}".format(*version) if is_unknown else ""
 
 
-def multiplies_fours(device: Any) -> bool:
-    """True where PoCL compiles for an x86 CPU with vectors of 256 bits, and this CPU has VPDPBUSD for these (AVX-512 VNNI).
+def multiplies_fours(device: Any) -> int:
+    """The ints of a vector, 8 or 16, for which PoCL compiles and an x86 CPU has VPDPBUSD (AVX-512 VNNI); 0 without it.
 
-    As NumPy knows it, which NPY_DISABLE_CPU_FEATURES can change: not every compiler knows the CPU.
+    As NumPy knows it, which NPY_DISABLE_CPU_FEATURES can change: not every compiler knows the CPU. Vectors of 512 bits may end
+    the process in PoCL 3.0: see wide_vectors.py.
     """
-    if not target_of(device).startswith("x86_64-") or device.native_vector_width_float < 8:
-        return False
+    lanes = device.native_vector_width_float
+    if not target_of(device).startswith("x86_64-") or lanes < 8:
+        return 0
     for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):  # of NumPy 2, of NumPy 1
         try:
             features: Mapping[str, bool] = import_module(name).__cpu_features__
         except (ImportError, AttributeError):
             continue
-        return all(features.get(wanted, False) for wanted in ("AVX512VL", "AVX512VNNI"))
-    return False
+        if all(features.get(wanted, False) for wanted in ("AVX512VL", "AVX512VNNI")):
+            return 16 if lanes >= 16 and _pocl_version(device) > (3, 0) else 8
+    return 0
+
+
+def _pocl_version(device: Any) -> tuple[int, int]:
+    """(0, 0) for other platforms."""
+    found = _POCL_VERSION.search(device.platform.version) if device.platform.name == _POCL else None
+    return (0, 0) if found is None else (int(found[1]), int(found[2]))
 
 
 def _power_of_two(number: int) -> int:

@@ -411,7 +411,7 @@ class OpenCLDevice(Device):
     def _chosen(self, node: TypedNode) -> Choice[CLKernel]:
         choice = self._choose(node)
         if isinstance(choice, Refusal):
-            raise UsageError(f"node {node.node} was not accepted by {self.info.name}: {choice}")
+            raise CompileError(f"node {node.node} was not accepted by {self.info.name}: {choice}")
         return choice
 
 

@@ -27,7 +27,7 @@ from dovetail_gpu_opencl.launch import Launch
 from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_gpu_opencl.source import STORED_TYPES, missing_capability
 
-__all__ = ["FLOATS", "CLKernel", "ceil_div", "check_types", "group_size", "refuse_large", "round_up", "spread"]
+__all__ = ["FLOATS", "CLKernel", "ceil_div", "check_types", "group_size", "one_float", "refuse_large", "round_up", "spread"]
 
 FLOATS = frozenset({DType.FLOAT32, DType.FLOAT16, DType.FLOAT64})
 _INT_MAX = 2**31 - 1
@@ -158,6 +158,12 @@ def check_types(
         if (refusal := refuse_large(tensor, caps)) is not None:
             return refusal
     return None
+
+
+def one_float(node: TypedNode) -> Refusal | None:
+    """Refuses several floating-point types, for kernels that read and write one: plans of other sizes have others mix them."""
+    found = {t.dtype for t in (*node.inputs, *node.outputs, *node.operands) if t is not None and t.dtype.is_float}
+    return Refusal(Reason.DTYPE, f"{' and '.join(sorted(map(str, found)))}; accepted: one") if len(found) > 1 else None
 
 
 def refuse_large(tensor: TensorType, caps: Capabilities) -> Refusal | None:

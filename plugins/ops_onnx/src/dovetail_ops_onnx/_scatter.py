@@ -1,6 +1,5 @@
 """Shared by ScatterElements and ScatterND: writing updates to places, with a reduction where places meet."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from dovetail_ops_onnx._elementwise import wide
 from dovetail_ops_onnx._strings import in_parts
 from dovetail_ops_onnx._types import NUMERIC, Array, Types
 
-__all__ = ["InData", "check_reduction", "check_reduction_type", "order_of", "scatter"]
+__all__ = ["InData", "check_reduction", "check_reduction_type", "order_of", "scatter", "write_rows"]
 
 _UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 REDUCTIONS = ("none", *_UFUNCS)
@@ -50,39 +49,48 @@ def check_reduction_type(reduction: str, dtype: DType) -> None:
         raise OperatorError(f"reduction {reduction!r} of {dtype}; accepted: integers and floating-point types")
 
 
-def scatter(data: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> Array:
-    """A copy of `data` with `updates` at `places`, an index array for each leading axis.
+def scatter(data: Array, rows: Array, updates: Array, reduction: str) -> Array:
+    """A copy of `data` [m, k] with `updates` at `rows` from 0 on, [n]; updates have n * k elements in any shape.
 
-    Without a reduction the last update of a place counts (ONNX leaves that open). Sums and products of narrow floats are
+    Without a reduction the last update of a row counts (ONNX leaves that open). Sums and products of narrow floats are
     computed in float32, update by update in order, and rounded once.
     """
     if reduction == "none" or not updates.size:
-        result = data.copy()
-        if data.dtype == object:
-            in_parts(lambda part, *where: result.__setitem__(where, part), updates, *places)
-        else:
-            result[places] = updates
+        result = np.array(data, order="C")
+        write_rows(result, rows, updates)
         return result
     # ufunc.at knows no byte order or narrow float but its own, and a contiguous copy is written to in any case.
     result = np.array(wide(data), order="C")
-    leading = data.shape[: len(places)]
-    rows = places[0] if len(places) == 1 else np.ravel_multi_index(places, leading, mode="wrap")
     with np.errstate(all="ignore"):
-        _join(_UFUNCS[reduction], result.reshape(math.prod(leading), -1), rows.reshape(-1), wide(updates).reshape(rows.size, -1))
+        _join(_UFUNCS[reduction], result, rows, wide(updates).reshape(rows.size, -1))
         return result.astype(data.dtype, copy=False)
 
 
+def write_rows(dst: Array, rows: Array, updates: Array) -> None:
+    """dst[rows] = updates, of [m, k] in C order; the last update of a row counts."""
+    given, size = updates.reshape(rows.size, dst.shape[1]), dst.shape[1] * dst.itemsize
+    if dst.dtype == object:
+        in_parts(lambda part, where: dst.__setitem__(where, part), given, rows)
+    elif dst.shape[1] == 1:
+        dst.reshape(-1)[rows] = given.reshape(-1)
+    elif size and given.dtype == dst.dtype:
+        # A row as one element takes 1 to 10 ns, as elements of its own 20 and more.
+        row = np.dtype((np.void, size))
+        dst.view(row).reshape(-1)[rows] = np.ascontiguousarray(given).view(row).reshape(-1)
+    else:
+        dst[rows] = given
+
+
 def _join(ufunc: np.ufunc, dst: Array, rows: Array, updates: Array) -> None:
-    """Join `updates` [n, k] with the rows of dst [m, k], in order."""
+    """Join `updates` [n, k] with rows of dst [m, k], in order."""
     size = dst.shape[1]
     if size > 1 and _are_distinct(rows, len(dst)):
-        dst[rows] = ufunc(dst[rows], updates)
+        write_rows(dst, rows, ufunc(dst.take(rows, 0), updates))
         return
     if size >= _WIDE and updates.size >= _SORTED:
-        positive = rows % len(dst)
-        counts = np.bincount(positive)
+        counts = np.bincount(rows)
         if counts.max() * _ROUND <= updates.size:
-            rows, updates = _join_in_rounds(ufunc, dst, positive, updates, counts)
+            rows, updates = _join_in_rounds(ufunc, dst, rows, updates, counts)
     flat, columns, step = dst.reshape(-1), np.arange(size), max(1, _PART // max(1, size))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
@@ -103,13 +111,15 @@ def _join_in_rounds(ufunc: np.ufunc, dst: Array, rows: Array, updates: Array, co
     turns = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
     order = order[order_of(turns)]
     sizes = np.searchsorted(-counts, -np.arange(counts[0]))
-    joined, updates, start = dst[used], updates.take(order, 0), 0
+    joined, start = dst.take(used, 0), 0
+    taken = np.empty(joined.shape, updates.dtype)
     for size in sizes[sizes * dst.shape[1] >= _ROUND].tolist():
-        part = joined[:size]
-        ufunc(part, updates[start : start + size], out=part)
+        part, added = joined[:size], taken[:size]
+        updates.take(order[start : start + size], 0, added, "clip")  # "raise" would copy the result once more
+        ufunc(part, added, out=part)
         start += size
-    dst[used] = joined
-    return rows[order[start:]], updates[start:]
+    write_rows(dst, used, joined)
+    return rows[order[start:]], updates.take(order[start:], 0)
 
 
 def order_of(keys: Array) -> Array:
@@ -119,7 +129,7 @@ def order_of(keys: Array) -> Array:
 
 
 def _are_distinct(rows: Array, count: int) -> bool:
-    """Whether rows of `count`, which may be counted from the end, are all different."""
+    """Whether rows of `count` are all different."""
     order, last = np.arange(len(rows)), np.empty(count, np.intp)
     last[rows] = order
     return bool((last[rows] == order).all())

@@ -1,9 +1,12 @@
 """BitwiseNot: https://onnx.ai/onnx/operators/onnx__BitwiseNot.html."""
 
+from typing import ClassVar
+
 import numpy as np
 
-from dovetail.op import INTEGERS
+from dovetail.op import INTEGERS, KernelSource
 from dovetail_ops_onnx._elementwise import Function
+from dovetail_ops_onnx._written import IntegersInPlace
 
 
 class BitwiseNot(Function):
@@ -11,4 +14,5 @@ class BitwiseNot(Function):
 
     since = 18
     types = {"T": INTEGERS}
+    kernels: ClassVar[tuple[KernelSource, ...]] = (IntegersInPlace(),)
     function = np.bitwise_not

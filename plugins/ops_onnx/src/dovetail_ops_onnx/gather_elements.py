@@ -1,13 +1,16 @@
 """GatherElements: https://onnx.ai/onnx/operators/onnx__GatherElements.html."""
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
-from dovetail.op import ShapeError, TensorType
+from dovetail.op import KernelSource, ShapeError, TensorType
+from dovetail_ops_onnx._places import places_along, rows_along
 from dovetail_ops_onnx._shapes import Movement, check_axis, check_indices
 from dovetail_ops_onnx._strings import indexed
 from dovetail_ops_onnx._types import BASIC, INDICES, Array
+from dovetail_ops_onnx._written import IntoResult
 
 
 class GatherElements(Movement):
@@ -17,6 +20,7 @@ class GatherElements(Movement):
     inputs = ("data: T", "indices: Tind")
     outputs = ("output: T",)
     types = {"T": BASIC, "Tind": INDICES}
+    kernels: ClassVar[tuple[KernelSource, ...]] = (IntoResult(),)
 
     axis: int = 0
 
@@ -32,19 +36,22 @@ class GatherElements(Movement):
 
     def reference(self, data: Array, indices: Array) -> Array:
         """data[i, ..., indices[i, ..., n], ..., n]. Raises `OperatorError` for an index out of range."""
+        if data.dtype == object:
+            axis = check_axis(self.axis, data.ndim)
+            check_indices(indices, data.shape[axis], axis)
+            return indexed(data.reshape(-1), (places_along(indices, axis, data.shape),))
+        y = np.empty(indices.shape, data.dtype)
+        self.write(y, data, indices)
+        return y
+
+    def write(self, dst: Array, data: Array, indices: Array) -> None:
+        """The same into dst."""
         axis = check_axis(self.axis, data.ndim)
         check_indices(indices, data.shape[axis], axis)
-        return indexed(data.reshape(-1), (places_along(indices, axis, data.shape),))
-
-
-def places_along(indices: Array, axis: int, dims: tuple[int, ...]) -> Array:
-    """Where an array of shape `dims` flattened has the elements that are at `indices` along `axis`, else at their own places."""
-    stride, counted = math.prod(dims[axis + 1 :]), indices
-    if indices.size and np.minimum.reduce(indices, axis=None) < 0:
-        counted = np.where(indices < 0, indices + dims[axis], indices)
-    own: Array = np.zeros((), np.intp)
-    for at, count in enumerate(indices.shape):
-        if at != axis and count > 1:
-            places = np.arange(count) * math.prod(dims[at + 1 :])
-            own = own + places.reshape(-1, *(1,) * (len(dims) - at - 1))
-    return np.asarray(own + (counted if stride == 1 else counted * np.intp(stride)))
+        if not dst.size:
+            return
+        rows = rows_along(indices, axis, data.shape)
+        if rows is None:
+            data.reshape(-1).take(places_along(indices, axis, data.shape), None, dst, "clip")
+        else:
+            data.reshape(math.prod(data.shape[: axis + 1]), -1).take(rows, 0, dst.reshape(rows.size, -1), "clip")

@@ -1,13 +1,16 @@
 """GatherND: https://onnx.ai/onnx/operators/onnx__GatherND.html."""
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
-from dovetail.op import OperatorError, ShapeError, TensorType
+from dovetail.op import KernelSource, OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx._places import places_of
 from dovetail_ops_onnx._shapes import Movement, check_indices
 from dovetail_ops_onnx._strings import indexed
 from dovetail_ops_onnx._types import BASIC, Array
+from dovetail_ops_onnx._written import IntoResult
 
 
 class GatherND(Movement):
@@ -17,6 +20,7 @@ class GatherND(Movement):
     inputs = ("data: T", "indices: int64")
     outputs = ("output: T",)
     types = {"T": BASIC}
+    kernels: ClassVar[tuple[KernelSource, ...]] = (IntoResult(),)
 
     batch_dims: int = 0
 
@@ -46,13 +50,20 @@ class GatherND(Movement):
             except IndexError:
                 check_indices(indices[..., 0], data.shape[0], 0)
                 raise
-        for place in range(depth):
-            check_indices(indices[..., place], data.shape[batch + place], batch + place)
+        rows, places = self._rows(data, indices)
+        return indexed(rows, (places,)).reshape(shape)
+
+    def write(self, dst: Array, data: Array, indices: Array) -> None:
+        """The same into dst."""
+        rows, places = self._rows(data, indices)
+        if dst.size:
+            rows.take(places, 0, dst.reshape(places.size, *rows.shape[1:]), "clip")
+
+    def _rows(self, data: Array, indices: Array) -> tuple[Array, Array]:
+        """The data as rows of the slices' shape, and which of them are wanted."""
+        batch, depth = self.batch_dims, indices.shape[-1]
         batches, leading = math.prod(data.shape[:batch]), data.shape[batch : batch + depth]
-        rows = data.reshape(batches * math.prod(leading), *data.shape[batch + depth :])
-        places = indices.reshape(batches, math.prod(indices.shape[batch:-1]), depth)
-        if not places.size:
-            return indexed(rows, (np.zeros(0, np.intp),)).reshape(shape)
-        own = (np.arange(batches)[:, None], *places.transpose(2, 0, 1))
-        index = np.ravel_multi_index(own, (batches, *leading), mode="wrap").reshape(-1)
-        return indexed(rows, (index,)).reshape(shape)
+        index = places_of(indices, leading, batch)
+        if batches > 1:
+            index = (index.reshape(batches, -1) + np.arange(batches)[:, None] * math.prod(leading)).reshape(-1)
+        return data.reshape(batches * math.prod(leading), *data.shape[batch + depth :]), index

@@ -1,12 +1,14 @@
 """MaxUnpool: https://onnx.ai/onnx/operators/onnx__MaxUnpool.html."""
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
-from dovetail.op import FLOATS, DType, Operator, OperatorError, ShapeError, TensorType
-from dovetail_ops_onnx._shapes import check_dims, ints, known_ints
+from dovetail.op import FLOATS, DType, KernelSource, Operator, OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx._shapes import are_below, check_dims, ints, known_ints
 from dovetail_ops_onnx._types import Array
+from dovetail_ops_onnx._written import IntoResult
 
 
 class MaxUnpool(Operator):
@@ -19,6 +21,7 @@ class MaxUnpool(Operator):
     inputs = ("X: T1", "I: T2", "output_shape?: T2")
     outputs = ("output: T1",)
     types = {"T1": FLOATS, "T2": frozenset({DType.INT64})}
+    kernels: ClassVar[tuple[KernelSource, ...]] = (IntoResult(),)
 
     kernel_shape: tuple[int, ...]
     pads: tuple[int, ...] | None = None
@@ -32,17 +35,21 @@ class MaxUnpool(Operator):
 
     def reference(self, X: Array, index: Array, shape: Array | None = None) -> Array:
         """The elements at their places. Raises `OperatorError` for a place that does not exist."""
+        y = np.empty(self._shapes(X.shape, None if shape is None else ints(shape, "output_shape"))[1], X.dtype)
+        self.write(y, X, index, shape)
+        return y
+
+    def write(self, dst: Array, X: Array, index: Array, shape: Array | None = None) -> None:
+        """The same into dst."""
         inner, dims = self._shapes(X.shape, None if shape is None else ints(shape, "output_shape"))
         size = math.prod(inner)
-        if np.any((index < 0) | (index >= size)):
+        if index.size and not are_below(index, size):
             raise OperatorError(f"input 'I' has places outside 0 to {size - 1}")
-        y = np.zeros(size, X.dtype)
-        y[index.reshape(-1)] = X.reshape(-1)
-        if dims == inner:
-            return y.reshape(dims)
-        whole = np.zeros(dims, X.dtype)
-        whole[tuple(slice(n) for n in inner)] = y.reshape(inner)
-        return whole
+        dst.fill(0)
+        y = dst if dims == inner else np.zeros(inner, X.dtype)
+        y.reshape(-1)[index.reshape(-1)] = X.reshape(-1)
+        if y is not dst:
+            dst[tuple(slice(n) for n in inner)] = y
 
     def _shapes(self, dims: tuple[int, ...], given: tuple[int, ...] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The shape that the places count in, and that of the output."""

@@ -4,6 +4,8 @@ import numpy as np
 
 from dovetail.op import FLOATS, Operator, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._elementwise import wide
+from dovetail_ops_onnx._places import places_along
+from dovetail_ops_onnx._shapes import are_below
 from dovetail_ops_onnx._types import INDICES, Array
 
 
@@ -35,19 +37,20 @@ class NegativeLogLikelihoodLoss(Operator):
 
     def reference(self, x: Array, target: Array, weight: Array | None = None) -> Array:
         """The loss. Raises `OperatorError` for a target that is not a class."""
-        classes = x.shape[1]
-        ignored = np.zeros(target.shape, np.bool_) if self.ignore_index is None else target == self.ignore_index
-        if np.any(~ignored & ((target < 0) | (target >= classes))):
+        classes, counts = x.shape[1], None if self.ignore_index is None else target != self.ignore_index
+        at = target if counts is None else np.where(counts, target, 0)
+        if at.size and not are_below(at, classes):
             raise OperatorError(f"a target is outside 0 to {classes - 1}", hint="or ignore it by ignore_index")
-        at = np.where(ignored, 0, target)
-        scores = wide(x)
-        weights = np.ones(target.shape, scores.dtype) if weight is None else wide(weight)[at]
-        weights = np.where(ignored, 0, weights).astype(scores.dtype)
+        chosen = wide(x.reshape(-1)[places_along(np.expand_dims(at, 1), 1, x.shape)].squeeze(1))
+        weights = None if weight is None else wide(weight)[at]
+        if counts is not None:
+            weights = counts.astype(chosen.dtype) if weights is None else np.where(counts, weights, 0)
         with np.errstate(all="ignore"):
-            chosen = np.take_along_axis(scores, np.expand_dims(at, 1), 1).squeeze(1)
-            loss = np.where(ignored, 0, -chosen * weights)
+            loss = -chosen if weights is None else -chosen * weights
+            if counts is not None:
+                loss = np.where(counts, loss, 0)
             if self.reduction == "mean":
-                loss = loss.sum() / weights.sum()
+                loss = loss.sum() / (chosen.dtype.type(at.size) if weights is None else weights.sum())
             elif self.reduction == "sum":
                 loss = loss.sum()
         return np.asarray(loss).astype(x.dtype)

@@ -1,12 +1,16 @@
 """OneHot: https://onnx.ai/onnx/operators/onnx__OneHot.html."""
 
+from typing import ClassVar
+
 import numpy as np
 
-from dovetail.op import DType, ShapeError, TensorType
+from dovetail.op import DType, KernelSource, ShapeError, TensorType
 from dovetail_ops_onnx._casts import cast
 from dovetail_ops_onnx._elementwise import scalar
-from dovetail_ops_onnx._shapes import Movement, check_axis, known
+from dovetail_ops_onnx._places import places_along
+from dovetail_ops_onnx._shapes import Movement, are_below, check_axis, known
 from dovetail_ops_onnx._types import BASIC, NUMERIC, Array
+from dovetail_ops_onnx._written import IntoResult
 
 _NUMBERS = NUMERIC - {DType.BFLOAT16}
 
@@ -21,6 +25,7 @@ class OneHot(Movement):
     inputs = ("indices: T1", "depth: T2", "values: T3")
     outputs = ("output: T3",)
     types = {"T1": _NUMBERS, "T2": _NUMBERS, "T3": BASIC}
+    kernels: ClassVar[tuple[KernelSource, ...]] = (IntoResult(),)
 
     axis: int = -1
 
@@ -34,15 +39,22 @@ class OneHot(Movement):
 
     def reference(self, indices: Array, depth: Array, values: Array) -> Array:
         """The values where the indices say."""
-        count, axis = _depth(depth), check_axis(self.axis, indices.ndim + 1)
-        whole = cast(indices, DType.INT64)
-        positions = np.where(whole < 0, whole + count, whole)
-        y = np.full((*indices.shape[:axis], count, *indices.shape[axis:]), values[0], values.dtype)
-        if count:
-            chosen = np.where((positions >= 0) & (positions < count), values[1], values[0]).astype(values.dtype, copy=False)
-            at = np.clip(positions, 0, count - 1)
-            np.put_along_axis(y, np.expand_dims(at, axis), np.expand_dims(chosen, axis), axis)
+        axis = check_axis(self.axis, indices.ndim + 1)
+        y = np.empty((*indices.shape[:axis], _depth(depth), *indices.shape[axis:]), values.dtype)
+        self.write(y, indices, depth, values)
         return y
+
+    def write(self, dst: Array, indices: Array, depth: Array, values: Array) -> None:
+        """The values into dst."""
+        dst[...] = values[0]
+        if not dst.size:
+            return
+        axis = check_axis(self.axis, indices.ndim + 1)
+        count, whole = dst.shape[axis], cast(indices, DType.INT64)
+        places = places_along(np.expand_dims(whole, axis), axis, dst.shape).reshape(-1)
+        if not are_below(whole, count):
+            places = places[((whole >= -count) & (whole < count)).reshape(-1)]
+        dst.reshape(-1)[places] = values[1]
 
 
 def _depth(depth: Array) -> int:

@@ -1,12 +1,14 @@
 """ReverseSequence: https://onnx.ai/onnx/operators/onnx__ReverseSequence.html."""
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
-from dovetail.op import OperatorError, ShapeError, TensorType
+from dovetail.op import KernelSource, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._shapes import Movement
 from dovetail_ops_onnx._types import BASIC, Array
+from dovetail_ops_onnx._written import IntoResult
 
 
 class ReverseSequence(Movement):
@@ -16,6 +18,7 @@ class ReverseSequence(Movement):
     inputs = ("input: T", "sequence_lens: int64")
     outputs = ("Y: T",)
     types = {"T": BASIC}
+    kernels: ClassVar[tuple[KernelSource, ...]] = (IntoResult(),)
 
     batch_axis: int = 1
     time_axis: int = 0
@@ -34,16 +37,22 @@ class ReverseSequence(Movement):
 
     def reference(self, x: Array, lengths: Array) -> Array:
         """A copy. Raises `OperatorError` for a length beyond the time axis."""
+        y = np.empty(x.shape, x.dtype)
+        self.write(y, x, lengths)
+        return y
+
+    def write(self, dst: Array, x: Array, lengths: Array) -> None:
+        """The same into dst."""
         steps = x.shape[self.time_axis]
-        if ((lengths < 0) | (lengths > steps)).any():
-            raise OperatorError(f"sequence_lens is {lengths.tolist()}; accepted: 0 to {steps}")
-        if lengths.size and lengths.min() == lengths.max():  # as other formats' Reverse is written
-            y, end = x.copy(), int(lengths[0])
-            part = (slice(None),) * self.time_axis
-            y[(*part, slice(end))] = x[(*part, slice(end))][(*part, slice(None, None, -1))]
-            return y
-        step, batch = np.arange(steps)[:, None], np.arange(len(lengths))
-        step = np.where(step < lengths, lengths - 1 - step, step)
-        places = step * len(lengths) + batch if self.time_axis == 0 else (batch * steps + step).T
-        rows = x.reshape(places.size, math.prod(x.shape[2:]))
-        return rows.take(places.reshape(-1), 0).reshape(x.shape)
+        given = lengths.tolist()
+        if given and not 0 <= min(given) <= max(given) <= steps:
+            raise OperatorError(f"sequence_lens is {given}; accepted: 0 to {steps}")
+        if len(set(given)) == 1:  # as other formats' Reverse is written
+            start, end = ((*(slice(None),) * self.time_axis, part) for part in (slice(given[0]), slice(given[0], None)))
+            dst[start], dst[end] = np.flip(x[start], self.time_axis), x[end]
+        elif x.size:
+            step, batch = np.arange(steps)[:, None], np.arange(len(given))
+            step = np.where(step < lengths, lengths - 1 - step, step)
+            places = step * len(given) + batch if self.time_axis == 0 else (batch * steps + step).T
+            rows = (places.size, math.prod(x.shape[2:]))
+            x.reshape(rows).take(places.reshape(-1), 0, dst.reshape(rows), "clip")

@@ -1,12 +1,13 @@
 """ScatterElements: https://onnx.ai/onnx/operators/onnx__ScatterElements.html."""
 
+import math
 from typing import ClassVar
 
 from dovetail.op import KernelSource, ShapeError, TensorType
-from dovetail_ops_onnx._scatter import InData, check_reduction, check_reduction_type, scatter
+from dovetail_ops_onnx._places import places_along, rows_along
+from dovetail_ops_onnx._scatter import InData, check_reduction, check_reduction_type, scatter, write_rows
 from dovetail_ops_onnx._shapes import Movement, check_axis, check_indices
 from dovetail_ops_onnx._types import BASIC, INDICES, Array
-from dovetail_ops_onnx.gather_elements import places_along
 
 
 class ScatterElements(Movement):
@@ -42,24 +43,19 @@ class ScatterElements(Movement):
 
     def reference(self, data: Array, indices: Array, updates: Array) -> Array:
         """The data with the updates. Raises `OperatorError` for an index out of range."""
-        if self.reduction != "none" and data.ndim > 1 and self._of_rows(indices, data.shape):
-            check_indices(indices, data.shape[0], 0)
-            return scatter(data, (indices.reshape(len(indices), -1)[:, 0],), updates, self.reduction)
-        places = self._places(indices, data.shape)
-        return scatter(data.reshape(-1), (places,), updates.reshape(-1), self.reduction).reshape(data.shape)
-
-    def _of_rows(self, indices: Array, dims: tuple[int, ...]) -> bool:
-        """Whether whole rows go to a place, as where graph networks sum the messages of edges."""
-        if check_axis(self.axis, len(dims)) or indices.shape[1:] != dims[1:] or not indices.size:
-            return False
-        rows = indices.reshape(len(indices), -1)
-        return bool((rows == rows[:, :1]).all())
+        shape, rows = self._rows(indices, data.shape)
+        return scatter(data.reshape(shape), rows, updates, self.reduction).reshape(data.shape)
 
     def write(self, dst: Array, indices: Array, updates: Array) -> None:
         """Write the updates into dst, which holds the data; nothing when an index is out of range, which raises."""
-        dst.reshape(-1)[self._places(indices, dst.shape)] = updates.reshape(-1)
+        shape, rows = self._rows(indices, dst.shape)
+        write_rows(dst.reshape(shape), rows, updates)
 
-    def _places(self, indices: Array, dims: tuple[int, ...]) -> Array:
+    def _rows(self, indices: Array, dims: tuple[int, ...]) -> tuple[tuple[int, int], Array]:
+        """The shape of the data as rows, and those that updates go to: single elements, unless whole rows go to a place."""
         axis = check_axis(self.axis, len(dims))
         check_indices(indices, dims[axis], axis)
-        return places_along(indices, axis, dims).reshape(-1)
+        rows = rows_along(indices, axis, dims)
+        if rows is None:
+            return (math.prod(dims), 1), places_along(indices, axis, dims).reshape(-1)
+        return (math.prod(dims[: axis + 1]), math.prod(dims[axis + 1 :])), rows

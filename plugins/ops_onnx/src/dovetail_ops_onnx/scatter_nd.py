@@ -1,10 +1,12 @@
 """ScatterND: https://onnx.ai/onnx/operators/onnx__ScatterND.html."""
 
+import math
 from typing import ClassVar
 
 from dovetail.op import KernelSource, ShapeError, TensorType
-from dovetail_ops_onnx._scatter import InData, check_reduction, check_reduction_type, scatter
-from dovetail_ops_onnx._shapes import Movement, check_indices
+from dovetail_ops_onnx._places import places_of
+from dovetail_ops_onnx._scatter import InData, check_reduction, check_reduction_type, scatter, write_rows
+from dovetail_ops_onnx._shapes import Movement
 from dovetail_ops_onnx._types import BASIC, Array
 
 
@@ -37,14 +39,16 @@ class ScatterND(Movement):
 
     def reference(self, data: Array, indices: Array, updates: Array) -> Array:
         """The data with the updates. Raises `OperatorError` for an index out of range."""
-        return scatter(data, self._places(indices, data.shape), updates, self.reduction)
+        shape, rows = _rows(indices, data.shape)
+        return scatter(data.reshape(shape), rows, updates, self.reduction).reshape(data.shape)
 
     def write(self, dst: Array, indices: Array, updates: Array) -> None:
         """Write the updates into dst, which holds the data; nothing when an index is out of range, which raises."""
-        dst[self._places(indices, dst.shape)] = updates
+        shape, rows = _rows(indices, dst.shape)
+        write_rows(dst.reshape(shape), rows, updates)
 
-    def _places(self, indices: Array, dims: tuple[int, ...]) -> tuple[Array, ...]:
-        for axis in range(indices.shape[-1]):
-            check_indices(indices[..., axis], dims[axis], axis)
-        axes = range(indices.ndim - 1)
-        return tuple(indices.transpose(indices.ndim - 1, *axes))  # in a third of the time of `moveaxis`
+
+def _rows(indices: Array, dims: tuple[int, ...]) -> tuple[tuple[int, int], Array]:
+    """The shape of the data as rows of the slices' size, and those that updates go to."""
+    depth = indices.shape[-1]
+    return (math.prod(dims[:depth]), math.prod(dims[depth:])), places_of(indices, dims[:depth])

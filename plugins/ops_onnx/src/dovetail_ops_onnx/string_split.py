@@ -1,6 +1,6 @@
 """StringSplit: https://onnx.ai/onnx/operators/onnx__StringSplit.html."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from operator import methodcaller
 
@@ -9,6 +9,9 @@ import numpy as np
 from dovetail.op import DType, Operator, OperatorError, TensorType
 from dovetail_ops_onnx._strings import in_parts
 from dovetail_ops_onnx._types import Array
+
+_FEW = 1 << 10
+"""Strings whose parts are kept, so that each is split once."""
 
 
 class StringSplit(Operator):
@@ -36,10 +39,15 @@ class StringSplit(Operator):
     def reference(self, X: Array) -> tuple[Array, Array]:
         """`str.split` of each."""
         flat = X.reshape(-1)
-        counts = np.fromiter(self._counts(flat), np.int64, flat.size)
-        y = np.empty((flat.size, counts.max(initial=0)), object)
-        # Not all lists at once: millions that are kept take the garbage collector seconds, with Python's lock.
-        in_parts(self._fill, y, flat, counts)
+        if flat.size <= _FEW:
+            rows = list(self._split(flat))
+            counts = np.fromiter(map(len, rows), np.int64, flat.size)
+            y = _filled(rows, counts, int(counts.max(initial=0)))
+        else:
+            counts = np.fromiter(self._counts(flat), np.int64, flat.size)
+            y = np.empty((flat.size, counts.max(initial=0)), object)
+            # Not all lists at once: millions that are kept take the garbage collector seconds, with Python's lock.
+            in_parts(self._fill, y, flat, counts)
         return y.reshape(*X.shape, y.shape[1]), counts.reshape(X.shape)
 
     def _split(self, texts: Array) -> Iterator[list[str]]:
@@ -53,7 +61,14 @@ class StringSplit(Operator):
         return (1 + (count if self.maxsplit is None else min(count, self.maxsplit)) for count in counts)
 
     def _fill(self, y: Array, texts: Array, counts: Array) -> None:
-        rows, empty = self._split(texts), [""] * y.shape[1]
-        if counts.min(initial=y.shape[1]) < y.shape[1]:
-            rows = (found + empty[len(found) :] for found in rows)
-        y[...] = np.fromiter(chain.from_iterable(rows), object, y.size).reshape(y.shape)
+        y[...] = _filled(self._split(texts), counts, y.shape[1])
+
+
+def _filled(rows: Iterable[list[str]], counts: Array, width: int) -> Array:
+    """Lists of so many strings as an array [lists, width]."""
+    flat = np.fromiter(chain.from_iterable(rows), object, counts.sum())
+    if flat.size == counts.size * width:
+        return flat.reshape(counts.size, width)
+    y = np.full((counts.size, width), "", object)
+    y[np.arange(width) < counts[:, None]] = flat
+    return y

@@ -1,13 +1,14 @@
 """Trilu: https://onnx.ai/onnx/operators/onnx__Trilu.html."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dovetail.op import ShapeError, TensorType
+from dovetail.op import KernelSource, ShapeError, TensorType
 from dovetail_ops_onnx._elementwise import scalar
 from dovetail_ops_onnx._shapes import Movement
 from dovetail_ops_onnx._types import BASIC, Array
+from dovetail_ops_onnx._written import IntoResult
 
 
 class Trilu(Movement):
@@ -17,6 +18,7 @@ class Trilu(Movement):
     inputs = ("input: T", "k?: int64")
     outputs = ("output: T",)
     types = {"T": BASIC}
+    kernels: ClassVar[tuple[KernelSource, ...]] = (IntoResult(),)
 
     upper: bool = True
 
@@ -30,19 +32,24 @@ class Trilu(Movement):
 
     def reference(self, x: Array, k: Array | None = None) -> Array:
         """The triangle of x."""
-        rows, columns = x.shape[-2:]
+        y = np.empty(x.shape, x.dtype)
+        self.write(y, x, k)
+        return y
+
+    def write(self, dst: Array, x: Array, k: Array | None = None) -> None:
+        """The triangle of x into dst."""
         if not x.size:
-            return x.copy()
+            return
+        rows, columns = x.shape[-2:]
         diagonal = 0 if k is None else int(k.reshape(()))
-        if x.dtype.itemsize <= 4:
+        if x.dtype.itemsize <= 8 and x.dtype != object:
             # Bits and all ones or zero: a vector instruction, where a choice among elements is none.
             bits = np.dtype(f"u{x.dtype.itemsize}")
             kept = self._kept(rows, columns, diagonal, bits)
-            return np.asarray(np.bitwise_and(np.ascontiguousarray(x).view(bits), kept).view(x.dtype))
-        kept = self._kept(rows, columns, diagonal, np.dtype(np.bool_))
-        y = np.full(x.shape, "", object) if x.dtype == object else np.zeros(x.shape, x.dtype)
-        np.copyto(y, x, where=kept)
-        return y
+            np.bitwise_and(np.ascontiguousarray(x).view(bits), kept, out=dst.view(bits))
+            return
+        dst[...] = "" if x.dtype == object else 0
+        np.copyto(dst, x, where=self._kept(rows, columns, diagonal, np.dtype(np.bool_)))
 
     def _kept(self, rows: int, columns: int, diagonal: int, dtype: np.dtype[Any]) -> Array:
         """All ones where elements of [rows, columns] stay, else 0: each row is a part of one vector, a place before the last."""

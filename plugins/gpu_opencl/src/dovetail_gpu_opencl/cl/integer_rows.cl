@@ -7,7 +7,9 @@
 // along the channels. What the pixels read is brought into private memory as short, CHUNK elements at once, less the zero point;
 // pairs of these multiply pairs of weights, and the sums of both are added in int, which wraps. With FOURS it is brought as
 // uchar, with the zero point in it (128 more for char); fours of these multiply fours of weights, and zero points times the sums
-// of weights, which follow each block of these, are taken off. No local memory.
+// of weights, which follow each block of these, are taken off. FOURS is 8 or 16: with 16, for CPUs with registers
+// of so many ints, two blocks of channels are computed at once. Of short lines of taps several are brought at once. No local
+// memory.
 // NDRange: (ceil(OH * OW / ROWS), GROUPS * ceil(M / GROUPS / COLS / SPAN), images), local size 1.
 //
 // integer_depthwise: the same where each channel is a separate group: a work item computes one pixel for all channels, in vectors
@@ -101,20 +103,30 @@ typedef struct __attribute__((packed)) {
   int8 v;
 } PACKED_INT;
 typedef struct __attribute__((packed)) {
+  int16 v;
+} PACKED_INT16;
+typedef struct __attribute__((packed)) {
   CAT(T, 8) v;
 } PACKED_T;
 
 #ifdef FOURS
-// Sums of the products of four neighbours, of uchar and of char, added to others.
+// Sums of the products of four neighbours, of uchar and of char, added to others, for 8 or 16 sums.
+#define PRODUCT(n, a, b, at) (CAT(as_int, n)(CAT(as_uint, n)(a) << (24 - at) >> 24) * ((b) << (24 - at) >> 24))
 #if defined(__AVX2__) && !defined(PLAIN_FOURS)
+#define FOURS_ADDED(n, sums, a, b) __asm__("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b))
+#else
+#define FOURS_ADDED(n, sums, a, b) \
+  sums += PRODUCT(n, a, b, 0) + PRODUCT(n, a, b, 8) + PRODUCT(n, a, b, 16) + PRODUCT(n, a, b, 24)
+#endif
 static int8 multiplied(int8 sums, const int8 a, const int8 b) {
-  __asm__("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b));
+  FOURS_ADDED(8, sums, a, b);
   return sums;
 }
-#else
-#define PRODUCT(a, b, at) (as_int8(as_uint8(a) << (24 - at) >> 24) * ((b) << (24 - at) >> 24))
-static int8 multiplied(const int8 sums, const int8 a, const int8 b) {
-  return sums + PRODUCT(a, b, 0) + PRODUCT(a, b, 8) + PRODUCT(a, b, 16) + PRODUCT(a, b, 24);
+#if FOURS == 16 && (defined(__AVX512F__) || !defined(__AVX2__))
+#define WIDE
+static int16 multiplied_16(int16 sums, const int16 a, const int16 b) {
+  FOURS_ADDED(16, sums, a, b);
+  return sums;
 }
 #endif
 #define MULTIPLIED(sums, x, k, w) multiplied(sums, (int8)(((const int*)(x))[k]), w)
@@ -184,7 +196,7 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
     py += px == OW;
     px = px == OW ? 0 : px;
   }
-  int8 sums[MOST][ROWS][2];
+  int8 sums[MOST][ROWS][2] __attribute__((aligned(64)));
   for (int i = 0; i < count; ++i)
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
@@ -197,52 +209,81 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
 #endif
     }
   V x[ROWS][CHUNK] __attribute__((aligned(32)));
-  for (int ky = 0; ky < KH; ++ky)
-    for (int kx = 0; kx < KW; kx += TAPS, w += line)
-      for (int k0 = 0; k0 < length; k0 += CHUNK) {
-        const int depth = min(CHUNK, length - k0);
+  const int across = KW / TAPS, lines = KH * across, joined = clamp(CHUNK / max(line / COLS, 1), 1, lines);
+  for (int l = 0; l < lines; l += joined, w += joined * line)
+    for (int k0 = 0; k0 < length; k0 += CHUNK) {
+      const int depth = min(CHUNK, length - k0), more = min(joined, lines - l) - 1;
+      const int steps = (more * (line / COLS) + depth + STEP - 1) / STEP;
+      for (int j = 0; j <= more; ++j)
         for (int r = 0; r < (rows <= FEW ? rows : ROWS); ++r) {
-          const int iy = y0[r] + ky * DILATION_Y, ix = x0[r] + kx * DILATION_X;
+          const int iy = y0[r] + (l + j) / across * DILATION_Y, ix = x0[r] + (l + j) % across * TAPS * DILATION_X;
           const int taps = iy >= 0 && iy < IH ? TAPS : 0;
           const int first = clamp(-ix, 0, taps) * C - k0, last = clamp(IW - ix, 0, taps) * C - k0;
-          fill(x[r], image + ((iy * IW + ix) * GROUPS + group) * C + k0, clamp(first, 0, depth), clamp(last, 0, depth), depth,
-               zero[r]);
+          fill(x[r] + j * (line / COLS), image + ((iy * IW + ix) * GROUPS + group) * C + k0, clamp(first, 0, depth),
+               clamp(last, 0, depth), depth, zero[r]);
         }
-        for (int i = 0; i < count; ++i) {
-          __global const W* wk = w + i * depths + k0 * COLS;
-          if (rows <= FEW) {
-            for (int r = 0; r < rows; ++r) {
-              int8 low = sums[i][r][0], high = sums[i][r][1];
-              for (int k = 0; k < (depth + STEP - 1) / STEP; ++k) {
-                low = MULTIPLIED(low, x[r], k, WEIGHTS(wk + k * (STEP * COLS), 0));
-                high = MULTIPLIED(high, x[r], k, WEIGHTS(wk + k * (STEP * COLS), 1));
-              }
-              sums[i][r][0] = low;
-              sums[i][r][1] = high;
-            }
-            continue;
-          }
-          int8 low[ROWS], high[ROWS];
+      int i = 0;
+#ifdef WIDE
+      for (; rows > FEW && i + 1 < count; i += 2) {
+        __global const PACKED_INT16* w0 = (__global const PACKED_INT16*)(w + i * depths + k0 * COLS);
+        __global const PACKED_INT16* w1 = (__global const PACKED_INT16*)(w + (i + 1) * depths + k0 * COLS);
+        int16 s0[ROWS], s1[ROWS];
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+          s0[r] = *(const int16*)sums[i][r];
+          s1[r] = *(const int16*)sums[i + 1][r];
+        }
+        for (int k = 0; k < steps; ++k) {
+          const int16 v0 = w0[k].v, v1 = w1[k].v;
 #pragma unroll
           for (int r = 0; r < ROWS; ++r) {
-            low[r] = sums[i][r][0];
-            high[r] = sums[i][r][1];
+            const int16 four = (int16)(((const int*)(x[r]))[k]);
+            s0[r] = multiplied_16(s0[r], four, v0);
+            s1[r] = multiplied_16(s1[r], four, v1);
           }
-          for (int k = 0; k < (depth + STEP - 1) / STEP; ++k, wk += STEP * COLS) {
-            const WV w0 = WEIGHTS(wk, 0), w1 = WEIGHTS(wk, 1);
+        }
 #pragma unroll
-            for (int r = 0; r < ROWS; ++r) {
-              low[r] = MULTIPLIED(low[r], x[r], k, w0);
-              high[r] = MULTIPLIED(high[r], x[r], k, w1);
-            }
-          }
-#pragma unroll
-          for (int r = 0; r < ROWS; ++r) {
-            sums[i][r][0] = low[r];
-            sums[i][r][1] = high[r];
-          }
+        for (int r = 0; r < ROWS; ++r) {
+          *(int16*)sums[i][r] = s0[r];
+          *(int16*)sums[i + 1][r] = s1[r];
         }
       }
+#endif
+      for (; i < count; ++i) {
+        __global const W* wk = w + i * depths + k0 * COLS;
+        if (rows <= FEW) {
+          for (int r = 0; r < rows; ++r) {
+            int8 low = sums[i][r][0], high = sums[i][r][1];
+            for (int k = 0; k < steps; ++k) {
+              low = MULTIPLIED(low, x[r], k, WEIGHTS(wk + k * (STEP * COLS), 0));
+              high = MULTIPLIED(high, x[r], k, WEIGHTS(wk + k * (STEP * COLS), 1));
+            }
+            sums[i][r][0] = low;
+            sums[i][r][1] = high;
+          }
+          continue;
+        }
+        int8 low[ROWS], high[ROWS];
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+          low[r] = sums[i][r][0];
+          high[r] = sums[i][r][1];
+        }
+        for (int k = 0; k < steps; ++k, wk += STEP * COLS) {
+          const WV w0 = WEIGHTS(wk, 0), w1 = WEIGHTS(wk, 1);
+#pragma unroll
+          for (int r = 0; r < ROWS; ++r) {
+            low[r] = MULTIPLIED(low[r], x[r], k, w0);
+            high[r] = MULTIPLIED(high[r], x[r], k, w1);
+          }
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+          sums[i][r][0] = low[r];
+          sums[i][r][1] = high[r];
+        }
+      }
+    }
   for (int i = 0; i < count; ++i) {
     const int n0 = (block + i) * COLS, cols = min(COLS, MG - n0), first = group * MG + n0;
 #ifdef STORE_SUMS

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail.device import Accepted, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.kernel import CLKernel, one_float
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Read, Write
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator
@@ -20,6 +20,10 @@ class ConvKernel(CLKernel):
     """The base of all convolution kernels but the matrix product: defines and arguments."""
 
     max_spatial = 2
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        refusal = None if self.mixes else one_float(node)
+        return super().supports(node) if refusal is None else refusal
 
     def check(self, node: TypedNode) -> Refusal | None:
         rank = geometry(node).rank

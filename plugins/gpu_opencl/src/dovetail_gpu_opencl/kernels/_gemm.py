@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.device import DType, PostOp, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import Accepted, DType, PostOp, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
-from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, one_float, spread
 from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, lanes_of
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
@@ -87,6 +87,10 @@ class GemmKernel(CLKernel):
 
     def __init__(self, product_of: ProductOf) -> None:
         self._product_of = product_of
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        refusal = None if self.mixes else one_float(node)
+        return super().supports(node) if refusal is None else refusal
 
     def check(self, node: TypedNode) -> Refusal | None:
         product = self._product_of(node)

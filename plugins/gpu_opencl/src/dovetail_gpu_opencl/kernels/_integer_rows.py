@@ -103,10 +103,10 @@ def packed(
     weights: Weights, dims: tuple[int, ...], caps: Capabilities, groups: int = 1, taps: int = 1
 ) -> tuple[Argument, dict[str, object]]:
     """Weights that are [M, C, KH, KW] in the order of integer_rows.cl, and the defines that say in which."""
-    fours = caps.multiplies_fours and weights.fact("integer_rows", _fit_bytes)
-    order = ("integer_rows", groups, taps, fours)
-    wei, defines = _argument(weights.packed(order, lambda whole: pack_weights(whole.reshape(dims), groups, taps, fours)))
-    return wei, {**defines, "FOURS": fours}
+    fours = caps.multiplies_fours if weights.fact("integer_rows", _fit_bytes) else 0
+    order = ("integer_rows", groups, taps, fours > 0)
+    wei, defines = _argument(weights.packed(order, lambda whole: pack_weights(whole.reshape(dims), groups, taps, fours > 0)))
+    return wei, {**defines, "FOURS": fours} if fours else defines
 
 
 def _argument(weights: NDArray[np.integer]) -> tuple[Argument, dict[str, object]]:

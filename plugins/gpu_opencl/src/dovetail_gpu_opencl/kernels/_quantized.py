@@ -212,7 +212,7 @@ static float8 value_v(const int8 s, const int n PARAMETERS) {
   const float8 t = convert_float8(s) * LOAD(factor + n)ADDED_V;
   float8 r = WHOLE;
   // In float t is less than this away from where it should be, up to 1024, beyond what can be stored.
-  if (any(!(fabs(fabs(t - r) - 0.5f) > 0.000244140625f)))
+  if (as_long(convert_char8(!(fabs(fabs(t - r) - 0.5f) > 0.000244140625f))))
     for (int i = 0; i < 8; ++i) ((float*)&r)[i] = value_1(((const int*)&s)[i], n + i PASSED);
   return r;
 }

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from dovetail.device import Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
-from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, one_float
 from dovetail_gpu_opencl.kernels._axis import Lines
 from dovetail_gpu_opencl.kernels._normalize import NormalizeSuffix
 from dovetail_gpu_opencl.kernels._pipelined import HALVES, factor_of, load_defines, store_defines
@@ -30,7 +30,8 @@ class NormalizeRows(CLKernel):
     """Whether rows are divided by the root of the mean of their squares."""
 
     def check(self, node: TypedNode) -> Refusal | None:
-        return _uneven(node)
+        refusal = one_float(node)
+        return _uneven(node) if refusal is None else refusal
 
     def any_sizes(self, node: TypedNode) -> bool:
         scale = node.given(1)

@@ -163,6 +163,9 @@ class _Held:
 
     def __init__(self, graph: Graph, caches: Sequence[Cache]) -> None:
         self._graph, self._caches = graph, caches
+        self._fixed = next((name for name in _TOKENS if name in graph.inputs and self._fixed_tokens(name)), "")
+        self._new = self._fixed_tokens(self._fixed) or _NEW
+        self._short = max(_SHORT, self._new + 2)
         self._check_inputs()
         self._batch, self._room = (graph.types[caches[0].past].dims[axis] for axis in (0, caches[0].axis))
         self._scope, taken = "caches", (*graph.types, *graph.producers, *(node.name for node in graph.nodes))
@@ -181,8 +184,8 @@ class _Held:
             dims = graph.types[cache.past].dims
             if not cache.axis or dims[cache.axis] != room or dims[0] != graph.types[first.past].dims[0]:
                 raise NotAttention(f"{cache.past!r} is {graph.types[cache.past]}, {first.past!r} {graph.types[first.past]}")
-        if room < _NEW:
-            raise NotAttention(f"they have {room} rows; accepted: {_NEW} or more")
+        if room < self._new:
+            raise NotAttention(f"they have {room} rows; accepted: {self._new} or more")
         mask = graph.types.get(_MASK) if _MASK in graph.inputs else None
         is_counted = _LENGTH in graph.inputs and _LENGTH not in graph.consumers
         size = mask.shape[1] if mask is not None and mask.shape is not None and len(mask.shape) == 2 else 0
@@ -195,22 +198,27 @@ class _Held:
         self._is_counted, self._has_mask = is_counted, not is_counted or size == room
         self._texts = 1 if is_counted else graph.types[first.past].dims[0]
 
+    def _fixed_tokens(self, name: str) -> int:
+        """How many tokens each run has, where the input says so, as in decoders that only take the next one; else 0."""
+        size = (*(self._graph.types[name].shape or ()), None, None)[1] if name else None
+        return size if isinstance(size, int) else 0
+
     # --- what the graph does with its caches -------------------------------------------------------------------------
 
     def _examined(self, total: int, tokens: str = "") -> Graph:
         """The graph typed for caches that are `total` long with their new rows, of which the input `tokens` has one more."""
         types: dict[str, TensorType] = {name: t for name, t in self._graph.types.items() if name in self._graph.constants}
-        axes, before = {cache.past: cache.axis for cache in self._caches}, total - _NEW - bool(tokens)
+        axes, before = {cache.past: cache.axis for cache in self._caches}, total - self._new - bool(tokens)
         for name in self._graph.inputs:
             declared = self._graph.types[name]
             shape = enumerate(declared.shape or ())
-            sizes = [size if isinstance(size, int) else _NEW if at else self._batch for at, size in shape]
+            sizes = [size if isinstance(size, int) else self._new if at else self._batch for at, size in shape]
             if name in axes:
                 sizes[axes[name]] = before
             elif name == _MASK and self._has_mask:
                 sizes = [self._batch, total]
             elif tokens and isinstance(size := (self._graph.types[tokens].shape or ())[1], str):
-                sizes = [_NEW + 1 if one == size else known for one, known in zip(declared.shape or (), sizes, strict=True)]
+                sizes = [self._new + 1 if one == size else known for one, known in zip(declared.shape or (), sizes, strict=True)]
             types[name] = declared.with_shape(tuple(sizes))
         try:
             return fold_constants(self._graph.replace(types=types, states={}))
@@ -219,21 +227,21 @@ class _Held:
 
     def _samples(self) -> Mapping[int, Graph]:
         """The graph typed for short caches, and for the longest that it takes with those that are a row shorter."""
-        short, longest = self._examined(_SHORT), max(self._room, _SHORT + 2)
+        short, longest = self._examined(self._short), max(self._room, self._short + 2)
         while True:
             try:
-                return {_SHORT: short, longest - 1: self._examined(longest - 1), longest: self._examined(longest)}
+                return {self._short: short, longest - 1: self._examined(longest - 1), longest: self._examined(longest)}
             except NotAttention:  # such as for more positions than the model has
-                if longest == _SHORT + 2:
+                if longest == self._short + 2:
                     raise
-                longest = max(longest // 2, _SHORT + 2)
+                longest = max(longest // 2, self._short + 2)
 
     def graph(self) -> Graph:
         """The rewritten graph."""
         samples = self._samples()
         self._is_examined = self._room <= max(samples)
-        first = samples[_SHORT]
-        found = KeyAxis(first, self._caches, _SHORT, self._texts)
+        first = samples[self._short]
+        found = KeyAxis(first, self._caches, self._short, self._texts)
         lengths = Lengths(self._graph, samples, [cache.new for cache in self._caches], found.joins)
         self._define_orders(self._tokens() if lengths.wanted else "")
         self._define_lengths(lengths)
@@ -277,10 +285,10 @@ class _Held:
 
     def _tokens(self) -> str:
         """The input with as many tokens as rows are added. Raises `NotAttention` where there is none."""
-        total = _SHORT + 1
-        for name in _TOKENS:
+        total = self._short + 1
+        for name in (self._fixed,) if self._fixed else _TOKENS:
             if name in self._graph.inputs and len(self._graph.types[name].shape or ()) > 1:
-                types = self._examined(total, name).types
+                types = self._examined(total, "" if self._fixed else name).types
                 if all(types[cache.present].dims[cache.axis] == total for cache in self._caches):
                     return name
         raise NotAttention("it is not known which input has the new tokens")

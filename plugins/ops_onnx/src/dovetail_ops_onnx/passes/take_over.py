@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
+from dovetail.device import Reason
 from dovetail.graph import Graph, TensorType
 from dovetail.passes import PassContext
 from dovetail_ops_onnx.passes import KEPT_PLANS, MOST_GRAPHS
@@ -66,6 +67,8 @@ _Kept = dict[int, "deque[_Earlier]"]
 
 
 def _remember(kept: _Kept, graph: Graph, varying: frozenset[str], context: PassContext, planned: Any) -> None:
+    if any(refusal.reason is Reason.MEMORY for _, refusals in planned.placed.values() for _, refusal in refusals):
+        return  # smaller sizes run on the device that refused these
     bodies = {name: (node, body) for name, (node, body) in context.notes.bodies.items() if body is not None}
     analyzed = _expanded(planned.analyzed, bodies) if len(bodies) == len(context.notes.bodies) else None
     if analyzed is None or not all(graph.types[name].is_static for name in graph.inputs):
