@@ -134,7 +134,7 @@ class OnednnExecutable(Executable):
 
     @cached_property
     def _decisive(self) -> tuple[object, ...]:
-        """What decides in whose memory each value lies; asked for when other sizes come."""
+        """The decisions in whose memory each value lies; asked for when other sizes come."""
         return _decisive(self._sized, self._takes)
 
     def _plan_nodes(

@@ -164,6 +164,17 @@ class Attention_23(Operator):
         """The factor of the products of queries and keys."""
         return 1 / math.sqrt(max(1, s.head)) if self.scale is None else self.scale
 
+    def reference(self, *inputs: Any, **_: Any) -> Any:
+        """The composition by the references of its operators, or the same without building it."""
+        from dovetail_ops_onnx._attention_reference import reference  # here, because few nodes run on the host
+
+        return reference(self, *inputs)
+
+    @classmethod
+    def has_reference(cls) -> bool:
+        """False: devices run kernels of theirs or the composition."""
+        return cls.reference is not Attention_23.reference
+
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         """Two products and a softmax of five operations a score."""
         q, k, v, _, past_key, past_value = (*inputs, *[None] * 6)[:6]
