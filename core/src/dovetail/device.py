@@ -16,7 +16,7 @@ from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import LayerConfig, TypedNode
 from dovetail.devices.work_budget import WorkBudget, current_budget
 from dovetail.errors import DeviceError, DeviceLost, DeviceUnavailable, OutOfMemory
-from dovetail.evaluate.context import explain_failure, node_context
+from dovetail.evaluate.context import node_context, node_failure
 from dovetail.evaluate.inference import padded
 from dovetail.evaluate.reference import node_reference, run_reference
 from dovetail.graph.dtype import DType
@@ -104,8 +104,8 @@ __all__ = [
     "choose",
     "clock",
     "current_budget",
-    "explain_failure",
     "node_context",
+    "node_failure",
     "node_reference",
     "one_of",
     "owner",

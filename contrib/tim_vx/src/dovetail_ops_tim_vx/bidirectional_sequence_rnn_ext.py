@@ -2,17 +2,15 @@
 
 from typing import Any
 
-from dovetail.op import FLOATS, GraphBuilder, TensorType
+from dovetail.op import GraphBuilder
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.unsqueeze import Unsqueeze
-from dovetail_ops_tim_vx._activations import check_activation
-from dovetail_ops_tim_vx._base import RecurrentOperator
 from dovetail_ops_tim_vx._sequence import split, squeeze
-from dovetail_ops_tim_vx._sequence_ext import infer_ext
+from dovetail_ops_tim_vx._sequence_ext import SequenceRnnExt
 from dovetail_ops_tim_vx.bidirectional_sequence_rnn import BidirectionalSequenceRnn
 
 
-class BidirectionalSequenceRnnExt(RecurrentOperator):
+class BidirectionalSequenceRnnExt(SequenceRnnExt):
     """The bidirectional RNN of ONNX: X [time, batch, input_size], W [2, units, input_size], R [2, units, units], B [2, 2 units]
     (that of W, then that of R), initial_h [2, batch, units] -> Y_h [2, batch, units], Y [time, 2, batch, units].
 
@@ -20,20 +18,7 @@ class BidirectionalSequenceRnnExt(RecurrentOperator):
     shapes; TIM-VX counts dimensions the other way round. Its outputs have this order, the state first.
     """
 
-    inputs = ("X: T", "W: T", "R: T", "B?: T", "initial_h?: T")
-    outputs = ("Y_h: T", "Y: T")
-    types = {"T": FLOATS}
-
-    activation: str = "tanh"
-
-    def __post_init__(self) -> None:
-        check_activation(self.activation)
-
-    def infer(
-        self, X: TensorType, W: TensorType, R: TensorType, B: TensorType | None = None, initial_h: TensorType | None = None
-    ) -> tuple[TensorType, TensorType]:
-        """Y_h [2, batch, units] and Y [time, 2, batch, units]. Raises `ShapeError` for inputs that do not fit."""
-        return infer_ext(2, X, W, R, B, initial_h)
+    directions = 2
 
     def compose(self, g: GraphBuilder, x: str, w: str, r: str, b: str, h: str) -> Any:
         """BidirectionalSequenceRnn, between changes of shape."""

@@ -2,16 +2,14 @@
 
 from typing import Any
 
-from dovetail.op import FLOATS, GraphBuilder, TensorType
+from dovetail.op import GraphBuilder
 from dovetail_ops_onnx.unsqueeze import Unsqueeze
-from dovetail_ops_tim_vx._activations import check_activation
-from dovetail_ops_tim_vx._base import RecurrentOperator
 from dovetail_ops_tim_vx._sequence import split, squeeze
-from dovetail_ops_tim_vx._sequence_ext import infer_ext
+from dovetail_ops_tim_vx._sequence_ext import SequenceRnnExt
 from dovetail_ops_tim_vx.unidirectional_sequence_rnn import UnidirectionalSequenceRnn
 
 
-class UnidirectionalSequenceRnnExt(RecurrentOperator):
+class UnidirectionalSequenceRnnExt(SequenceRnnExt):
     """The forward RNN of ONNX: X [time, batch, input_size], W [1, units, input_size], R [1, units, units], B [1, 2 units] (that
     of W, then that of R), initial_h [1, batch, units] -> Y_h [1, batch, units], Y [time, 1, batch, units].
 
@@ -19,20 +17,7 @@ class UnidirectionalSequenceRnnExt(RecurrentOperator):
     order, the state first, and its shape of Y swaps the direction and the batch in the code but not in its test; ours is ONNX's.
     """
 
-    inputs = ("X: T", "W: T", "R: T", "B?: T", "initial_h?: T")
-    outputs = ("Y_h: T", "Y: T")
-    types = {"T": FLOATS}
-
-    activation: str = "tanh"
-
-    def __post_init__(self) -> None:
-        check_activation(self.activation)
-
-    def infer(
-        self, X: TensorType, W: TensorType, R: TensorType, B: TensorType | None = None, initial_h: TensorType | None = None
-    ) -> tuple[TensorType, TensorType]:
-        """Y_h [1, batch, units] and Y [time, 1, batch, units]. Raises `ShapeError` for inputs that do not fit."""
-        return infer_ext(1, X, W, R, B, initial_h)
+    directions = 1
 
     def compose(self, g: GraphBuilder, x: str, w: str, r: str, b: str, h: str) -> Any:
         """UnidirectionalSequenceRnn, between changes of shape."""

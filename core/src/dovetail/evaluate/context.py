@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
-from dovetail.errors import DovetailError, GraphError, OperatorError, OutOfMemory, UsageError
+from dovetail.errors import DovetailError, GraphError, InferError, OperatorError, OutOfMemory, UsageError
 from dovetail.graph.graph import AbstractOperator, Node
 from dovetail.graph.types import TensorType
 
@@ -40,11 +40,22 @@ class _NodeContext:  # a generator would take three times as long
             text = str(error) or "the host has no memory left"
             raise OutOfMemory(f"node {node}{_given(self._inputs)}: {text}", hint="use smaller inputs or batches") from error
         else:
-            what, hint = explain_failure(error, node.op)
+            what, hint = _explained(error, node.op)
             raise OperatorError(f"node {node}{_given(self._inputs)}: the operator raised {what}", hint=hint) from error
 
 
-def explain_failure(error: BaseException, op: AbstractOperator) -> tuple[str, str]:
+def node_failure(device: str, node: Node, error: BaseException) -> InferError:
+    """The error that a device raises for what the kernel or operator of a node raised in a run."""
+    where = f"{device}, node {node}"
+    if isinstance(error, MemoryError):
+        return OutOfMemory(f"{where}: {str(error) or 'the host has no memory left'}")
+    if isinstance(error, DovetailError):
+        return InferError(f"{where}: {error.message}", hint=error.hint)
+    text, hint = _explained(error, node.op)
+    return InferError(f"{where}: {text}", hint=hint)
+
+
+def _explained(error: BaseException, op: AbstractOperator) -> tuple[str, str]:
     """An error that an operator's code raised by mistake, with the line of its package that it came from; and a hint, or ""."""
     written = isinstance(error, ValueError) and "read-only" in str(error)
     hint = "inputs are read-only: change a copy, X = X.copy()" if written else ""

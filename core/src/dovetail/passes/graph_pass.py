@@ -257,7 +257,8 @@ def _with_constants(before: Graph, after: Graph) -> Graph:
 
 
 def _typed(before: Graph, after: Graph, one: GraphPass, where: str, hint: str) -> Graph:
-    if one.stage == "bind":  # the passes of the core in the stage `type` find types; those of plugins follow
+    # The passes of the core in the stage `type` find types; those of plugins may come before them.
+    if one.stage == "bind" or any(name not in before.types for name in before.outputs):
         return after
     if any(name not in after.types for node in after.nodes for name in node.writes):
         try:

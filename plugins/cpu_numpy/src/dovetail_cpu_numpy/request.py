@@ -13,17 +13,15 @@ from dovetail.device import (
     DType,
     ExecutableRequest,
     Node,
-    OutOfMemory,
     PartRecorder,
     TensorType,
     WorkBudget,
     by_node,
     clock,
     current_budget,
-    explain_failure,
+    node_failure,
     quiet_context,
 )
-from dovetail.errors import DovetailError, InferError
 from dovetail_cpu_numpy.kernel import Call
 from dovetail_cpu_numpy.launch import Array, Launch, Spec
 from dovetail_cpu_numpy.memory import arena, nbytes, packed
@@ -135,7 +133,7 @@ class NumpyRequest(ExecutableRequest):
                 if budget.deadline is not None and perf_counter() > budget.deadline:
                     break
         except (Exception, SystemExit) as error:
-            raise _located(error, self._nodes[-operator.length_hint(launches) - 1]) from error
+            raise node_failure("NUMPY", self._nodes[-operator.length_hint(launches) - 1], error) from error
         if remaining := operator.length_hint(launches):
             budget.check(self._nodes[-remaining - 1])
 
@@ -158,7 +156,7 @@ class NumpyRequest(ExecutableRequest):
                 if budget.deadline is not None and perf_counter() > budget.deadline:
                     break
         except (Exception, SystemExit) as error:
-            raise _located(error, calls.nodes[-operator.length_hint(groups) - 1]) from error
+            raise node_failure("NUMPY", calls.nodes[-operator.length_hint(groups) - 1], error) from error
         if remaining := operator.length_hint(groups):
             budget.check(calls.nodes[-remaining - 1])
 
@@ -186,15 +184,6 @@ def _bound_in_each_run(placement: "Placement", state: Any, arrays: "_Arrays", le
             launch()
 
     return run
-
-
-def _located(error: BaseException, node: Node) -> InferError:
-    if isinstance(error, MemoryError):
-        return OutOfMemory(f"NUMPY, node {node}: {str(error) or 'the host has no memory left'}")
-    if isinstance(error, DovetailError):
-        return InferError(f"NUMPY, node {node}: {error.message}", hint=error.hint)
-    text, hint = explain_failure(error, node.op)
-    return InferError(f"NUMPY, node {node}: {text}", hint=hint)
 
 
 def _with_settings(run: Callable[..., None], *arguments: Any) -> None:

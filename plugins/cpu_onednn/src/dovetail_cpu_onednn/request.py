@@ -21,10 +21,10 @@ from dovetail.device import (
     by_node,
     clock,
     current_budget,
-    explain_failure,
+    node_failure,
     quiet_context,
 )
-from dovetail.errors import DovetailError, InferError
+from dovetail.errors import InferError
 from dovetail_cpu_onednn.binder import Binder, Output, move
 from dovetail_cpu_onednn.binding import Launch, Memory
 from dovetail_cpu_onednn.library import library
@@ -213,7 +213,7 @@ class OnednnRequest(ExecutableRequest):
             else:
                 return
         except (Exception, SystemExit) as error:
-            raise self._located(error, bound.node(bound.ends[-operator.length_hint(calls) - 1] - failed)) from error
+            raise _located(error, bound.node(bound.ends[-operator.length_hint(calls) - 1] - failed)) from error
         if remaining := operator.length_hint(calls):
             budget.check(bound.node(bound.ends[-remaining - 1] - 1))
 
@@ -232,7 +232,7 @@ class OnednnRequest(ExecutableRequest):
                 if budget.deadline is not None and perf_counter() > budget.deadline:
                     break
         except (Exception, SystemExit) as error:
-            raise self._located(error, traced.nodes[-operator.length_hint(calls) - 1]) from error
+            raise _located(error, traced.nodes[-operator.length_hint(calls) - 1]) from error
         if remaining := operator.length_hint(calls):
             budget.check(traced.nodes[-remaining - 1])
 
@@ -243,13 +243,9 @@ class OnednnRequest(ExecutableRequest):
         self._given = ()
         self._arena = np.empty(0, np.uint8)
 
-    def _located(self, error: BaseException, node: Node) -> InferError:
-        if isinstance(error, MemoryError | OutOfMemory):
-            return refused(error, node)
-        if isinstance(error, DovetailError):
-            return InferError(f"ONEDNN, node {node}: {error.message}", hint=error.hint)
-        text, hint = explain_failure(error, node.op)
-        return InferError(f"ONEDNN, node {node}: {text}", hint=hint)
+
+def _located(error: BaseException, node: Node) -> InferError:
+    return refused(error, node) if isinstance(error, MemoryError | OutOfMemory) else node_failure("ONEDNN", node, error)
 
 
 def _as_given(array: Array, state: Array | None) -> Array:
