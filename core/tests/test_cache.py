@@ -239,6 +239,12 @@ def test_what_a_dead_process_left_is_cleared(tmp_path: Path) -> None:
     assert (dead.exists(), alive.exists()) == (False, True)
 
 
+def test_a_file_is_no_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "cache").write_bytes(b"mine")
+    assert FileCache("kernels", tmp_path / "cache").get(A) is None
+    assert caplog.messages == [f"the cache folder {tmp_path / 'cache'} is not used: it is not a folder; name another"]
+
+
 @pytest.mark.parametrize("at", ["", "kernels"])
 def test_a_folder_that_everybody_may_write_to_is_not_used(at: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     root = tmp_path / "cache"

@@ -140,6 +140,15 @@ def test_metrics(service: Any) -> None:
     assert float(metrics['request_predict_seconds_count{model_name="scale"}']) >= 1  # one of kserve's own
 
 
+def test_an_empty_host_is_refused(
+    serving: Callable[..., AbstractContextManager[Any]], scale_model: Callable[[Path, float], Path], tmp_path: Path
+) -> None:
+    """It would be every network."""
+    refused = pytest.raises(AssertionError, match=r"(?s)ended with 2: .*--host is empty; accepted: an address")
+    with refused, serving(scale_model(tmp_path / "m.onnx", 1), "--host", "", "--no-grpc"):
+        pass
+
+
 def test_a_port_that_is_in_use_is_refused(
     serving: Callable[..., AbstractContextManager[Any]], scale_model: Callable[[Path, float], Path], service: Any, tmp_path: Path
 ) -> None:

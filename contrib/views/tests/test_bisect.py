@@ -236,3 +236,24 @@ def test_the_command(planted: dovetail.Core, invoke: Any, tmp_path: Path) -> Non
     assert '"origins": [\n    "product",\n    "total",\n    "positive"\n  ]' in result.stdout
     assert (tmp_path / "shows.py").read_text(encoding="utf-8").startswith('"""Made by')
     assert "all outputs agree" in invoke("compare", "--bisect", path, "-d", "NUMPY", "-d", "NUMPY").stdout
+
+
+def test_what_onnxruntime_refuses_is_an_error_with_its_text(invoke: Any, tmp_path: Path) -> None:
+    from onnx import TensorProto, helper, save
+
+    unknown = helper.make_node("Twice", ["x"], ["y"], domain="com.acme")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.acme", 1)]
+    save(helper.make_model(helper.make_graph([unknown], "g", [x], [y]), opset_imports=opsets, ir_version=8), tmp_path / "m.onnx")
+    (tmp_path / "twice.py").write_text(
+        "from dovetail.op import operator\n\n\n@operator('com.acme')\ndef twice(X):\n    return X + X\n"
+    )
+    given = ("compare", tmp_path / "m.onnx", "--bisect", "-l", tmp_path / "twice.py")
+    assert "Error: onnxruntime: " in invoke(*given, "-d", "NUMPY", "-d", "onnxruntime", code=1).stderr
+    assert "-d DEVICE -d onnxruntime" in invoke(*given, "-d", "onnxruntime", code=2).stderr
+
+
+def test_the_program_is_checked_before_the_search(invoke: Any, tmp_path: Path) -> None:
+    path = onnx_file(tmp_path / "small.onnx")
+    result = invoke("compare", path, "-d", "NUMPY", "--bisect", "-o", tmp_path / "none" / "shows.py", code=1)
+    assert "cannot be written" in result.stderr

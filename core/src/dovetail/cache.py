@@ -215,15 +215,20 @@ def _is_private(folder: Path) -> bool:
         found = folder.stat()
     except OSError:
         return True  # it is made later, for this user alone
-    if not hasattr(os, "geteuid"):  # Windows has no such modes
+    advice = "name another, or fix it with chown and chmod 700"
+    if not stat.S_ISDIR(found.st_mode):
+        reason, advice = "it is not a folder", "name another"
+    elif not hasattr(os, "geteuid"):  # Windows has no such modes
         return True
-    if found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWOTH:
+    elif found.st_mode & stat.S_IWOTH:
+        reason = "everybody may write to it"
+    elif found.st_uid != os.geteuid():
+        reason = f"user {found.st_uid} owns it"
+    else:
         return True
-    reason = "everybody may write to it" if found.st_mode & stat.S_IWOTH else f"user {found.st_uid} owns it"
     import logging  # 4 ms, for few users
 
-    log = logging.getLogger(__name__)
-    log.warning("the cache folder %s is not used: %s; set DOVETAIL_CACHE_DIR, or fix it with chown and chmod 700", folder, reason)
+    logging.getLogger(__name__).warning("the cache folder %s is not used: %s; %s", folder, reason, advice)
     return False
 
 

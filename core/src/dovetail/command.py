@@ -22,7 +22,7 @@ code is 1; `click.UsageError` is for wrong usage, exit code 2. `click.get_curren
 that has printed its results and failed.
 """
 
-from dovetail._files import write_file
+from dovetail._files import check_target, write_file
 from dovetail.cli import Program
 from dovetail.cli._command import (
     FiniteRange,
@@ -62,6 +62,7 @@ __all__ = [
     "FiniteRange",
     "Latency",
     "Program",
+    "check_target",
     "clean",
     "closed",
     "command",

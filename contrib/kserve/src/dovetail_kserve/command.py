@@ -75,6 +75,8 @@ def serve(
     from dovetail_kserve.sources import parse_sources
     from dovetail_kserve.versions import Options, Versions
 
+    if not host.strip():  # the socket would take it for every network, as where a variable of a shell is not set
+        raise click.UsageError("--host is empty; accepted: an address, such as 127.0.0.1, or 0.0.0.0 for every network.")
     make_server, make_options = _engine()
     core = make_core(extensions)
     options = Options(device, {"CONFIG_FILE": list(config_files)} if config_files else {}, requests)

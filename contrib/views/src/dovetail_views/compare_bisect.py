@@ -10,6 +10,7 @@ import click
 from dovetail.command import (
     DEFAULT_DEVICE,
     FiniteRange,
+    check_target,
     closed,
     command,
     config_file_option,
@@ -86,6 +87,8 @@ def compare_bisect(
 
     if len(devices) > 2:
         raise click.UsageError(f"-d is given {len(devices)} times; accepted: once or twice.")
+    if output is not None:
+        check_target(output)  # before what may take long
     core = make_core(extensions)
     read = closed(reshaped(core.read_model(model), shapes))
     custom = {"CONFIG_FILE": list(config_files)} if config_files else {}
@@ -112,6 +115,8 @@ def _sides(
     from dovetail_views.peers import DovetailPeer, OnnxRuntimePeer
 
     first = devices[0] if devices else DEFAULT_DEVICE
+    if first == _ONNXRUNTIME:
+        raise click.UsageError("onnxruntime is what a device is compared with: -d DEVICE -d onnxruntime.")
     second = devices[1] if len(devices) == 2 else first if others else REFERENCE_DEVICE
     subject = DovetailPeer(core, first, properties)
     if second != _ONNXRUNTIME:

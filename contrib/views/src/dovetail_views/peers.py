@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import dovetail
+from dovetail.command import printable
 from dovetail.errors import UsageError
 from dovetail.graph import Model
 from dovetail.runtime import CompiledModel, PlanReport
@@ -87,8 +88,11 @@ class OnnxRuntimePeer:
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name in known)
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        given = {one.name: inputs[one.name] for one in session.get_inputs()}
         wanted = [name for name in names if name in known]
-        found = dict(zip(wanted, session.run(wanted, given), strict=True))
+        try:
+            session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+            given = {one.name: inputs[one.name] for one in session.get_inputs()}
+            found = dict(zip(wanted, session.run(wanted, given), strict=True))
+        except Exception as error:  # its own classes, which have no base but this one
+            raise UsageError(f"onnxruntime: {printable(str(error), 500)}", hint="take a device to compare with") from error
         return {name: found.get(name, inputs.get(name)) for name in names}
