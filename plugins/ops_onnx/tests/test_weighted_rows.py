@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dovetail_ops_onnx import _roi_align, _weighted_rows, grid_sample
-from dovetail_ops_onnx._weighted_rows import channels_last, joined, weighted_rows
+from dovetail_ops_onnx._weighted_rows import channels_last, joined, weighted_planes, weighted_rows
 from dovetail_ops_onnx.deform_conv import DeformConv
 from dovetail_ops_onnx.grid_sample import GridSample
 from dovetail_ops_onnx.roi_align import RoiAlign
@@ -42,6 +42,23 @@ def test_sums(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, channel
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+@_channels
+@pytest.mark.parametrize("part", [1, 100, _weighted_rows._PART])
+def test_sums_of_planes(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, channels: int, part: int) -> None:
+    monkeypatch.setattr(_weighted_rows, "_PART", part)
+    planes, index = rng.standard_normal((channels, 24)).astype(np.float32), rng.integers(0, 24, (4, 11))
+    weight = rng.standard_normal((4, 11))
+    got = weighted_planes(planes, (index, weight))
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, (planes[:, index] * weight).sum(1), rtol=1e-5, atol=1e-5)
+
+
+def test_linear_samples_leave_channels_where_they_are(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(grid_sample, "channels_last")
+    x, grid = rng.standard_normal((2, 32, 80, 80)), rng.uniform(-1, 1, (2, 5, 4, 2))
+    assert GridSample().reference(x, grid).shape == (2, 32, 5, 4)
+
+
 def test_no_place(rng: np.random.Generator) -> None:
     for channels in (2, 9):
         rows = channels_last(rng.standard_normal((1, channels, 3)), 0)
@@ -67,9 +84,10 @@ def test_grid_sample(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, 
     x.flags.writeable = grid.flags.writeable = False
     got = op.reference(x, grid)
     assert got.shape == (3, channels, 4, 7)
-    for part, image in ((3, grid_sample._IMAGE), (60, 1), (60, grid_sample._IMAGE)):  # parts of an image, one, two
+    for part, image in ((3, 1 << 18), (60, 1), (60, 1 << 18)):  # parts of an image, one, two
         monkeypatch.setattr(grid_sample, "_PART", part)
         monkeypatch.setattr(grid_sample, "_IMAGE", image)
+        monkeypatch.setattr(grid_sample, "_COPIED", image)
         for channel in range(channels):
             alone = op.reference(x[:, channel : channel + 1], grid)
             np.testing.assert_allclose(got[:, channel : channel + 1], alone, rtol=1e-5, atol=1e-5)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail_ops_onnx._types import Array
 
-__all__ = ["Taps", "channels_last", "joined", "weighted_rows"]
+__all__ = ["Taps", "channels_last", "joined", "weighted_planes", "weighted_rows"]
 
 Taps = tuple[Array, Array]
 """The elements [taps, places] of which something is made at each place, and their weights [taps, places]."""
@@ -67,4 +67,16 @@ def weighted_rows(rows: Array, taps: Taps, largest: bool = False) -> Array:
             np.multiply(found, weight[:, part, None], found).max(0, out=y[part])
         else:
             np.einsum("kp,kpc->pc", weight[:, part], found, out=y[part])
+    return y
+
+
+def weighted_planes(planes: Array, taps: Taps) -> Array:
+    """[C, places]: the sums of `weighted_rows`, of planes [C, positions]. For few taps: each is gathered from every plane."""
+    index, weight = taps[0], taps[1].astype(planes.dtype, copy=False)
+    y = np.empty((len(planes), index.shape[1]), planes.dtype)
+    step = max(_PART // max(len(index) * len(planes), 1), 1)
+    for start in range(0, index.shape[1], step):
+        part = slice(start, start + step)
+        found = planes.take(index[:, part], 1, mode="clip")  # without a check of each index
+        np.einsum("tp,ctp->cp", weight[:, part], found, out=y[:, part])
     return y

@@ -10,12 +10,14 @@ from dovetail_ops_onnx._elementwise import wide
 from dovetail_ops_onnx._numerics import rounded
 from dovetail_ops_onnx._resample import cubic_weight
 from dovetail_ops_onnx._types import BASIC, Array
-from dovetail_ops_onnx._weighted_rows import Taps, channels_last, joined, weighted_rows
+from dovetail_ops_onnx._weighted_rows import Taps, channels_last, joined, weighted_planes, weighted_rows
 
 _PART = 1 << 14
 """Places that are computed at once: their coordinates and weights stay in the cache."""
 _IMAGE = 1 << 18
 """Elements of images whose channels are brought together at once: they stay in the cache."""
+_COPIED = 1 << 13
+"""Elements of images that are looked up at once without that: their copy takes less time than calls for each image."""
 _PADDINGS = ("zeros", "border", "reflection")
 
 
@@ -84,23 +86,26 @@ class GridSample(Operator):
 
     def _sampled(self, x: Array, places: Array, taps: Callable[[Array, tuple[int, ...]], Taps], border: int = 0) -> Array:
         """[N, C, n]: x [N, C, *spatial] at places [N, n, axes], whose elements and weights `taps` gives."""
-        n, area = places.shape[1], math.prod(size + 2 * border for size in x.shape[2:])
+        n, channels, area = places.shape[1], x.shape[1], math.prod(size + 2 * border for size in x.shape[2:])
         y = np.empty((*x.shape[:2], n), x.dtype)
-        some, few = max(1, _PART // n), max(1, _IMAGE // (x.shape[1] * area))
+        # Linear mode has few taps, for which bringing channels together takes most of the time.
+        bring, sums = (_planes, weighted_planes) if self.mode == "linear" else (channels_last, _of_rows)
+        at_once = _COPIED if bring is _planes and channels > 1 else _IMAGE
+        some, few = max(1, _PART // n), max(1, at_once // (channels * area))
         for image in range(0, len(x), some):
             whole = places[image : image + some].reshape(-1, places.shape[2])
-            rows = None
+            source = None
             for start in range(0, len(whole), _PART):
                 index, weight = taps(whole[start : start + _PART], x.shape[2:])
                 if n > _PART:
-                    rows = channels_last(x[image : image + 1], border) if rows is None else rows
-                    y[image, :, start : start + _PART] = weighted_rows(rows, (index, weight)).T
+                    source = bring(x[image : image + 1], border) if source is None else source
+                    y[image, :, start : start + _PART] = sums(source, (index, weight))
                     continue
                 for first in range(image, min(image + some, len(x)), few):
                     own = slice(first, min(first + few, image + some))
-                    near, part = channels_last(x[own], border), slice((first - image) * n, (own.stop - image) * n)
-                    found = weighted_rows(near, (_of_images(index[:, part], n, area), weight[:, part]))
-                    y[own] = found.reshape(-1, n, x.shape[1]).swapaxes(1, 2)
+                    near, part = bring(x[own], border), slice((first - image) * n, (own.stop - image) * n)
+                    found = sums(near, (_of_images(index[:, part], n, area), weight[:, part]))
+                    y[own] = found.reshape(channels, -1, n).swapaxes(0, 1)
         return y
 
     def _between(self, places: Array, sizes: tuple[int, ...]) -> Taps:
@@ -209,6 +214,18 @@ class GridSample_16(GridSample):
 
     def _newer(self) -> GridSample:
         return GridSample(align_corners=self.align_corners, mode=self.mode.removeprefix("bi"), padding_mode=self.padding_mode)
+
+
+def _planes(x: Array, border: int) -> Array:
+    """The images of x [N, C, *spatial] as [C, N * positions], with a border of zeros round each."""
+    if border:
+        x = np.pad(x, ((0, 0), (0, 0), *[(border, border)] * (x.ndim - 2)))
+    return x.swapaxes(0, 1).reshape(x.shape[1], -1)
+
+
+def _of_rows(rows: Array, taps: Taps) -> Array:
+    """`weighted_rows` as [C, places]."""
+    return weighted_rows(rows, taps).T
 
 
 def _of_images(index: Array, n: int, area: int) -> Array:
