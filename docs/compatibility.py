@@ -344,6 +344,26 @@ images with one float for each element, which PoCL 7 has no longer: kernels with
 tests are skipped now. The other 3 run attention for the matrix units of NVIDIA's GPUs on a CPU, which no CPU chooses. With
 `POCL_WORK_GROUP_METHOD=cbs` they pass, and with PoCL's default, `loopvec`, some of their results are wrong.
 """
+WRITERS = """\
+## Models of other tools
+
+Tried by hand on 2026-11-28, by scripts that are not kept: models by these tools on NUMPY and ONEDNN, many on OPENCL (PoCL) too,
+against onnxruntime, OpenVINO or the framework itself. "Remains" leaves out files that onnxruntime refuses too, and roundings.
+
+| Tool | Models | Remains |
+| --- | --- | --- |
+| PyTorch's two exporters: timm, torch_geometric, transformers | 397 | old BatchNormalization in training mode, with five outputs, is refused |
+| tf2onnx, jax2onnx, Keras, torchaudio, OpenVINO's PyTorch frontend, skl2onnx, onnxslim | 188 | nothing |
+| onnxruntime: `quantize_static`, `quantize_dynamic`, float16, optimized models | 301 | `com.microsoft.nchwc` is refused |
+| onnxruntime: `transformers.optimizer`; quantizers of MatMulNBits and MatMulBnb4 | 227 | nothing |
+| NNCF: weights of 8 and 4 bits, NF4, MXFP4, FP8, CB4, NVFP4, and `quantize` | 100 | CB4, NVFP4, some NF4: up to 3e-4 |
+| paddle2onnx 2.1 with Paddle 3.3.1 | 136 | nothing |
+| onnxscript, Spox, ndonnx, functions in models | 15 | nothing |
+| Brevitas, PyTorch's pt2e, torchao | 36 | `QuantLSTMCell` is refused |
+| LightGBM, XGBoost, CatBoost, Hummingbird | 56 | a target without leaves has its base value, in onnxruntime 0 |
+| External data, sparse constants, IR versions 3 to 14, operator sets to 28 | 82 | nothing |
+| OpenVINO's stateful decoders, also in f16, int8, int4 and NF4 | 6 | rows of attention whose keys are all masked are finite |
+"""
 PLATFORM_HEAD = """\
 ## Platforms
 
@@ -359,7 +379,7 @@ def rendered() -> str:
     found: Results = json.loads(RESULTS.read_text(encoding="utf-8"))
     parts = [HEAD]
     if "versions" in found:
-        parts += [VERSIONS.format(date=found["versions"]["date"]), versions_table(found["versions"]["rows"]), DRIVERS]
+        parts += [VERSIONS.format(date=found["versions"]["date"]), versions_table(found["versions"]["rows"]), DRIVERS, WRITERS]
     if "platforms" in found:
         date = found["platforms"]["date"]
         parts += [PLATFORM_HEAD.format(python=PYTHON, date=date), platform_table(found["platforms"]["rows"])]
