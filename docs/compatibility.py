@@ -352,7 +352,7 @@ against onnxruntime, OpenVINO or the framework itself. "Remains" leaves out file
 
 | Tool | Models | Remains |
 | --- | --- | --- |
-| PyTorch's two exporters: timm, torch_geometric, transformers | 397 | old BatchNormalization in training mode, with five outputs, is refused |
+| PyTorch's exporters: timm, torch_geometric, transformers | 397 | BatchNormalization 9 with five outputs is refused |
 | tf2onnx, jax2onnx, Keras, torchaudio, OpenVINO's PyTorch frontend, skl2onnx, onnxslim | 188 | nothing |
 | onnxruntime: `quantize_static`, `quantize_dynamic`, float16, optimized models | 301 | `com.microsoft.nchwc` is refused |
 | onnxruntime: `transformers.optimizer`; quantizers of MatMulNBits and MatMulBnb4 | 227 | nothing |
