@@ -256,9 +256,14 @@ def _with_constants(before: Graph, after: Graph) -> Graph:
     return after.replace(types={**after.types, **types}) if types else after
 
 
+def _is_static(graph: Graph) -> bool:
+    """Whether the types of all results are known, with their sizes."""
+    return all(name in graph.types and graph.types[name].is_static for node in graph.nodes for name in node.writes)
+
+
 def _typed(before: Graph, after: Graph, one: GraphPass, where: str, hint: str) -> Graph:
-    # The passes of the core in the stage `type` find types; those of plugins may come before them.
-    if one.stage == "bind" or any(name not in before.types for name in before.outputs):
+    # In the stage `type` sizes may be open, and passes of plugins may come before those of the core that find types.
+    if one.stage == "bind" or (one.stage == "type" and not _is_static(before)):
         return after
     if any(name not in after.types for node in after.nodes for name in node.writes):
         try:
