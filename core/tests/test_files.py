@@ -87,6 +87,14 @@ def test_what_is_not_a_file_is_refused(tmp_path: Path, make: object, message: st
         write_file(tmp_path / "nowhere" / "a", b"")
 
 
+def test_standard_output_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"'-' cannot be written: .* standard output"):
+        write_file(Path("-"), b"")
+    assert list(tmp_path.iterdir()) == []
+    write_file(tmp_path / "-", b"")  # with a folder it is a name as any other
+
+
 def test_a_full_disk_leaves_no_file_of_the_command_line(tmp_path: Path) -> None:
     """The process may write no file of more than 4096 bytes: the write itself fails, as on a full disk."""
     script = (

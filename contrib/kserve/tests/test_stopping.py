@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -118,6 +120,14 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(serving: Serving, tmp_pat
     assert "Error: " in printed
     assert "m.onnx" in printed
     assert "Traceback" not in printed
+
+
+def test_a_device_that_is_not_there_is_an_error_before_an_address_is_printed(scale_model: ScaleModel, tmp_path: Path) -> None:
+    model = scale_model(tmp_path / "m.onnx", 1)
+    command = (sys.executable, "-m", "dovetail", "serve", str(model), "-d", "BOGUS", "--port", "0", "--grpc-port", "0")
+    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert (run.returncode, run.stdout) == (1, "")
+    assert "BOGUS" in run.stderr
 
 
 def test_versions_come_and_go_and_a_broken_file_changes_nothing(

@@ -31,7 +31,9 @@ def user_folder(kind: Literal["cache", "config"]) -> Path | None:
 
 
 def check_target(path: Path) -> None:
-    """Raise `UsageError` for a path that is a folder, a device or a pipe, or whose folder does not exist."""
+    """Raise `UsageError` for a path that is a folder, a device, a pipe or `-`, or whose folder does not exist."""
+    if path == Path("-"):  # what other programs take for standard output would be a file that is hard to delete
+        raise UsageError("'-' cannot be written: files are written whole, not to standard output", hint="accepted: a file's name")
     if path.exists() and not path.is_file():
         what = "folder" if path.is_dir() else "device or a pipe"
         raise UsageError(f"{str(path)!r} cannot be written: it is a {what}", hint="accepted: a file, or a new name")

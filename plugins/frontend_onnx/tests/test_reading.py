@@ -287,6 +287,14 @@ def test_errors_of_sub_graphs_name_the_way_there(read: Any, build: Any) -> None:
         read(build([node]))
 
 
+def test_a_model_that_onnxruntime_saved_for_one_machine_says_how_to_save_it(read: Any, build: Any) -> None:
+    opsets = {"": 17, "com.microsoft.nchwc": 1}  # onnxruntime imports all of its domains, used or not
+    assert read(build([helper.make_node("Neg", ["x"], ["y"])], opsets=opsets)).graph.nodes
+    with pytest.raises(FormatError, match=r"node 'r' \(com.microsoft.nchwc::ReorderInput\): .*one machine") as caught:
+        read(build([helper.make_node("ReorderInput", ["x"], ["y"], name="r", domain="com.microsoft.nchwc")], opsets=opsets))
+    assert "ORT_ENABLE_EXTENDED" in caught.value.hint
+
+
 def test_with_protobuf_in_pure_python(build: Any, saved: Any) -> None:
     """It is what installs where protobuf has no wheel, and it reports text that is not UTF-8 in another way."""
     path = saved(build([helper.make_node("Relu", ["x"], ["y"], name="@@@@")]))

@@ -22,8 +22,9 @@ from dovetail.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dovetail.runtime import Core
     from dovetail_kserve.server import Addresses, Server, ServerOptions
-    from dovetail_kserve.versions import Versions
+    from dovetail_kserve.versions import Options, Versions
 
 __all__ = ["serve"]
 
@@ -81,6 +82,7 @@ def serve(
     core = make_core(extensions)
     options = Options(device, {"CONFIG_FILE": list(config_files)} if config_files else {}, requests)
     served = {source.name: Versions(core, source, options, remark) for source in parse_sources(models)}
+    _check_device(core, options)
     server = make_server(
         served,
         make_options(
@@ -114,6 +116,14 @@ def _engine() -> "tuple[type[Server], type[ServerOptions]]":
     finally:
         sys.argv = arguments
     return Server, ServerOptions
+
+
+def _check_device(core: "Core", options: "Options") -> None:
+    """Raise what compiling any model for the device raises, before the server listens."""
+    from dovetail import GraphBuilder
+
+    builder = GraphBuilder()
+    core.compile_model(builder.model([builder.input("x", "float32", (1,))]), options.device, options.properties).close()
 
 
 def _print(described: dict[str, Any]) -> None:

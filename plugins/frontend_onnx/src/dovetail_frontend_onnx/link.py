@@ -18,6 +18,9 @@ __all__ = ["MAX_DEPTH", "FunctionId", "Linker"]
 MAX_DEPTH = 64
 """Functions and sub-graphs inside each other. Python's own stack sets the limit; models in use stay below ten."""
 
+_OF_ONE_MACHINE = "com.microsoft.nchwc"
+"""The domain of operators whose weights are stored in blocks as wide as the vectors of the machine that saved the file."""
+
 _NODE_BYTES = 500
 _NAME_BYTES = 150
 """Bytes of memory of a node and of a value of an expanded function, about, besides their characters."""
@@ -145,6 +148,11 @@ class Linker:
     def _operator(self, template: NodeTemplate, name: str, scope: _Scope, depth: int) -> UnboundOperator:
         if template.op is not None:
             return template.op
+        if template.domain == _OF_ONE_MACHINE:
+            raise FormatError(
+                "ONNX Runtime saved the model with all optimizations, for the memory layout of one machine",
+                hint="load the original model, or save it with ORT_ENABLE_EXTENDED or a lower level of optimization",
+            )
         key = (template.domain, template.op_type, _version(template.domain, scope))
         if not template.attributes:
             return self._plain.get(key) or self._plain.setdefault(key, UnboundOperator(*key, {}))
