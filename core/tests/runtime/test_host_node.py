@@ -211,6 +211,8 @@ def test_sizes_after_the_first_are_checked_as_it_is() -> None:
         def infer(self, x: TensorType) -> Any:
             if x.size == 3:
                 raise ValueError("three")
+            if x.size == 5:
+                raise SystemExit("five")
             if x.size == 4:
                 return x.with_shape((np.int64(2),))  # type: ignore[arg-type]  # as a plugin may
             return None if x.size == 6 else x.with_shape((LIMIT,)) if x.size == 8 else x.with_shape((x.size // 2,))
@@ -222,7 +224,7 @@ def test_sizes_after_the_first_are_checked_as_it_is() -> None:
     for size in (2, 16, 4, 18):
         assert node([np.zeros(size, np.float32)])[0].shape == (size // 2,)
     assert len(checks) == 2  # numbers of NumPy are looked at once more
-    for size, message in ((3, "three"), (6, "infer.* gave None"), (14, r"\[7\]")):
+    for size, message in ((3, "three"), (5, "SystemExit: five"), (6, "infer.* gave None"), (14, r"\[7\]")):
         with pytest.raises(OperatorError, match=rf"node 'node'.*{message}"):
             node([np.zeros(size, np.float32)])
     with pytest.raises(OutOfMemory, match="node 'node'"):

@@ -67,14 +67,15 @@ def test_results_are_those_of_the_formula(form: int, mask: str, mode: int) -> No
             np.testing.assert_allclose(one, want, rtol=2e-4, atol=2e-5)
 
 
-def test_packed_heads_are_those_of_four_dimensions() -> None:
-    q, k, v, mask = _inputs(3, 5, 5, 0, "bool", np.float32)
-    flat = [one.swapaxes(1, 2).reshape(3, 5, -1) for one in (q, k, v)]
+@pytest.mark.parametrize(("batch", "queries"), [(3, 5), (0, 5), (3, 0)])
+def test_packed_heads_are_those_of_four_dimensions(batch: int, queries: int) -> None:
+    q, k, v, mask = _inputs(batch, queries, 5, 0, "bool", np.float32)
+    flat = [one.swapaxes(1, 2).reshape(batch, one.shape[2], one.shape[1] * one.shape[3]) for one in (q, k, v)]
     packed = attended(Attention(q_num_heads=HEADS, kv_num_heads=KV), flat[0], flat[1], flat[2], mask)
     plain = attended(Attention(), q, k, v, mask)
     assert packed is not None
     assert plain is not None
-    np.testing.assert_array_equal(packed[0], plain[0].swapaxes(1, 2).reshape(3, 5, -1))
+    np.testing.assert_array_equal(packed[0], plain[0].swapaxes(1, 2).reshape(batch, queries, HEADS * V_SIZE))
     for one, other in zip(packed[1:], plain[1:], strict=True):
         np.testing.assert_array_equal(one, other)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dovetail.op import OperatorError
+from dovetail_ops_onnx import _scatter
 from dovetail_ops_onnx.gather_elements import GatherElements
 from dovetail_ops_onnx.gather_nd import GatherND
 from dovetail_ops_onnx.scatter_elements import ScatterElements
@@ -72,3 +73,24 @@ def test_nothing_to_move(dims: tuple[int, int]) -> None:
     assert ScatterND().reference(data, none, np.zeros((0, dims[1]), np.float32)).shape == dims
     assert GatherND().reference(data, none).shape == (0, dims[1])
     assert GatherElements().reference(data, np.zeros((0, dims[1]), np.int64)).shape == (0, dims[1])
+
+
+def test_rows_too_large_for_an_element(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy has no elements of 2 GiB: such rows are moved element by element."""
+    with pytest.raises(ValueError, match="itemsize"):
+        np.dtype((np.void, _scatter._LARGEST + 1))
+    monkeypatch.setattr(_scatter, "_LARGEST", 7)  # rows of 2 GiB would take 4 GiB of memory
+    data, updates = np.zeros((3, 2), np.float32), np.float32([[1, 2], [3, 4], [5, 6]])
+    found = ScatterND().reference(data, np.array([[2], [0], [2]]), updates)
+    np.testing.assert_array_equal(found, [[3, 4], [0, 0], [5, 6]])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "object"])
+def test_the_last_update_of_a_place_counts_in_any_order_of_memory(rng: np.random.Generator, dtype: Any) -> None:
+    indices, updates = rng.integers(0, 3, (7, 8, 2)), _values(rng, dtype, 7, 8)
+    want = _values(rng, dtype, 3, 3)
+    data = want.copy()
+    for at in np.ndindex(7, 8):
+        want[tuple(indices[at])] = updates[at]
+    for given in (indices, np.asfortranarray(indices)):
+        np.testing.assert_array_equal(ScatterND().reference(data, given, updates), want)

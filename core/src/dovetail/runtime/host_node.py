@@ -192,7 +192,7 @@ class HostNode:
         """As `_expected`, for types of data types and ranks that the operator takes; None where `inferred` has to look."""
         try:
             return self._kinds(self._given(types))
-        except Exception:  # of `infer`, or of what it gave; raised again with the node
+        except (Exception, SystemExit):  # of `infer`, or of what it gave; raised again with the node
             return None
 
     def _given(self, types: Sequence[TensorType | None]) -> Sequence[TensorType]:

@@ -75,7 +75,7 @@ def _attended(
     stages += [scores, weights]
     y: Array = (_grouped(weights, s, s.total) @ v).reshape(s.batch, s.heads, s.queries, s.v_head)
     if q.ndim == 3:
-        y = y.swapaxes(1, 2).reshape(s.batch, s.queries, -1)
+        y = y.swapaxes(1, 2).reshape(s.batch, s.queries, s.heads * s.v_head)
     return y, k, v, stages[op.qk_matmul_output_mode]
 
 

@@ -25,6 +25,10 @@ _WIDE, _SORTED = 16, 1 << 14
 """Elements of a row, and of all updates, from which on sorting them by rounds pays."""
 
 
+_LARGEST = np.iinfo(np.intc).max
+"""Bytes of an element of NumPy at most."""
+
+
 class InData(HostKernel):
     """Writes the updates into the data, where that may be overwritten, else into a copy of it. Without a reduction."""
 
@@ -73,7 +77,7 @@ def write_rows(dst: Array, rows: Array, updates: Array) -> None:
         in_parts(lambda part, where: dst.__setitem__(where, part), given, rows)
     elif dst.shape[1] == 1:
         dst.reshape(-1)[rows] = given.reshape(-1)
-    elif size and given.dtype == dst.dtype:
+    elif 0 < size <= _LARGEST and given.dtype == dst.dtype:
         # A row as one element takes 1 to 10 ns, as elements of its own 20 and more.
         row = np.dtype((np.void, size))
         dst.view(row).reshape(-1)[rows] = np.ascontiguousarray(given).view(row).reshape(-1)
