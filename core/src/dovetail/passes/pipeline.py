@@ -34,7 +34,7 @@ def _plain(function: Callable[[Graph], Graph]) -> Callable[[Graph, PassContext],
 
 def _bind(graph: Graph, context: PassContext) -> Graph:
     """Replace operators that are only named by instances of their classes, found by domain, type and version."""
-    return bind(graph, context.definitions.find)
+    return bind(graph, functools.cache(context.definitions.find))
 
 
 def _declare(graph: Graph, context: PassContext) -> Graph:

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cached_property, partial
 from typing import Protocol
 
 from dovetail.dataclass import dataclass
@@ -32,21 +32,21 @@ class _Readable(Protocol):
     def read_text(self, filename: str) -> str | None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Copy:
-    """One metadata folder of a distribution. `read` gives the text of a file in it, `""` when there is none."""
+    """One metadata folder of a distribution. `read` gives the text of a file in it, `""` when there is none.
+
+    Of most distributions only `entry_points` is read.
+    """
 
     name: str
     version: str
     location: str
     rank: int
+    entry_points: str
     read: Callable[[str], str]
 
-    @property
-    def entry_points(self) -> str:
-        return self.read("entry_points.txt")
-
-    @property
+    @cached_property
     def metadata(self) -> str:
         return self.read("METADATA") or self.read("PKG-INFO")
 
@@ -104,19 +104,16 @@ def _copies_in(entry: str, rank: int) -> Iterator[_Copy]:
         # pip renames what it is about to delete to "~name" and leaves it there when it is interrupted.
         if not name.startswith("~"):
             distribution, _, version = name.rpartition(".")[0].partition("-")
-            yield _Copy(normalized(distribution), version.partition("-")[0], entry, rank, _folder_reader(f"{entry}/{name}"))
+            read = partial(_text_in, f"{entry}/{name}")
+            yield _Copy(normalized(distribution), version.partition("-")[0], entry, rank, read("entry_points.txt"), read)
 
 
-def _folder_reader(folder: str) -> Callable[[str], str]:
-    @cache
-    def read(file: str) -> str:
-        try:
-            with open(f"{folder}/{file}", "rb", buffering=0) as stream:  # half of the time that text takes
-                return stream.readall().decode("utf-8", "replace").replace("\r\n", "\n")
-        except OSError:
-            return ""
-
-    return read
+def _text_in(folder: str, file: str) -> str:
+    try:
+        with open(f"{folder}/{file}", "rb", buffering=0) as stream:  # half of the time that text takes
+            return stream.readall().decode("utf-8", "replace").replace("\r\n", "\n")
+    except OSError:
+        return ""
 
 
 def _copies_in_archive(entry: str, rank: int) -> Iterator[_Copy]:
@@ -128,7 +125,8 @@ def _copies_in_archive(entry: str, rank: int) -> Iterator[_Copy]:
     for found in distributions(path=[entry]):
         header = _header(found.read_text("METADATA") or found.read_text("PKG-INFO") or "")
         if header.get("name"):
-            yield _Copy(normalized(header["name"][0]), header.get("version", [""])[0], entry, rank, reader(found))
+            read, version = reader(found), header.get("version", [""])[0]
+            yield _Copy(normalized(header["name"][0]), version, entry, rank, read("entry_points.txt"), read)
 
 
 def _records_of(copies: list[_Copy]) -> Iterator[PluginRecord]:

@@ -37,10 +37,10 @@ class Rank(IntEnum):
 
 
 class PluginStates:
-    """Records by id; a change replaces the record."""
+    """Records by id, in the order of ids; a change replaces the record."""
 
     def __init__(self, records: Iterable[PluginRecord], preferences: Preferences) -> None:
-        self._records = {record.id: record for record in records}
+        self._records = _by_id(records)
         self._installed = dict(self._records)
         self.preferences = preferences
         self._in_process: set[str] = set()
@@ -49,7 +49,7 @@ class PluginStates:
 
     def all(self) -> tuple[PluginRecord, ...]:
         """Every record, sorted by id."""
-        return tuple(self._records[name] for name in sorted(self._records))
+        return tuple(self._records.values())
 
     def get(self, name: str) -> PluginRecord:
         """The record with this id, distribution or entry name.
@@ -72,6 +72,7 @@ class PluginStates:
         """Store a record in place of the one with the same id. In-process plugins are preferred to installed ones."""
         self._records[record.id] = record
         if in_process:
+            self._records = _by_id(self._records.values())
             self._causes.pop(record.id, None)
             self._in_process.add(record.id)
             self._note_rivals()
@@ -79,9 +80,11 @@ class PluginStates:
 
     def drop(self, plugin: str) -> PluginRecord:
         """Take out a plugin in process; returns its record. An installed one with the same id is as it was found."""
-        record = self._records.pop(plugin)
+        record = self._records[plugin]
         if plugin in self._installed:
             self._records[plugin] = self._installed[plugin]
+        else:
+            del self._records[plugin]
         self._in_process.discard(plugin)
         self._causes.pop(plugin, None)
         self._note_rivals()
@@ -173,6 +176,11 @@ class PluginStates:
             else:
                 changed = replace(record, reason=f"passed over: {others[0]} is preferred", hint="")
             self._records[record.id] = changed
+
+
+def _by_id(records: Iterable[PluginRecord]) -> dict[str, PluginRecord]:
+    """The records by their ids, in the order of these."""
+    return {record.id: record for record in sorted(records, key=lambda record: record.id)}
 
 
 def conflict(what: str, owners: Iterable[PluginRecord]) -> PluginConflict:
