@@ -422,7 +422,7 @@ def when_asked(node: TypedNode, config: LayerConfig, ask: Callable[[], Any]) -> 
         with naming_out_of_memory(node.node):
             return not isinstance(ask(), Refusal)
 
-    return replace(config, holds=holds)
+    return LayerConfig(config.inputs, config.outputs, config.operands, config.cost, holds)
 
 
 def relaid(node: TypedNode, config: LayerConfig) -> TypedNode:
@@ -430,4 +430,4 @@ def relaid(node: TypedNode, config: LayerConfig) -> TypedNode:
     inputs = tuple(t and t.with_layout(layout) for t, layout in zip(node.inputs, config.inputs, strict=True))
     outputs = tuple(t.with_layout(layout) for t, layout in zip(node.outputs, config.outputs, strict=True))
     operands = tuple(t.with_layout(layout) for t, layout in zip(node.operands, config.operands, strict=True))
-    return replace(node, inputs=inputs, outputs=outputs, operands=operands)
+    return TypedNode(node.node, inputs, outputs, operands)
