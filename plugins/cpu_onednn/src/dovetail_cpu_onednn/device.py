@@ -82,6 +82,8 @@ class OnednnDevice(Device):
     """
 
     takes_any_address = True
+    compiles_again = True
+    _hurries = True
 
     def __init__(self, info: DeviceInfo, options: Mapping[str, Any]) -> None:
         self.info = info
@@ -116,6 +118,12 @@ class OnednnDevice(Device):
         found.streams = count or self._threads
         found._threads = max(1, self._threads // found.streams)
         found._earlier = LruCache(ROOM)
+        return found
+
+    def afresh(self) -> "OnednnDevice":
+        """The device for plans whose nodes have primitives of their own for each batch."""
+        found = copy(self)
+        found._hurries = False
         return found
 
     def lower(self, graph: Graph) -> Graph:
@@ -209,7 +217,8 @@ class OnednnDevice(Device):
                         raise
                     found = place(node, *one, self._chosen)
                 placements.append(found)
-            return OnednnExecutable(graph, tuple(placements), threads, self._constants, self._arenas, executable)
+            given = graph, tuple(placements), threads, self._constants, self._arenas, executable
+            return OnednnExecutable(*given, hurries=self._hurries)
         except CompileError:
             for node, one in zip(nodes, counts, strict=True):
                 if not self._takes(node, *one, decided):
