@@ -80,9 +80,6 @@ class MaximumKernel(PoolKernel):
     def is_guarded(self, node: TypedNode) -> bool:
         return given(node, 0).dtype in LOW
 
-    def divides(self, node: TypedNode) -> bool:
-        return not self.is_guarded(node) and not node.post_ops
-
     def safety(self, node: TypedNode, array: Callable[[str], NDArray[Any]], stream: Stream) -> Callable[[], bool]:
         """Whether the input holds neither NaN nor minus infinity."""
         return holds_no_nan_or(array(node.node.inputs[0]), stream, -math.inf)

@@ -39,9 +39,6 @@ class Quantize(PrimitiveKernel):
         # oneDNN divides blocks of channels by a plain scale in its reference.
         return [LayerConfig((layout, *rest), (layout,)) for layout in tokens(node.outputs[0].rank) if not layout.block]
 
-    def divides(self, node: TypedNode) -> bool:
-        return not _is_odd(node)  # whose quotient is in a work buffer
-
 
 def _is_odd(node: TypedNode) -> bool:
     """Whether the zero point is odd: a reorder adds it before it rounds, so that halves would go the other way."""

@@ -48,9 +48,6 @@ class ReorderKernel(PrimitiveKernel):
         # A primitive takes 0.3 us for nothing.
         return _VIEWED if same_bytes(given(node, 0), node.outputs[0]) else None
 
-    def divides(self, node: TypedNode) -> bool:
-        return True
-
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         return (LayerConfig(tuple(t.layout for t in node.inputs if t), tuple(t.layout for t in node.outputs)),)
 
