@@ -4,10 +4,11 @@ A node of 5 samples runs as those of 2, 2 and 1 that ran before, each at its pla
 numbers and its results bytes, so that these are the same bits. Runs take some percent longer, so the plan is provisional.
 """
 
-from collections.abc import Hashable, Mapping, MutableMapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from operator import is_
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -17,9 +18,11 @@ from dovetail_cpu_onednn.kernel import Argument, Stage
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import tensors_of
 from dovetail_cpu_onednn.placement import Placement
-from dovetail_cpu_onednn.prepared import Prepared
 
-__all__ = ["KEPT", "InBatch", "in_parts", "parts_of"]
+if TYPE_CHECKING:
+    from dovetail_cpu_onednn.executable import Prepared
+
+__all__ = ["InBatch", "in_parts", "noted", "parts_of"]
 
 KEPT = 8
 """The latest batches whose primitives a node keeps for others."""
@@ -33,29 +36,25 @@ LONG_NS = 20_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InBatch:
-    """The primitives of a node for a batch. `key` and `constants` are equal and the same for a node that differs in its batch."""
+    """The primitives of a node for a batch. For other batches of the node `question` is equal, and the `constants` are the same."""
 
     batch: int
-    key: Hashable
+    question: Hashable
     constants: tuple[NDArray[Any], ...]
-    stages: tuple[Prepared, ...]
+    stages: "tuple[Prepared, ...]"
 
     @staticmethod
-    def of(placement: Placement, stages: Sequence[Prepared]) -> "InBatch | None":
+    def of(placement: Placement, stages: "Sequence[Prepared]") -> "InBatch | None":
         """Those that compute a node as a whole; None where parts of it might give other bits."""
         arguments = (argument for one in stages for argument in one.stage.arguments)
         if not placement.kernel.divides(placement.node) or any(a.offset or a.place == "scratch" for a in arguments):
             return None
-        batch, key, constants = _asked(placement)
-        return InBatch(batch, key, constants, tuple(stages))
+        batch, question, constants = _asked(placement)
+        return InBatch(batch, question, constants, tuple(stages))
 
-    def is_of(self, key: Hashable, constants: Sequence[NDArray[Any]]) -> bool:
+    def is_of(self, question: Hashable, constants: Sequence[NDArray[Any]]) -> bool:
         """Whether it computes samples of a node."""
-        return self.key == key and all(map(_is, self.constants, constants))
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
+        return self.question == question and all(map(is_, self.constants, constants))
 
 
 def _asked(placement: Placement) -> tuple[int, Hashable, tuple[NDArray[Any], ...]]:
@@ -76,27 +75,45 @@ def _is_batch(tensor: TensorType, result: tuple[int, ...]) -> bool:
     return tensor.value is None and tensor.rank == len(result) and tensor.dims[0] == result[0]
 
 
+def noted(
+    before: "Mapping[str, tuple[InBatch, ...]]", placements: Iterable[Placement], prepared: "Mapping[str, tuple[Prepared, ...]]"
+) -> "Mapping[str, tuple[InBatch, ...]]":
+    """Those of other executables with those of one, by name of the node."""
+    found = dict(before)
+    for placement in placements:
+        name = placement.node.node.name
+        one = InBatch.of(placement, prepared[name]) if name in prepared else None
+        if one is not None:
+            others = [
+                other
+                for other in found.get(name, ())
+                if other.batch != one.batch or not one.is_of(other.question, other.constants)
+            ]
+            found[name] = (*others[1 - KEPT :], one)
+    return found
+
+
 def in_parts(
     placement: Placement, known: Sequence[InBatch], moved: MutableMapping[tuple[int, int], Stage]
-) -> tuple[Prepared, ...] | None:
+) -> "tuple[Prepared, ...] | None":
     """The node by primitives of smaller batches; None without such, and where its own are worth their time.
 
     `moved` are stages of other nodes, by the identity of those that they were, and the sample with which they begin.
     """
     if not known or placement.nanoseconds > LONG_NS or not placement.kernel.divides(placement.node):
         return None
-    batch, key, constants = _asked(placement)
-    by_batch = {one.batch: one.stages for one in known if one.is_of(key, constants)}
+    batch, question, constants = _asked(placement)
+    by_batch = {one.batch: one.stages for one in known if one.is_of(question, constants)}
     parts = parts_of(batch, tuple(sorted(by_batch, reverse=True)))
     if parts is None:
         return None
-    found, start = list[Prepared](), 0
+    found, start = list["Prepared"](), 0
     for size in parts:
         for one in by_batch[size]:
             stage = moved.get((id(one.stage), start))
             if stage is None:
                 stage = moved[id(one.stage), start] = _moved(one.stage, placement.node, size, start)
-            found.append(Prepared(stage, one.primitive, one.constants, one.scratchpad))
+            found.append(replace(one, stage=stage))
         start += size
     return tuple(found)
 

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from dovetail.dataclass import dataclass, field
 from dovetail.device import (
@@ -24,8 +24,7 @@ from dovetail.device import (
     share_storage,
 )
 from dovetail.errors import CompileError, InferError
-from dovetail_cpu_onednn.batch_parts import KEPT, InBatch, in_parts
-from dovetail_cpu_onednn.binding import PrimitiveDesc, Unimplemented
+from dovetail_cpu_onednn.binding import Primitive, PrimitiveDesc, Unimplemented
 from dovetail_cpu_onednn.constants import ConstantMemory, Found, LaidOut, brought, found_constants, is_moved
 from dovetail_cpu_onednn.descriptors import padded_type
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage
@@ -36,13 +35,25 @@ from dovetail_cpu_onednn.nan.fused_steps import nan_checks
 from dovetail_cpu_onednn.node_plans import is_cached
 from dovetail_cpu_onednn.pair import Helper
 from dovetail_cpu_onednn.placement import Decided, Placement, Seen
-from dovetail_cpu_onednn.prepared import Prepared
 from dovetail_cpu_onednn.python_kernel import Array, PythonKernel
 from dovetail_cpu_onednn.repeated import Kinds, kinds_of
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
-from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants
+from dovetail_cpu_onednn.shared_constants import Constant, Referable, SharedConstants
 
-__all__ = ["OnednnExecutable"]
+if TYPE_CHECKING:
+    from dovetail_cpu_onednn.batch_parts import InBatch
+
+__all__ = ["OnednnExecutable", "Prepared"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared(Referable):
+    """A stage with its primitive, the constants that were brought into its layouts, and the size of its scratchpad."""
+
+    stage: Stage
+    primitive: Primitive
+    constants: Mapping[int, Constant]
+    scratchpad: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,6 +168,8 @@ class OnednnExecutable(Executable):
         as_before: dict[str, bool] = {}
         asked: set[PrimitiveDesc] = set()
         moved: dict[tuple[int, int], Stage] = {}
+        if before.batches:
+            from dovetail_cpu_onednn.batch_parts import in_parts  # here, because few models have such nodes
         for placement in placements:
             name, planned = placement.node.node.name, None
             if name in before.kept:
@@ -165,9 +178,9 @@ class OnednnExecutable(Executable):
                 if name in before.in_parts:
                     self.in_parts[name] = before.kept[name][1]
                 continue
-            if before.hurries and placement.earlier and (parts := in_parts(placement, before.batches.get(name, ()), moved)):
+            if before.hurries and (others := before.batches.get(name)) and (parts := in_parts(placement, others, moved)):
                 self.in_parts[name], self.planned[name] = parts, _planned_of(parts)
-                self._placed[name], self.decided[name] = placement, placement.earlier
+                self._placed[name], self.decided[name] = placement, before.decided[name]
                 continue
             if isinstance(placement.kernel, PrimitiveKernel):
                 planned = self.planned[name] = _planned(placement, storage, helper, alike, plans.get(name))
@@ -203,19 +216,13 @@ class OnednnExecutable(Executable):
         )
 
     @cached_property
-    def batches(self) -> Mapping[str, tuple[InBatch, ...]]:
+    def batches(self) -> "Mapping[str, tuple[InBatch, ...]]":
         """By name of a node its primitives for the latest batches; asked for when other sizes come."""
-        found, prepared = dict(self._batches_before), self.prepared  # another thread may close it
-        for placement in self.placements:
-            name = placement.node.node.name
-            if name in prepared and name not in self.in_parts and (one := InBatch.of(placement, prepared[name])) is not None:
-                others = [
-                    other
-                    for other in found.get(name, ())
-                    if other.batch != one.batch or not one.is_of(other.key, other.constants)
-                ]
-                found[name] = (*others[1 - KEPT :], one)
-        return found
+        from dovetail_cpu_onednn.batch_parts import noted  # here, because most programs have one size
+
+        prepared = self.prepared  # another thread may close it
+        whole = {name: stages for name, stages in prepared.items() if name not in self.in_parts}
+        return noted(self._batches_before, self.placements, whole)
 
     def kept(
         self, placements: Sequence[Placement], storage: Mapping[str, str]
@@ -290,7 +297,7 @@ class _Before:
     prepared: Mapping[str, tuple[Prepared, ...]] = field(default_factory=dict)
     planned: Mapping[str, Planned] = field(default_factory=dict)
     decided: Mapping[str, Decided] = field(default_factory=dict)
-    batches: Mapping[str, tuple[InBatch, ...]] = field(default_factory=dict)
+    batches: "Mapping[str, tuple[InBatch, ...]]" = field(default_factory=dict)
     in_parts: Container[str] = ()
     hurries: bool = False
 
@@ -317,7 +324,7 @@ def _notes(placements: Sequence[Placement], threads: int) -> tuple[str, ...]:
 def _of_parts(in_parts: Mapping[str, Sequence[Prepared]], placements: Sequence[Placement]) -> tuple[str, ...]:
     if not in_parts:
         return ()
-    text = f"{len(in_parts)} of {len(placements)} nodes run as smaller batches that ran before, until these sizes run again"
+    text = f"{len(in_parts)} of {len(placements)} nodes run as smaller batches that ran before, until these have run often"
     return (f"ONEDNN: {text}",)
 
 
