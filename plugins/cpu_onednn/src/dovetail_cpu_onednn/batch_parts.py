@@ -36,7 +36,7 @@ LONG_NS = 20_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InBatch:
-    """The primitives of a node for a batch. For other batches of the node `question` is equal, and the `constants` are the same."""
+    """The primitives of a node for a batch. For its other batches `question` is equal, and the `constants` are the same."""
 
     batch: int
     question: Hashable
