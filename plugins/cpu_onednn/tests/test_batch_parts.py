@@ -10,6 +10,7 @@ from dovetail_cpu_onednn import batch_parts
 from dovetail_cpu_onednn.batch_parts import MOST, parts_of
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx import find
+from dovetail_ops_onnx.quantized import Scaling
 
 pytestmark = pytest.mark.skipif(not library().has_int8, reason="this CPU has no instructions for 8-bit products")
 RNG = np.random.default_rng(77)
@@ -124,6 +125,13 @@ def test_a_plan_that_runs_often_gets_primitives_of_its_own():
     assert in_parts(check(compiled, 15)) > 0  # 5, 5 and 5
 
 
+def test_primitives_of_a_plan_whose_passes_ran_serve_another_one():
+    """A batch of 1 is planned from the beginning, and so is the next one."""
+    compiled = images()
+    assert [in_parts(check(compiled, batch)) > 0 for batch in (1, 2, 3, 7)] == [False, False, True, True]
+    assert [1, 2] in [[one.batch for one in known] for known in executable(check(compiled, 3)).batches.values()]
+
+
 def test_parts_are_run_by_the_primitives_of_other_batches():
     compiled, known = images(), set()
     for batch in (2, 3):
@@ -132,6 +140,27 @@ def test_parts_are_run_by_the_primitives_of_other_batches():
     parts = executable(check(compiled, 5)).in_parts
     assert parts
     assert {id(one.primitive) for stages in parts.values() for one in stages} <= known
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (np.float32([1, 2]), np.float32([1, 2]), True),
+        (np.float32([1, 2]), np.float64([1, 2]), False),
+        (np.float32([1, 2]), np.float32([[1, 2]]), False),
+        (np.float32([0.0]), np.float32([-0.0]), False),
+        ((1, "a"), (1, "a"), True),
+        ((1, "a"), (1,), False),
+        ((1,), [1], False),
+        (op("Conv", pads=(1, 1)), op("Conv", pads=(1, 1)), True),
+        (op("Conv", pads=(1, 1)), op("Conv", pads=(1, 2)), False),
+        (op("Relu"), op("Neg"), False),
+        (Scaling(np.float32([3]), np.uint8(1)), Scaling(np.float32([3]), np.uint8(1)), True),
+        (Scaling(np.float32([3]), np.uint8(1)), Scaling(np.float32([3]), np.uint8(2)), False),
+    ],
+)
+def test_what_has_the_same_content(one, other, same):
+    assert batch_parts._is_same(one, other) is same
 
 
 def test_long_nodes_get_primitives_of_their_own_at_once(monkeypatch):

@@ -5,15 +5,16 @@ numbers and its results bytes, so that these are the same bits. Runs take some p
 """
 
 from collections.abc import Hashable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.device import TensorType, TypedNode
+from dovetail.device import AbstractOperator, TensorType, TypedNode
 from dovetail_cpu_onednn.kernel import Argument, Stage
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import tensors_of
@@ -35,12 +36,54 @@ LONG_NS = 20_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Question:
+    """The part of a node that decides about its primitives, but for its batch. Equal ones are of one graph, or of another plan's
+    with the same content.
+    """
+
+    op: AbstractOperator
+    types: Hashable
+    constants: tuple[NDArray[Any], ...]
+
+    @staticmethod
+    def of(placement: Placement) -> "_Question":
+        """That of a node on so many threads."""
+        tensors, result = tensors_of(placement.node), placement.node.outputs[0].dims
+        types = [None if t is None else (t.dtype, _sample(t, result), t.layout, t.value is None) for t in tensors]
+        constants = tuple([t.value for t in tensors if t is not None and t.value is not None])
+        return _Question(placement.node.op, (placement.threads, *types), constants)
+
+    def is_one(self, other: "_Question") -> bool:
+        """Whether they are of one graph."""
+        return self.op is other.op and self.types == other.types and all(map(is_, self.constants, other.constants))
+
+    def is_alike(self, other: "_Question") -> bool:
+        """Whether they have the same content."""
+        return self.types == other.types and _is_same(self.op, other.op) and _is_same(self.constants, other.constants)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values, such as operators, have the same attributes."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray):
+        return (one.dtype, one.shape) == (other.dtype, other.shape) and one.tobytes() == other.tobytes()
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if is_dataclass(one):
+        return all(_is_same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
+    equal: bool = one == other
+    return equal
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class InBatch:
-    """The primitives of a node for a batch. For its other batches `question` is equal, and the `constants` are the same."""
+    """The primitives of a node for a batch."""
 
     batch: int
-    question: Hashable
-    constants: tuple[NDArray[Any], ...]
+    question: _Question
     stages: "tuple[Prepared, ...]"
 
     @staticmethod
@@ -49,21 +92,16 @@ class InBatch:
         arguments = (argument for one in stages for argument in one.stage.arguments)
         if not placement.kernel.divides(placement.node) or any(a.offset or a.place == "scratch" for a in arguments):
             return None
-        batch, question, constants = _asked(placement)
-        return InBatch(batch, question, constants, tuple(stages))
+        return InBatch(placement.node.outputs[0].dims[0], _Question.of(placement), tuple(stages))
 
-    def is_of(self, question: Hashable, constants: Sequence[NDArray[Any]]) -> bool:
-        """Whether it computes samples of a node."""
-        return self.question == question and all(map(is_, self.constants, constants))
-
-
-def _asked(placement: Placement) -> tuple[int, Hashable, tuple[NDArray[Any], ...]]:
-    """The batch of a node, and what else decides about it."""
-    node = placement.node
-    result = node.outputs[0].dims
-    found = [None if t is None else (t.dtype, _sample(t, result), t.layout) for t in tensors_of(node)]
-    constants = tuple([t.value for t in tensors_of(node) if t is not None and t.value is not None])
-    return result[0], (id(node.op), placement.threads, *found), constants
+    def beside(self, other: "InBatch") -> "InBatch | None":
+        """This one among those of the graph of another; None where it is replaced by that, or cannot serve there."""
+        mine, new = self.question, other.question
+        if mine.is_one(new) or mine.types != new.types:
+            return None if mine.is_one(new) and self.batch == other.batch else self
+        if not mine.is_alike(new):
+            return None
+        return None if self.batch == other.batch else InBatch(self.batch, new, self.stages)
 
 
 def _sample(tensor: TensorType, result: tuple[int, ...]) -> tuple[int, ...]:
@@ -79,17 +117,15 @@ def noted(
     before: "Mapping[str, tuple[InBatch, ...]]", placements: Iterable[Placement], prepared: "Mapping[str, tuple[Prepared, ...]]"
 ) -> "Mapping[str, tuple[InBatch, ...]]":
     """Those of other executables with those of one, by name of the node."""
-    found = dict(before)
+    found: dict[str, tuple[InBatch, ...]] = {}
     for placement in placements:
         name = placement.node.node.name
-        one = InBatch.of(placement, prepared[name]) if name in prepared else None
+        one, others = InBatch.of(placement, prepared[name]) if name in prepared else None, before.get(name, ())
         if one is not None:
-            others = [
-                other
-                for other in found.get(name, ())
-                if other.batch != one.batch or not one.is_of(other.question, other.constants)
-            ]
-            found[name] = (*others[1 - KEPT :], one)
+            kept = [known for other in others if (known := other.beside(one)) is not None]
+            found[name] = (*kept[1 - KEPT :], one)
+        elif others:
+            found[name] = others
     return found
 
 
@@ -102,9 +138,9 @@ def in_parts(
     """
     if not known or placement.nanoseconds > LONG_NS or not placement.kernel.divides(placement.node):
         return None
-    batch, question, constants = _asked(placement)
-    by_batch = {one.batch: one.stages for one in known if one.is_of(question, constants)}
-    parts = parts_of(batch, tuple(sorted(by_batch, reverse=True)))
+    question = _Question.of(placement)
+    by_batch = {one.batch: one.stages for one in known if one.question.is_one(question)}
+    parts = parts_of(placement.node.outputs[0].dims[0], tuple(sorted(by_batch, reverse=True)))
     if parts is None:
         return None
     found, start = list["Prepared"](), 0

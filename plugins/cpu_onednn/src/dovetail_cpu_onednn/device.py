@@ -84,6 +84,7 @@ class OnednnDevice(Device):
     takes_any_address = True
     compiles_again = True
     _hurries = True
+    _latest: "Callable[[], OnednnExecutable | None]" = staticmethod(lambda: None)
 
     def __init__(self, info: DeviceInfo, options: Mapping[str, Any]) -> None:
         self.info = info
@@ -187,6 +188,9 @@ class OnednnDevice(Device):
         executable.seen = {one.given.node.name: one for one in seen}
         if before is not None:
             executable.kinds = {name: kind for name, kind in before.kinds.items() if name in groups}
+        latest, self._latest = self._latest(), weakref.ref(executable)
+        if earlier is None and latest is not None:
+            executable.others = latest.batches  # of a model whose passes ran once more, mostly
         self._earlier.put(own, (executable.decided, weakref.ref(executable)))
         return executable
 

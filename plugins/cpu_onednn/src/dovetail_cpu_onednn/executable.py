@@ -80,7 +80,7 @@ class OnednnExecutable(Executable):
     of the same compilation, `arenas` the memory of its requests. `earlier` is the graph in other sizes: nodes with its placements
     are as they were there. `plans` are those by which kernels accepted nodes, in plain types. `seen` are its nodes as the device
     compared them with those before. `blocks` are the bytes of the memory in which each output lies. One that `hurries` takes the
-    primitives of smaller batches where it can, and is provisional then.
+    primitives of smaller batches where it can, and is provisional then. `others` are those of executables before.
     """
 
     provisional_runs = 16
@@ -130,7 +130,7 @@ class OnednnExecutable(Executable):
         }
         self.provisional = bool(self.in_parts)
         self.notes = (*_notes(placements, threads), *_of_parts(self.in_parts, placements))
-        self._batches_before = before.batches
+        self.others = before.batches
         self._requests: weakref.WeakSet[OnednnRequest] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._is_closed = False
@@ -222,7 +222,7 @@ class OnednnExecutable(Executable):
 
         prepared = self.prepared  # another thread may close it
         whole = {name: stages for name, stages in prepared.items() if name not in self.in_parts}
-        return noted(self._batches_before, self.placements, whole)
+        return noted(self.others, self.placements, whole)
 
     def kept(
         self, placements: Sequence[Placement], storage: Mapping[str, str]
