@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+import dovetail
 from dovetail.device import TypedNode
+from dovetail.graph import GraphBuilder
+from dovetail_ops_onnx.conv_integer import ConvInteger
 from dovetail_ops_onnx.dynamic_quantize_linear import DynamicQuantizeLinear
 from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
 
@@ -55,3 +58,25 @@ def test_levels(bench, x):
     if np.isfinite(x).all() and x.any():
         real = (found[0].astype(np.float64) - float(found[2])) * float(found[1])
         np.testing.assert_allclose(real, x, atol=0.51 * float(found[1]))
+
+
+@pytest.mark.parametrize("zeros", [None, np.array([3, -4, 5, 0, 1], np.int8)])
+def test_plans_share_the_weights_in_float32(zeros):
+    """MiniLM's take 42 MB."""
+    rng, g = np.random.default_rng(8), GraphBuilder()
+    weights = rng.integers(-128, 128, (2, 7, 5)).astype(np.int8)
+    x, own = g.input("x", "uint8", ("N", 7)), [] if zeros is None else ["", g.constant(zeros)]
+    names = [g.node(MatMulInteger(), x, g.constant(w), *own) for w in weights]
+    image = g.input("image", "uint8", ("N", 3, 4, 4))
+    names.append(g.node(ConvInteger(), image, g.constant(rng.integers(-128, 128, (2, 3, 3, 3)).astype(np.int8))))
+    compiled = dovetail.Core(config=False).compile_model(g.model(names), "NUMPY")
+    found = []
+    for rows in (4, 2, 3):
+        feeds = {"x": rng.integers(0, 256, (rows, 7)).astype(np.uint8), "image": np.ones((rows, 3, 4, 4), np.uint8)}
+        results = [*compiled(feeds).values()]
+        for result, w in zip(results, weights, strict=False):
+            np.testing.assert_array_equal(result, feeds["x"].astype(int) @ (w.astype(int) - (0 if zeros is None else zeros)))
+        (step,) = compiled.plan(tuple(feeds[name].shape for name in compiled.inputs)).steps
+        found.append([state.wei if hasattr(state, "wei") else state for state in step.executable.states])
+    assert len({id(one) for one in found[0]}) == 3
+    assert all(one is first for others in found for one, first in zip(others, found[0], strict=True))

@@ -7,7 +7,7 @@ import pytest
 
 import dovetail
 from dovetail.graph import GraphBuilder
-from dovetail_cpu_numpy.turned import _TURNED
+from dovetail_cpu_numpy.shared import _SHARED
 from dovetail_ops_onnx.gemm import Gemm
 
 
@@ -24,7 +24,7 @@ def test_gemm(bench, op, constants, rows):
 
 def test_plans_share_the_turned_weights_of_a_gemm():
     """For as long as the model lives."""
-    rng, before = np.random.default_rng(7), len(_TURNED)
+    rng, before = np.random.default_rng(7), len(_SHARED)
     weights = [rng.standard_normal((5, 3)).astype(np.float32) for _ in range(2)]
     g = GraphBuilder()
     x = g.input("x", "float32", ("N", 3))
@@ -41,4 +41,4 @@ def test_plans_share_the_turned_weights_of_a_gemm():
     assert all(b is first for others in found for b, first in zip(others, found[0], strict=True))
     del found, step, compiled
     gc.collect()
-    assert len(_TURNED) == before
+    assert len(_SHARED) == before

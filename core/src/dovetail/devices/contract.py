@@ -121,6 +121,8 @@ class Executable(ABC):
     """Remarks for the report: what the device decided for the plan as a whole."""
     provisional: bool = False
     """True where the device took what it had compiled for other sizes in place of what `Device.afresh` would compile."""
+    provisional_runs: int = 1
+    """Runs of a provisional executable before the core has the final one made: as many as lose the time that this takes."""
 
     @abstractmethod
     def create_request(self) -> ExecutableRequest:
@@ -147,6 +149,8 @@ class Device(ABC):
     round_trip: float = 0.0
     """Seconds that a run takes at least between an array of the host and a result there. Sub-graphs that others behind this
     device, which need none, are estimated to run in less time are left to these."""
+    compiles_again: bool = False
+    """Whether what `afresh` returns makes the final executable of the provisional one's graph. Else passes run once more, too."""
     takes_any_address: bool = False
     """Whether `compile` takes constants at any address, as in files, and calls `aligned` for those that it reads in place."""
 
@@ -172,7 +176,7 @@ class Device(ABC):
     def afresh(self) -> "Device":
         """This device, to plan once more what it compiled provisionally: it decides as in a first plan, however long that takes.
 
-        The core makes that plan on a thread when the provisional one runs again. The default is the device itself.
+        The core makes that plan on a thread after `provisional_runs` of the provisional one. The default is the device itself.
         """
         return self
 

@@ -39,20 +39,21 @@ P = TypeVar("P", bound=_Plan)
 class Better(Generic[P]):
     """Makes the final plan once its provisional one runs again: most shapes of a stream of different ones come once.
 
-    Shared by the threads that run the plan. One that cannot be made is logged, and the provisional one stays.
+    Shared by the threads that run the plan. One that cannot be made is logged, and the provisional one stays. `after` so many
+    runs it is made.
     """
 
-    def __init__(self, make: Callable[[], P]) -> None:
+    def __init__(self, make: Callable[[], P], after: int = 1) -> None:
         self.plan: P | None = None
-        self.make = make
+        self.make, self.after = make, after
         self._budget, self._lock = WorkBudget(), Lock()
         self._thread: threading.Thread | None = None
         self._runs = 0
 
     def asked(self) -> P | None:
-        """For each run, before it: the plan, None as long as it is not there. The second run has it made."""
+        """For each run, before it: the plan, None as long as it is not there. The run behind the first `after` has it made."""
         self._runs += 1  # of threads that count at once one may be lost
-        if self._runs > 1 and self._thread is None:
+        if self._runs > self.after and self._thread is None:
             self._start()
         return self.plan
 

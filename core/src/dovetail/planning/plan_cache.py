@@ -8,7 +8,7 @@ from dovetail.lru import LruCache
 
 __all__ = ["MANY", "ROOM", "SURE", "PlanCache"]
 
-MANY, SURE, ROOM = 64, 16, 64 << 20
+MANY, SURE, ROOM = 256, 16, 64 << 20
 """Plans of a model that are kept where the user gives no number, as long as those beyond the second number have so much room:
 lengths of texts and widths of images return, and a plan takes longer than a run of a small model."""
 

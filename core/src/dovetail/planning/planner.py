@@ -142,8 +142,12 @@ class Planner:
 
     def plan_afresh(self, graph: Graph, early: Mapping[str, PassReport] | None = None) -> Plan:
         """As `plan`, by devices that take nothing of what they compiled for other sizes."""
-        targets = tuple(replace(target, device=target.device.afresh()) for target in self.targets)
-        return replace(self, targets=targets, later=WeakValueDictionary())._planned(graph, early, afresh=True)
+        return replace(self.afresh(), later=WeakValueDictionary())._planned(graph, early, afresh=True)
+
+    def afresh(self, *, only: Callable[[Device], bool] = lambda _: True) -> "Planner":
+        """With devices that take nothing of what they compiled for other sizes; `only` chooses these."""
+        targets = [replace(one, device=one.device.afresh()) if only(one.device) else one for one in self.targets]
+        return replace(self, targets=tuple(targets))
 
     def restored(self, planned: Planned, notes: Notes) -> Plan | None:
         """The plan of what `keep` was given, without passes; None where a device refuses it now."""
@@ -165,9 +169,11 @@ class Planner:
         started = time.perf_counter()
         notes = Notes(passes=dict(early or {}), afresh=afresh, varying=varying)
         analyzed, continuation = self.analyze(graph, notes)
+        # A plan with more behind it, and one for any shapes, has no better one.
+        compiler = self if continuation is None and not varying else self.afresh(only=lambda device: device.compiles_again)
         if notes.planned is not None:
             try:
-                plan = self._compiled(notes.planned, graph, notes, started)
+                plan = compiler._compiled(notes.planned, graph, notes, started)
             except CompileError:  # a device refuses what it took in other sizes
                 notes.when_refused()
                 return self._planned(graph, early, keep=keep)
@@ -187,7 +193,7 @@ class Planner:
         homes = {name: home for name, (home, _) in placed.items()}
         parts = [self._on_device(part, by_name[part.device].device, notes) for part in partition(whole, homes)]
         planned = Planned(whole, parts, placed, analyzed)
-        plan = self._compiled(planned, graph, notes, started)
+        plan = compiler._compiled(planned, graph, notes, started)
         if keep is not None:
             keep(planned, notes)
         by_sizes = {one.name for one in self.passes if one.needs_shapes and not one.any_sizes}
@@ -217,7 +223,11 @@ class Planner:
         # What the user prefers is not replaced by references.
         brief = plan.brief and PREFERRED not in notes.rules.values()
         nodes = sum(len(part.graph.nodes) for part in parts)
-        return replace(plan, brief=brief, nodes=nodes, made=made_constants(parts, graph.constants))
+        plan = replace(plan, brief=brief, nodes=nodes, made=made_constants(parts, graph.constants))
+        hurried = [by_name[step.device].device for step in plan.steps if step.executable.provisional]
+        if not hurried or not all(device.compiles_again for device in hurried):
+            return plan
+        return improving(plan, lambda: self.afresh()._compiled(planned, graph, notes, time.perf_counter()))
 
     def _on_device(self, part: Part, device: Device, notes: Notes) -> Part:
         stages = PER_DEVICE if self.options.FUSION else [stage for stage in PER_DEVICE if stage != "fuse"]
@@ -419,8 +429,9 @@ def _on_host(node: Node, provider: str) -> NodePlacement:
 
 def improving(made: Plan, afresh: Callable[[], Plan]) -> Plan:
     """The plan; one that a device made provisionally has that of `afresh` as its better one."""
-    if made.tail is not None or not any(step.executable.provisional for step in made.steps):
+    hurried = [step.executable for step in made.steps if step.executable.provisional]
+    if made.better is not None or made.tail is not None or not hurried:
         return made
     from dovetail.planning.better import Better  # here, because few devices make provisional plans
 
-    return replace(made, better=Better(afresh))
+    return replace(made, better=Better(afresh, min([one.provisional_runs for one in hurried])))

@@ -13,6 +13,9 @@ __all__ = ["BoundRequest", "Recent", "Resting"]
 _SMALL = 1 << 19
 """Bytes up to which a bound request waits for its shapes to return: larger ones take longer to run than to bind."""
 
+_MOST = 63
+"""Such requests of one `InferRequest`, which take 32 MB at most."""
+
 _NODE = 3_000
 """Bytes of launches for each node, about: MiniLM's, of 88 nodes, 250,000."""
 
@@ -52,7 +55,7 @@ class Recent:
         if not isinstance(bound, PlanRequest) or not _is_small(bound.plan):
             return [bound]
         self._kept.append(bound)
-        closed: list[BoundRequest] = [*self._kept[: max(0, len(self._kept) - most)]]
+        closed: list[BoundRequest] = [*self._kept[: max(0, len(self._kept) - min(most, _MOST))]]
         del self._kept[: len(closed)]
         return closed
 

@@ -459,7 +459,7 @@ class _Recorded:
     def _noted(self, made: Plan) -> Plan:
         """The plan, whose report and better one name the devices that were passed over."""
         inner = made.better
-        better = None if inner is None else type(inner)(lambda: self._noted(inner.make()))
+        better = None if inner is None else type(inner)(lambda: self._noted(inner.make()), inner.after)
         return replace(made, make_report=lambda: replace(made.report, passed_over=self._targets.passed_over), better=better)
 
 

@@ -82,6 +82,9 @@ class OnednnDevice(Device):
     """
 
     takes_any_address = True
+    compiles_again = True
+    _hurries = True
+    _latest: "Callable[[], OnednnExecutable | None]" = staticmethod(lambda: None)
 
     def __init__(self, info: DeviceInfo, options: Mapping[str, Any]) -> None:
         self.info = info
@@ -116,6 +119,12 @@ class OnednnDevice(Device):
         found.streams = count or self._threads
         found._threads = max(1, self._threads // found.streams)
         found._earlier = LruCache(ROOM)
+        return found
+
+    def afresh(self) -> "OnednnDevice":
+        """The device for plans whose nodes have primitives of their own for each batch."""
+        found = copy(self)
+        found._hurries = False
         return found
 
     def lower(self, graph: Graph) -> Graph:
@@ -179,6 +188,9 @@ class OnednnDevice(Device):
         executable.seen = {one.given.node.name: one for one in seen}
         if before is not None:
             executable.kinds = {name: kind for name, kind in before.kinds.items() if name in groups}
+        latest, self._latest = self._latest(), weakref.ref(executable)
+        if earlier is None and latest is not None:
+            executable.others = latest.batches  # of a model whose passes ran once more, mostly
         self._earlier.put(own, (executable.decided, weakref.ref(executable)))
         return executable
 
@@ -209,7 +221,8 @@ class OnednnDevice(Device):
                         raise
                     found = place(node, *one, self._chosen)
                 placements.append(found)
-            return OnednnExecutable(graph, tuple(placements), threads, self._constants, self._arenas, executable)
+            given = graph, tuple(placements), threads, self._constants, self._arenas, executable
+            return OnednnExecutable(*given, hurries=self._hurries)
         except CompileError:
             for node, one in zip(nodes, counts, strict=True):
                 if not self._takes(node, *one, decided):

@@ -2,11 +2,11 @@
 
 import threading
 import weakref
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Container, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from dovetail.dataclass import dataclass, field
 from dovetail.device import (
@@ -39,6 +39,9 @@ from dovetail_cpu_onednn.python_kernel import Array, PythonKernel
 from dovetail_cpu_onednn.repeated import Kinds, kinds_of
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
 from dovetail_cpu_onednn.shared_constants import Constant, Referable, SharedConstants
+
+if TYPE_CHECKING:
+    from dovetail_cpu_onednn.batch_parts import InBatch
 
 __all__ = ["OnednnExecutable", "Prepared"]
 
@@ -76,9 +79,11 @@ class OnednnExecutable(Executable):
     `threads` is how many the device may use, `shared_by` how many this plan does. `shared` has the constants of the executables
     of the same compilation, `arenas` the memory of its requests. `earlier` is the graph in other sizes: nodes with its placements
     are as they were there. `plans` are those by which kernels accepted nodes, in plain types. `seen` are its nodes as the device
-    compared them with those before. `blocks` are the bytes of the memory in which each output lies.
+    compared them with those before. `blocks` are the bytes of the memory in which each output lies. One that `hurries` takes the
+    primitives of smaller batches where it can, and is provisional then. `others` are those of executables before.
     """
 
+    provisional_runs = 16
     _takes: Mapping[str, Sequence[str]]
 
     def __init__(
@@ -90,13 +95,13 @@ class OnednnExecutable(Executable):
         arenas: Arenas,
         earlier: "OnednnExecutable | None" = None,
         plans: Mapping[str, NodePlan] = MappingProxyType({}),
+        hurries: bool = False,
     ) -> None:
         self.arenas = arenas
         self.seen: Mapping[str, Seen] = {}
         self.graph = graph
         self.threads = threads
         self.shared_by = max((p.threads for p in placements), default=1)
-        self.notes = _notes(placements, threads)
         nodes = [p.node for p in placements]
         self.clip_checks = clip_checks(nodes, graph.constants)
         guarded = {p.node.node.name for p in placements if p.kernel.stops_nan and p.kernel.is_guarded(p.node)}
@@ -111,7 +116,8 @@ class OnednnExecutable(Executable):
         self.planned: dict[str, Planned] = {}
         self._placed: dict[str, Placement] = {}
         self.decided: dict[str, Decided] = {}
-        before = _Before() if earlier is None else _Before.of(earlier, placements, storage)
+        self.in_parts: dict[str, tuple[Prepared, ...]] = {}
+        before = _Before() if earlier is None else _Before.of(earlier, placements, storage, hurries and not graph.states)
         with Helper(_make, threads) as helper:
             found, as_first = self._plan_nodes(placements, storage, before, plans, shared, helper)
             self.placements = tuple(self._placed.values())
@@ -120,7 +126,11 @@ class OnednnExecutable(Executable):
             **{name: stages for name, (_, stages) in before.kept.items()},
             **(prepared := self._prepare(found, shared)),
             **{name: _prepared_as(prepared[model], before.prepared[name]) for name, model in as_first.items()},
+            **self.in_parts,
         }
+        self.provisional = bool(self.in_parts)
+        self.notes = (*_notes(placements, threads), *_of_parts(self.in_parts, placements))
+        self.others = before.batches
         self._requests: weakref.WeakSet[OnednnRequest] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._is_closed = False
@@ -157,10 +167,19 @@ class OnednnExecutable(Executable):
         as_first: dict[str, str] = {}
         as_before: dict[str, bool] = {}
         asked: set[PrimitiveDesc] = set()
+        moved: dict[tuple[int, int], Stage] = {}
+        if before.batches:
+            from dovetail_cpu_onednn.batch_parts import in_parts  # here, because few models have such nodes
         for placement in placements:
             name, planned = placement.node.node.name, None
             if name in before.kept:
                 self.planned[name] = before.kept[name][0]
+                self._placed[name], self.decided[name] = placement, before.decided[name]
+                if name in before.in_parts:
+                    self.in_parts[name] = before.kept[name][1]
+                continue
+            if before.hurries and (others := before.batches.get(name)) and (parts := in_parts(placement, others, moved)):
+                self.in_parts[name], self.planned[name] = parts, _planned_of(parts)
                 self._placed[name], self.decided[name] = placement, before.decided[name]
                 continue
             if isinstance(placement.kernel, PrimitiveKernel):
@@ -195,6 +214,15 @@ class OnednnExecutable(Executable):
             storage=None if sized.states else storage,
             earlier=None if earlier is None else earlier.memory,
         )
+
+    @cached_property
+    def batches(self) -> "Mapping[str, tuple[InBatch, ...]]":
+        """By name of a node its primitives for the latest batches; asked for when other sizes come."""
+        from dovetail_cpu_onednn.batch_parts import noted  # here, because most programs have one size
+
+        prepared = self.prepared  # another thread may close it
+        whole = {name: stages for name, stages in prepared.items() if name not in self.in_parts}
+        return noted(self.others, self.placements, whole)
 
     def kept(
         self, placements: Sequence[Placement], storage: Mapping[str, str]
@@ -269,11 +297,17 @@ class _Before:
     prepared: Mapping[str, tuple[Prepared, ...]] = field(default_factory=dict)
     planned: Mapping[str, Planned] = field(default_factory=dict)
     decided: Mapping[str, Decided] = field(default_factory=dict)
+    batches: "Mapping[str, tuple[InBatch, ...]]" = field(default_factory=dict)
+    in_parts: Container[str] = ()
+    hurries: bool = False
 
     @staticmethod
-    def of(earlier: OnednnExecutable, placements: Sequence[Placement], storage: Mapping[str, str]) -> "_Before":
-        """Those of an executable, for these placements."""
-        return _Before(earlier.kept(placements, storage), earlier.prepared, earlier.planned, earlier.decided)
+    def of(earlier: OnednnExecutable, placements: Sequence[Placement], storage: Mapping[str, str], hurries: bool) -> "_Before":
+        """Those of an executable, for these placements. Unless the new one `hurries`, no node stays in parts."""
+        kept, in_parts = earlier.kept(placements, storage), earlier.in_parts
+        if in_parts and not hurries:
+            kept = {name: one for name, one in kept.items() if name not in in_parts}
+        return _Before(kept, earlier.prepared, earlier.planned, earlier.decided, earlier.batches, in_parts.keys(), hurries)
 
     def are_one(self, name: str, model: str) -> bool:
         """Whether two nodes had the same plan."""
@@ -285,6 +319,19 @@ def _notes(placements: Sequence[Placement], threads: int) -> tuple[str, ...]:
     if threads == 1 or not alone:
         return ()
     return (f"ONEDNN: {alone} of {len(placements)} nodes run on one thread, because their work is too small for {threads}",)
+
+
+def _of_parts(in_parts: Mapping[str, Sequence[Prepared]], placements: Sequence[Placement]) -> tuple[str, ...]:
+    if not in_parts:
+        return ()
+    text = f"{len(in_parts)} of {len(placements)} nodes run as smaller batches that ran before, until these have run often"
+    return (f"ONEDNN: {text}",)
+
+
+def _planned_of(parts: Sequence[Prepared]) -> Planned:
+    stages = tuple([one.stage for one in parts])
+    size = max([one.scratchpad for one in parts], default=0)
+    return Planned((), NodePlan(stages), stages, (size,) if size else ())
 
 
 def _sized(graph: Graph, placements: Sequence[Placement]) -> Mapping[str, TensorType]:

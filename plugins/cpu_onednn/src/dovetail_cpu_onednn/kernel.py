@@ -191,6 +191,10 @@ class OnednnKernel(Kernel):
         """Whether the kernel takes a node that it took in other sizes, as far as that shows without its primitives."""
         return isinstance(self.supports(node), Accepted)
 
+    def divides(self, node: TypedNode) -> bool:
+        """Whether primitives that run parts of the batch, the first dimension, one after another give the same bits."""
+        return False
+
     def barriers(self, node: TypedNode) -> int:
         """How often threads that share the node wait for each other: once for each step of a recurrence."""
         return 1

@@ -13,6 +13,7 @@ from dovetail_cpu_numpy.kernels import conv
 from dovetail_cpu_numpy.kernels._quantized import EXACT, Reach
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy
 from dovetail_cpu_numpy.memory import carved, packed
+from dovetail_cpu_numpy.shared import Shared
 from dovetail_ops_onnx.conv_integer import ConvInteger
 from dovetail_ops_onnx.q_linear_conv import QLinearConv
 
@@ -25,7 +26,7 @@ class Prepared:
 
     node: TypedNode
     kernel: NumpyKernel
-    wei: Array
+    wei: Shared[Array]
     state: Any
 
 
@@ -56,14 +57,11 @@ class IntegerConvKernel(NumpyKernel):
         zeros = None if own is None else own.value
         weights = node.given(self.weights).value
         assert weights is not None
-        wei = weights.astype(np.float32)
-        if zeros is not None:
-            wei -= zeros.astype(np.float32).reshape(-1, *(1,) * (wei.ndim - 1))
-        fits = Reach.of_point(node.given(0).dtype, point).sums(wei.reshape(len(wei), -1).T) <= EXACT
-        wei = wei.astype(np.float32 if fits else np.float64, copy=False)
-        floats = self._floats(node, DType.of(wei.dtype), wei)
+        sources, reach = [weights, *([] if zeros is None else [zeros])], Reach.of_point(node.given(0).dtype, point)
+        shared = Shared.of(sources, partial(_weights, weights, zeros, reach), "convolution", reach)
+        floats = self._floats(node, DType.of(shared.value.dtype), shared.value)
         kernel = _required(floats)
-        return Prepared(floats, kernel, wei, kernel.prepare(floats))
+        return Prepared(floats, kernel, shared, kernel.prepare(floats))
 
     def sums(self, call: Call) -> tuple[Array, Iterator[Launch]]:
         """The array of the exact sums, and the launches that compute it."""
@@ -78,7 +76,7 @@ class IntegerConvKernel(NumpyKernel):
         if zero is not None:
             yield copy(shift, zero.reshape(()))
             yield partial(np.subtract, x, shift, x)
-        yield from made.kernel.bind(Call(made.node, (x, made.wei), (total,), (), scratch, (), made.state))
+        yield from made.kernel.bind(Call(made.node, (x, made.wei.value), (total,), (), scratch, (), made.state))
 
     def _floats(self, node: TypedNode, dtype: DType, wei: Array | None = None) -> TypedNode:
         """The convolution of floats. Kernels look at the weights in `prepare` only; before that those of the node will do."""
@@ -87,6 +85,15 @@ class IntegerConvKernel(NumpyKernel):
         types = node.given(0).with_dtype(dtype), TensorType(dtype, weights.shape, weights.value if wei is None else wei)
         plain = Node(node.name, node.op.conv(), ("x", "w"), ("y",))
         return TypedNode(plain, types, (node.outputs[0].with_dtype(dtype),))
+
+
+def _weights(weights: Array, zeros: Array | None, reach: Reach) -> Array:
+    """The weights without their zero points, in float32 where that holds all sums."""
+    wei = weights.astype(np.float32)
+    if zeros is not None:
+        wei -= zeros.astype(np.float32).reshape(-1, *(1,) * (wei.ndim - 1))
+    fits = reach.sums(wei.reshape(len(wei), -1).T) <= EXACT
+    return wei.astype(np.float32 if fits else np.float64, copy=False)
 
 
 def given(values: Sequence[Any], index: int) -> Any:

@@ -13,6 +13,7 @@ from dovetail.device import Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.kernels._quantized import EIGHT_BITS, EXACT, Reach
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy
+from dovetail_cpu_numpy.shared import Shared
 
 __all__ = ["ProductKernel"]
 
@@ -52,22 +53,20 @@ class ProductKernel(NumpyKernel):
         rows, single = node.outputs[0].size // n, np.dtype(np.float32)
         return ((rows, k), single), ((rows, n), single), ((), single)
 
-    def prepare(self, node: TypedNode) -> _Weights:
-        """The weights, which become float32 once."""
+    def prepare(self, node: TypedNode) -> Shared[_Weights]:
+        """The weights, which become float32 once for all plans."""
         a, zero_a, b, zero_b = (_given(node, index) for index in (*self.left, *self.right))
         assert a is not None
         assert b is not None
         assert b.value is not None
-        matrix = b.value.astype(np.float32)
-        if zero_b is not None and zero_b.value is not None:
-            matrix -= zero_b.value.astype(np.float32)
-        matrix = matrix.reshape(b.dims[-2:])
-        return _Weights(matrix, _pieces(matrix, Reach.of_point(a.dtype, zero_a)))
+        zeros = None if zero_b is None else zero_b.value
+        sources, reach = [b.value, *([] if zeros is None else [zeros])], Reach.of_point(a.dtype, zero_a)
+        return Shared.of(sources, partial(_weights, b.value, zeros, reach), "product", reach)
 
     def products(self, call: Call) -> Iterator[tuple[Sequence[Launch], Array]]:
         """Launches that compute the sums of each piece, and the array in which they are: the same for all."""
         left, product, shift = call.scratch[:3]
-        weights: _Weights = call.state
+        weights: _Weights = call.state.value
         first = [copy(left, call.input(self.left[0]).reshape(left.shape))]
         zero = call.inputs[self.left[1]] if len(call.inputs) > self.left[1] else None
         if zero is not None:
@@ -75,6 +74,14 @@ class ProductKernel(NumpyKernel):
         for piece in weights.pieces:
             yield (*first, partial(np.matmul, left[:, piece], weights.matrix[piece], product)), product
             first = []
+
+
+def _weights(weights: Array, zeros: Array | None, reach: Reach) -> _Weights:
+    matrix = weights.astype(np.float32)
+    if zeros is not None:
+        matrix -= zeros.astype(np.float32)
+    matrix = matrix.reshape(weights.shape[-2:])
+    return _Weights(matrix, _pieces(matrix, reach))
 
 
 def _given(node: TypedNode, index: int) -> TensorType | None:

@@ -11,7 +11,7 @@ from dovetail.device import Binary, Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, into
 from dovetail_cpu_numpy.post_ops import Step
-from dovetail_cpu_numpy.turned import Turned
+from dovetail_cpu_numpy.shared import Shared
 from dovetail_ops_onnx.gemm import Gemm
 
 FEW_ROWS = 128
@@ -24,7 +24,7 @@ class _Prepared:
     """beta * C where C is a constant and beta is not 1, and a constant B turned beforehand; None for neither."""
 
     addend: Array | None
-    b: Turned | None
+    b: Shared[Array] | None
 
 
 class Matmul(NumpyKernel):
@@ -44,12 +44,13 @@ class Matmul(NumpyKernel):
         scaled, b = _scaled_addend(node), node.inputs[1]
         addend = None if scaled is None or scaled.value is None else scaled.value * constant(_beta(node), scaled.value)
         assert b is not None
-        turned = _op(node).transB and b.value is not None and 1 < node.outputs[0].dims[0] <= FEW_ROWS
-        return _Prepared(addend, Turned.of(b.value) if turned and b.value is not None else None)
+        if b.value is None or not _op(node).transB or not 1 < node.outputs[0].dims[0] <= FEW_ROWS:
+            return _Prepared(addend, None)
+        return _Prepared(addend, Shared.of([b.value], partial(np.ascontiguousarray, b.value.swapaxes(-1, -2)), "turned"))
 
     def bind(self, call: Call) -> Iterable[Launch]:
         op, a, b, (dst,), state = _op(call.node), call.input(0), call.input(1), call.outputs, call.state
-        b = state.b.array if state.b is not None else b.T if op.transB else b
+        b = state.b.value if state.b is not None else b.T if op.transB else b
         yield partial(np.matmul, a.T if op.transA else a, b, dst)
         if op.alpha != 1:
             yield into(np.multiply, dst, constant(op.alpha, dst), out=dst)

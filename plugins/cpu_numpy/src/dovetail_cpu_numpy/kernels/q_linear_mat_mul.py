@@ -37,7 +37,7 @@ class RoundedSums(ProductKernel):
         total, buffer = call.scratch[3:]
         for index, (launches, product) in enumerate(self.products(call)):
             yield from launches
-            if len(call.state.pieces) == 1:
+            if len(call.state.value.pieces) == 1:
                 total = product
             else:
                 yield partial(np.add, total, product, total) if index else copy(total, product)

@@ -94,6 +94,9 @@ class QuantizedKernel(PrimitiveKernel):
             raise Refused(Reason.OPERATOR, f"no int8 primitive for {node.op.main.key}")
         return build(node, node.op, free)
 
+    def divides(self, node: TypedNode) -> bool:
+        return node.outputs[0].dtype in INT8  # as real numbers, results may differ in their last bits
+
 
 class AnyLayoutQuantizedKernel(QuantizedKernel, AnyLayoutKernel):
     """Sums, products of elements and means, in the layout that the data has."""
