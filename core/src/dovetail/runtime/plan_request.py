@@ -23,10 +23,10 @@ from dovetail.names import printable
 from dovetail.planning.deferred import owned, signature
 from dovetail.planning.plan import HostStep, Plan, Signature, Step
 from dovetail.planning.plan_cache import PlanCache
-from dovetail.runtime.staged_iterations import Counts, Layout, StagedIterations
 
 if TYPE_CHECKING:
     from dovetail.planning.better import Better
+    from dovetail.runtime.staged_iterations import Counts, Layout, StagedIterations
 
 __all__ = ["PlanRecorder", "PlanRequest"]
 
@@ -131,13 +131,13 @@ class PlanRequest:
         found = self._advance(values, calls if self._calls is self._plain else self._checking(calls))
         return kept_on_host(lambda _: [owned(v) for v in found], ())
 
-    def layout(self, counts: Counts) -> Layout | None:
+    def layout(self, counts: "Counts") -> "Layout | None":
         """The plan as a sub-graph whose iterations stay in a device's memory; None where they do not."""
         if counts not in self._layouts:
             self._layouts[counts] = self._laid_out(counts)
         return self._layouts[counts]
 
-    def _laid_out(self, counts: Counts) -> Layout | None:
+    def _laid_out(self, counts: "Counts") -> "Layout | None":
         if len(self.plan.steps) != 1 or self.plan.tail is not None:
             return None
         (step,) = self.plan.steps
@@ -145,6 +145,8 @@ class PlanRequest:
         if staged is None or any(one.dtype.kind == "O" for one in (*staged.inputs, *staged.outputs)):
             return None
         check_results(step.device, staged.outputs, step.results)
+        from dovetail.runtime.staged_iterations import Layout  # here, because few plans are those of loops
+
         return Layout.of(self.plan, replace(staged, run=partial(self._run_staged, staged.run)), counts)
 
     def _run_staged(self, run: Callable[[], object]) -> None:
@@ -331,8 +333,10 @@ class Runner:
         parts: tuple[Sequence[Any], Sequence[Any], Sequence[NDArray[Any]]],
         stacked: Sequence[bool],
         most: int | None,
-    ) -> StagedIterations | None:
+    ) -> "StagedIterations | None":
         """See `RunGraph.iterations`; `parts` are the fixed, carried and scanned arguments."""
+        from dovetail.runtime.staged_iterations import Counts, StagedIterations
+
         fixed, state, scanned = parts
         values = _contiguous([*fixed, *state, *[whole[0, ...] for whole in scanned], *captured])
         if self._recorder is not None or not all(type(v) is np.ndarray and v.dtype.kind != "O" for v in values):
