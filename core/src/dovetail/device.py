@@ -6,7 +6,7 @@ operator, in a module named after the operator's stem.
 """
 
 from dovetail.devices.arenas import Arenas
-from dovetail.devices.contract import Device, DeviceInfo, Executable, ExecutableRequest, NodeReport, Unavailable
+from dovetail.devices.contract import Device, DeviceInfo, Executable, ExecutableRequest, NodeReport, StagedRun, Unavailable
 from dovetail.devices.device_array import DeviceArray
 from dovetail.devices.hosting import HostedKernel, quiet_context, read_only
 from dovetail.devices.kernels import REFERENCE_KERNEL, Choice, Kernel, KernelTable, choose
@@ -92,6 +92,7 @@ __all__ = [
     "Refusal",
     "Reorder",
     "Shape",
+    "StagedRun",
     "Sum",
     "TensorType",
     "TypedNode",

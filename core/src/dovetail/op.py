@@ -20,7 +20,7 @@ from dovetail.evaluate.composition import evaluate_composition
 from dovetail.evaluate.error_function import erf
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
-from dovetail.graph.graph import AbstractOperator, Graph, KernelSource, Port, RunGraph, UnboundOperator
+from dovetail.graph.graph import AbstractOperator, Graph, Iterations, KernelSource, Port, RunGraph, UnboundOperator
 from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp
 from dovetail.graph.types import Dim, MapType, OptionalType, SequenceType, Shape, TensorType
@@ -56,6 +56,7 @@ __all__ = [
     "GraphBuilder",
     "HostConfig",
     "HostKernel",
+    "Iterations",
     "KernelRefused",
     "KernelSource",
     "Layout",

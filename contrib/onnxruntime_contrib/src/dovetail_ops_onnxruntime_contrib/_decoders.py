@@ -64,8 +64,10 @@ class LanguageModel(Decoder):
 
     def next(self, texts: Array, parents: Array) -> Array:
         """One run for the new tokens."""
-        if self._beams > 1 and (parents != np.arange(len(parents))).any():
-            self._pasts = [one[:, parents] for one in self._pasts]
+        if self._beams > 1 and (rows := parents.tolist()) != [*range(len(rows))]:
+            self._pasts = [_continued(one, rows, int(self._free > 0)) for one in self._pasts]
+        elif self._free:
+            self._pasts = [one[:, :, :, 1:] for one in self._pasts]
         if not self._free:
             self._free = self._room - 1
             places = ((0, 0), (0, 0), (0, 0), (self._free, 0), (0, 0))
@@ -73,7 +75,7 @@ class LanguageModel(Decoder):
             self._mask = np.pad(self._mask, ((0, 0), (self._free, 0)))
         else:
             self._free -= 1
-            self._pasts, self._mask = [one[:, :, :, 1:] for one in self._pasts], self._mask[:, 1:]
+            self._mask = self._mask[:, 1:]
         self._mask = np.concatenate([self._mask, np.ones((len(texts), 1), np.int32)], axis=1)
         ids = texts[:, -1:].astype(np.int32)
         logits, *self._pasts = self._run(self._step, [ids, self._positions[:, None], self._mask, *self._pasts])
@@ -90,6 +92,15 @@ class LanguageModel(Decoder):
                 raise OperatorError(f"input {name!r} of the decoder is {declared}; accepted: [2, batch, heads, length, size]")
             found.append(np.zeros((2, rows, shape[2], 0, shape[4]), declared.dtype.numpy))
         return found
+
+
+def _continued(cache: Array, rows: Sequence[int], first: int) -> Array:
+    """The rows of a cache from place `first` on, one after the other: indexing would copy them twice."""
+    pairs, _, heads, length, size = cache.shape
+    found = np.empty((pairs, len(rows), heads, length - first, size), cache.dtype)
+    for row, parent in enumerate(rows):
+        found[:, row] = cache[:, parent, :, first:]
+    return found
 
 
 class EncoderDecoder(Decoder):

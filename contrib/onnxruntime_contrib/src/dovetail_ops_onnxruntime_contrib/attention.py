@@ -100,6 +100,8 @@ class Attention(MicrosoftOperator):
         """The outputs, from Q, K and V [batch, sequence, their parts] side by side, of the type of `t`; mask, past and bias."""
         (mask, past, added), (q, k, v) = rest, parts
         batch, sequence = t.dims[:2]
+        if past and q == v and (sequence == 1 or not self.unidirectional):
+            return self._continued(g, both, t, rest)
         sides = [cut(g, both, 2, start, stop) for start, stop in ((0, q), (q, q + k), (q + k, q + k + v))]
         before = given(g, past).dims[3] if past else 0
         shape = (batch, self.num_heads, before, q // self.num_heads)
@@ -108,6 +110,18 @@ class Attention(MicrosoftOperator):
         y, keys, values = _attend(g, self.num_heads, self.unidirectional, self.scale, [*sides, bound, *olds], q, v)
         whole = (1, batch, self.num_heads, before + sequence, q // self.num_heads)
         return y, node(g, Concat(axis=0), reshape(g, keys, whole), reshape(g, values, whole)) if q == v else keys
+
+    def _continued(self, g: GraphBuilder, both: str, t: TensorType, rest: tuple[str, str, str]) -> Any:
+        """As `attend`, for queries that see all keys: `past` is copied once, for K and V together, into `present`."""
+        (mask, past, added), (batch, sequence) = rest, t.dims[:2]
+        _, _, heads, before, size = given(g, past).dims
+        parts = transpose(g, reshape(g, both, (batch, sequence, 3, heads, size)), (2, 0, 3, 1, 4))
+        present = node(g, Concat(axis=3), past, cut(g, parts, 0, 1, 3))
+        found = [(parts, 0, sequence), (present, 0, before + sequence), (present, 1, before + sequence)]
+        q, k, v = (reshape(g, cut(g, x, 0, i, i + 1), (batch, heads, length, size)) for x, i, length in found)
+        bound = attention_mask(g, mask, added, (batch, sequence, before + sequence), self.mask_filter_value, t.dtype)
+        y = node(g, StandardAttention(scale=self.scale or None), q, k, v, *[bound] * bool(bound))
+        return reshape(g, transpose(g, y, (0, 2, 1, 3)), (batch, sequence, heads * size)), present
 
 
 class MultiHeadAttention(MicrosoftOperator):

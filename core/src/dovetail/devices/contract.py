@@ -1,7 +1,7 @@
 """The contract between the core and a device: its description, the device, executables and requests."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from dovetail.graph.layout import PLAIN
 from dovetail.html_table import html_table
 from dovetail.tracing import Mark, PartRecorder, clock
 
-__all__ = ["Device", "DeviceInfo", "Executable", "ExecutableRequest", "NodeReport", "Unavailable"]
+__all__ = ["Device", "DeviceInfo", "Executable", "ExecutableRequest", "NodeReport", "StagedRun", "Unavailable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,19 @@ class NodeReport:
     refusals: tuple[tuple[str, Refusal], ...] = ()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StagedRun:
+    """A run without copies of its inputs: the caller writes them into `inputs`, and reads `outputs` after `run`.
+
+    All are C-contiguous arrays of the request, in the order of the graph's, which stay where they are; some may share memory.
+    A run may write over the inputs.
+    """
+
+    inputs: tuple[NDArray[Any], ...]
+    outputs: tuple[NDArray[Any], ...]
+    run: Callable[[], object]
+
+
 class ExecutableRequest(ABC):
     """The state of one inference on one device: its buffers and bound launches. Used by one thread at a time.
 
@@ -97,6 +110,10 @@ class ExecutableRequest(ABC):
         The core gives the request no other run before the last of these results is freed. The default uses the host's memory.
         """
         return kept_on_host(self.run, inputs)
+
+    def staged(self) -> StagedRun | None:
+        """Runs for loops, whose iterations write into the request's memory. None, the default, where it has no such arrays."""
+        return None
 
     def run_traced(self, inputs: Sequence[NDArray[Any]], recorder: PartRecorder) -> Sequence[NDArray[Any]]:
         """As `run`, and record what was done when, node by node. The default records the run as a whole."""

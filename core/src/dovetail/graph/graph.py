@@ -16,7 +16,17 @@ from dovetail.graph.types import TensorType
 from dovetail.html_table import html_table
 from dovetail.names import free_name, operator_key, printable, some
 
-__all__ = ["AbstractOperator", "Graph", "KernelSource", "Magnitude", "Node", "Port", "RunGraph", "UnboundOperator"]
+__all__ = [
+    "AbstractOperator",
+    "Graph",
+    "Iterations",
+    "KernelSource",
+    "Magnitude",
+    "Node",
+    "Port",
+    "RunGraph",
+    "UnboundOperator",
+]
 
 Types = Sequence[TensorType | None]
 """The types of a node's inputs, None for those left out."""
@@ -252,6 +262,37 @@ class RunGraph(Protocol):
 
     def __call__(self, graph: "Graph", arguments: Sequence[Any]) -> list[Any]:
         """The outputs of `graph`."""
+
+    def iterations(
+        self,
+        graph: "Graph",
+        fixed: Sequence[Any],
+        state: Sequence[Any],
+        scanned: Sequence[NDArray[Any]],
+        stacked: Sequence[bool],
+        most: int | None,
+    ) -> "Iterations | None":
+        """Repeated runs of `graph` in a device's memory, which save most of what a small iteration costs.
+
+        The graph takes `fixed` arrays, which the caller may write into between iterations, the `state`, and a slice of each of
+        the `scanned` arrays along axis 0. Its last outputs are the next state, and values to stack; `stacked` says which of
+        these are wanted, `most` how many iterations may follow. None where types change, or a device cannot run them so: then
+        the caller makes each run itself.
+        """
+
+
+class Iterations(Protocol):
+    """See `RunGraph.iterations`."""
+
+    @property
+    def outputs(self) -> Sequence[NDArray[Any]]:
+        """All outputs of the latest iteration, which the next one overwrites."""
+
+    def __call__(self) -> None:
+        """Run one iteration."""
+
+    def results(self) -> tuple[list[Any], list[NDArray[Any] | None]]:
+        """The state after the latest iteration, and the stacked values along a new axis 0; None for those that are not wanted."""
 
 
 @dataclass(frozen=True, eq=False)

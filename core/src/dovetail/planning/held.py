@@ -11,7 +11,7 @@ from dovetail.errors import OutOfMemory
 from dovetail.graph import Node
 from dovetail.graph.types import array_bytes
 
-__all__ = ["HeldBytes", "check_held", "holds_arrays"]
+__all__ = ["HeldBytes", "check_bytes", "check_held", "holds_arrays"]
 
 _SHARE = 1000
 """The part of a limit up to which arrays are only counted."""
@@ -20,6 +20,15 @@ _SHARE = 1000
 def holds_arrays(values: list[Any]) -> bool:
     """Whether one of them is an array: of many maps only the type is looked at."""
     return any(issubclass(kind, np.ndarray) for kind in set(map(type, values)))
+
+
+def check_bytes(node: Node, nbytes: int, limit: int) -> None:
+    """Raise `OutOfMemory` naming the node for values that exceed the limit."""
+    if nbytes > limit:
+        raise OutOfMemory(
+            f"node {node} holds values of {nbytes:,} bytes; the limit is {limit:,}",
+            hint="raise it with the property MEMORY_LIMIT (bytes) if the machine has that much",
+        )
 
 
 def check_held(node: Node, values: Sequence[Any], limit: int) -> None:
@@ -75,8 +84,4 @@ class HeldBytes:
         alive = [item for known in self._given.values() if (item := known()) is not None]
         self._given = {id(item): weakref.ref(item) for item in alive}
         self._most = self._first + sum(map(array_bytes, alive))
-        if self._most > self._limit:
-            raise OutOfMemory(
-                f"node {self._node} holds values of {self._most:,} bytes; the limit is {self._limit:,}",
-                hint="raise it with the property MEMORY_LIMIT (bytes) if the machine has that much",
-            )
+        check_bytes(self._node, self._most, self._limit)

@@ -2,35 +2,47 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.errors import OperatorError, TimeLimitExceeded
 from dovetail.evaluate.context import node_context
 from dovetail.evaluate.inference import padded
-from dovetail.graph.graph import Graph, Node
+from dovetail.graph.graph import Graph, Iterations, Node
 from dovetail.graph.types import TensorType
 from dovetail.planning.deferred import separate
 from dovetail.planning.held import HeldBytes
 from dovetail.planning.plan import HostStep, Source
 
-__all__ = ["ControlNode", "MakeBody", "RunBody"]
+__all__ = ["ControlNode", "RunBody", "RunsBody"]
+
+Parts = tuple[Sequence[Any], Sequence[Any], Sequence[NDArray[Any]]]
 
 RunBody = Callable[[Sequence[Any]], list[Any]]
 """Runs a sub-graph with its arguments: its outputs."""
 
-MakeBody = Callable[[Node, Sequence[Any]], RunBody]
-"""Makes that call for one run of a node, with the values that the sub-graph reads from outside."""
+
+class RunsBody(Protocol):
+    """A sub-graph of a node; both methods take the values that it reads from outside."""
+
+    def body(self, node: Node, captured: Sequence[Any], /) -> RunBody:
+        """The call for one run of the node."""
+
+    def iterations(
+        self, node: Node, limit: int, captured: Sequence[Any], parts: Parts, stacked: Sequence[bool], most: int | None, /
+    ) -> Iterations | None:
+        """See `RunGraph.iterations`; `parts` are the fixed, carried and scanned arguments."""
 
 
 class ControlNode:
-    """The calls of a node that runs sub-graphs, in one request; `bodies` make those of its sub-graphs, in their order."""
+    """The calls of a node that runs sub-graphs, in one request; `bodies` are its sub-graphs, in their order."""
 
-    def __init__(self, step: HostStep, bodies: Sequence[MakeBody]) -> None:
+    def __init__(self, step: HostStep, bodies: Sequence[RunsBody]) -> None:
         node = step.node
         self._step, self._reads = step, step.reads
-        self._bodies = {id(body.graph): (make, body.captures) for body, make in zip(step.bodies, bodies, strict=True)}
+        self._bodies = {id(body.graph): (runs, body.captures) for body, runs in zip(step.bodies, bodies, strict=True)}
         self._missing = padded([], node.op.inputs)[len(step.reads) :]
         self._wanted = tuple(map(bool, node.outputs))
         self._checked: list[Any] | None = None  # the kinds of the values that were checked last; loops and later runs repeat them
@@ -42,7 +54,7 @@ class ControlNode:
         """
         step, node, wanted = self._step, self._step.node, self._wanted
         values = _values(self._reads, slots)
-        run = _RunCounted(node, self._bodies, slots, HeldBytes(node, step.limit), wanted)
+        run = _RunCounted(step, self._bodies, slots, wanted)
         try:
             with node_context(node):
                 self._check(values)
@@ -68,27 +80,40 @@ class ControlNode:
 class _RunCounted:
     """Runs sub-graphs, found by their `id`, and counts what they give."""
 
-    __slots__ = ("_bodies", "_held", "_node", "_runs", "_slots", "wanted")
+    __slots__ = ("_bodies", "_held", "_runs", "_slots", "_step", "wanted")
 
     def __init__(
         self,
-        node: Node,
-        bodies: Mapping[int, tuple[MakeBody, Sequence[Source]]],
+        step: HostStep,
+        bodies: Mapping[int, tuple[RunsBody, Sequence[Source]]],
         slots: Sequence[Any],
-        held: HeldBytes,
         wanted: Sequence[bool],
     ) -> None:
-        self._node, self._bodies, self._slots, self._held, self.wanted = node, bodies, slots, held, wanted
+        self._step, self._bodies, self._slots, self.wanted = step, bodies, slots, wanted
+        self._held = HeldBytes(step.node, step.limit)
         self._runs: dict[int, RunBody] = {}  # those that ran: of two branches one does
 
     def __call__(self, graph: Graph, arguments: Sequence[Any]) -> list[Any]:
         run = self._runs.get(id(graph))
         if run is None:
-            make, captures = self._bodies[id(graph)]
-            run = self._runs[id(graph)] = make(self._node, _values(captures, self._slots))
+            runs, captures = self._bodies[id(graph)]
+            run = self._runs[id(graph)] = runs.body(self._step.node, _values(captures, self._slots))
         results = run(arguments)
         self._held.add(results)
         return results
+
+    def iterations(
+        self,
+        graph: Graph,
+        fixed: Sequence[Any],
+        state: Sequence[Any],
+        scanned: Sequence[NDArray[Any]],
+        stacked: Sequence[bool],
+        most: int | None,
+    ) -> Iterations | None:
+        runs, captures = self._bodies[id(graph)]
+        captured = _values(captures, self._slots)
+        return runs.iterations(self._step.node, self._step.limit, captured, (fixed, state, scanned), stacked, most)
 
 
 def _values(sources: Sequence[Source], slots: Sequence[Any]) -> list[Any]:

@@ -3,12 +3,14 @@
 import operator
 from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.devices.checked import check_results, explain_run
 from dovetail.devices.contract import ExecutableRequest
@@ -24,6 +26,7 @@ from dovetail.planning.plan_cache import PlanCache
 
 if TYPE_CHECKING:
     from dovetail.planning.better import Better
+    from dovetail.runtime.staged_iterations import Counts, Layout, StagedIterations
 
 __all__ = ["PlanRecorder", "PlanRequest"]
 
@@ -67,6 +70,7 @@ class PlanRequest:
         recorder = self._recorder
         self._requests: tuple[ExecutableRequest, ...] = tuple(step.create_request() for step in plan.steps)
         self.plan, self._better = plan, plan.better
+        self._layouts: dict[Counts, Layout | None] = {}
         runs = [r.run if recorder is None else recorder.bound(r, s) for r, s in zip(self._requests, plan.steps, strict=True)]
         if len(runs) > 1 and any(r.kept_states for r in self._requests):
             runs = [_with_states_on_host(run, {*r.kept_states}) for run, r in zip(runs, self._requests, strict=True)]
@@ -126,6 +130,31 @@ class PlanRequest:
         ]
         found = self._advance(values, calls if self._calls is self._plain else self._checking(calls))
         return kept_on_host(lambda _: [owned(v) for v in found], ())
+
+    def layout(self, counts: "Counts") -> "Layout | None":
+        """The plan as a sub-graph whose iterations stay in a device's memory; None where they do not."""
+        if counts not in self._layouts:
+            self._layouts[counts] = self._laid_out(counts)
+        return self._layouts[counts]
+
+    def _laid_out(self, counts: "Counts") -> "Layout | None":
+        if len(self.plan.steps) != 1 or self.plan.tail is not None:
+            return None
+        (step,) = self.plan.steps
+        staged = self._requests[0].staged()
+        if staged is None or any(one.dtype.kind == "O" for one in (*staged.inputs, *staged.outputs)):
+            return None
+        check_results(step.device, staged.outputs, step.results)
+        from dovetail.runtime.staged_iterations import Layout  # here, because few plans are those of loops
+
+        return Layout.of(self.plan, replace(staged, run=partial(self._run_staged, staged.run)), counts)
+
+    def _run_staged(self, run: Callable[[], object]) -> None:
+        try:
+            run()
+        except (Exception, SystemExit) as error:
+            self._explain(0, error, _NOTHING)
+            raise
 
     def _follow(self, better: "Better[Plan]") -> None:
         """Take the requests of the final plan once that is there."""
@@ -228,7 +257,7 @@ class PlanRequest:
         if step.node.op.has_control():
             from dovetail.runtime.control_node import ControlNode
 
-            call = ControlNode(step, [runner.body for runner in runners])
+            call = ControlNode(step, runners)
         else:
             from dovetail.runtime.host_node import HostNode
 
@@ -295,6 +324,28 @@ class Runner:
             return [v.copy("K") if type(v) is np.ndarray else owned(v) for v in results]
 
         return run
+
+    def iterations(
+        self,
+        node: Node,
+        limit: int,
+        captured: Sequence[Any],
+        parts: tuple[Sequence[Any], Sequence[Any], Sequence[NDArray[Any]]],
+        stacked: Sequence[bool],
+        most: int | None,
+    ) -> "StagedIterations | None":
+        """See `RunGraph.iterations`; `parts` are the fixed, carried and scanned arguments."""
+        from dovetail.runtime.staged_iterations import Counts, StagedIterations
+
+        fixed, state, scanned = parts
+        values = _contiguous([*fixed, *state, *[whole[0, ...] for whole in scanned], *captured])
+        if self._recorder is not None or not all(type(v) is np.ndarray and v.dtype.kind != "O" for v in values):
+            return None
+        layout = self._request(values, _kinds(values)).layout(Counts(len(fixed), len(state), len(scanned), len(stacked)))
+        if layout is None:
+            return None
+        values[len(fixed) + len(state) : len(fixed) + len(state) + len(scanned)] = scanned
+        return StagedIterations(node, limit, layout, values, stacked, most)
 
     def drop(self) -> list[PlanRequest]:
         """Forget the requests, and return them."""

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from dovetail.device import (
     ExecutableRequest,
     Node,
     PartRecorder,
+    StagedRun,
     TensorType,
     WorkBudget,
     by_node,
@@ -94,6 +96,13 @@ class NumpyRequest(ExecutableRequest):
             _with_settings(self._run, inputs)
         return self._outputs
 
+    def staged(self) -> StagedRun | None:
+        """Its arrays, if all of them are in the arena: no states, no large inputs."""
+        if self._states or self._lent:
+            return None
+        run = partial(_with_settings if self._state is None else self._state.run, self._launch_all)
+        return StagedRun(self._inputs, self._outputs, run)
+
     def _bind_states(self, inputs: Sequence[Array]) -> None:
         """States are used where they are: other arrays than those of the run before are bound anew."""
         given = {name: inputs[index] for index, name in self._states}
@@ -126,6 +135,9 @@ class NumpyRequest(ExecutableRequest):
 
     def _run_all(self, inputs: Sequence[NDArray[Any]]) -> None:
         self._copy_in(inputs)
+        self._launch_all()
+
+    def _launch_all(self) -> None:
         launches, budget = iter(self._launches), current_budget() or WorkBudget()
         try:
             for launch in launches:

@@ -17,6 +17,7 @@ from dovetail.device import (
     Node,
     OutOfMemory,
     PartRecorder,
+    StagedRun,
     WorkBudget,
     by_node,
     clock,
@@ -136,6 +137,38 @@ class OnednnRequest(ExecutableRequest):
         except MemoryError as error:
             raise refused(error) from error
 
+    def staged(self) -> StagedRun | None:
+        """Its arrays, if all of them are in the arena, and no run has to be repeated with the same inputs because of NaN."""
+        bound, checks = self._bound, self._executable.nan_checks
+        if self._states or bound is None or bound.borrowed or bound.lent or bound.new:
+            return None
+        if checks.before or checks.final or checks.refused:
+            return None
+        return StagedRun(tuple([staging for _, staging in bound.copied]), bound.outputs, partial(self._run_staged, bound))
+
+    def _run_staged(self, bound: "_Bound") -> None:
+        if self._bound is not bound:
+            raise InferError(CLOSED)
+        try:
+            bound.begin()
+            bound.forget()
+            if bound.in_python:
+                self._in_quiet(self._call_all, bound)
+            else:
+                self._call_all(bound)
+            if bound.end is not None:
+                bound.end()
+        except MemoryError as error:
+            raise refused(error) from error
+
+    def _in_quiet(self, call: "Callable[[_Bound], None]", bound: "_Bound") -> None:
+        """The calls, some of them in Python, without NumPy's warnings."""
+        if self._state is not None:
+            self._state.run(call, bound)
+        else:
+            with np.errstate(all="ignore"):
+                call(bound)
+
     def _bound_to(self, inputs: Sequence[Array]) -> "_Bound | None":
         """The executions, bound to the arrays of states among these inputs; None after `close`."""
         if self._states and self._is_open:
@@ -179,13 +212,10 @@ class OnednnRequest(ExecutableRequest):
         if new is not None:
             bound.given.update([(bound.new[index].block, array) for index, array in new.items()])
         try:
-            if not bound.in_python:
-                call(bound)
-            elif self._state is not None:
-                self._state.run(call, bound)
+            if bound.in_python:
+                self._in_quiet(call, bound)
             else:
-                with np.errstate(all="ignore"):
-                    call(bound)
+                call(bound)
         finally:
             bound.given.clear()
         if bound.end is not None:

@@ -27,15 +27,18 @@ def check_outputs(given: int, count: int) -> None:
         )
 
 
-def stacked(values: Sequence[Array], axis: int, declared: TensorType | None) -> Array:
-    """The values along a new axis. Without values an empty array of the declared type, open dimensions being 0."""
+def stacked(values: Sequence[Array] | Array, axis: int, declared: TensorType | None) -> Array:
+    """The values along a new axis, of a list or of axis 0 of an array.
+
+    Without values an empty array of the declared type, open dimensions being 0.
+    """
+    if isinstance(values, np.ndarray):
+        return values if axis == 0 else np.moveaxis(values, 0, _checked(axis, values.ndim))
     if values:
         shapes = {v.shape for v in values}
         if len(shapes) > 1:
             raise OperatorError(f"the body gives values of different shapes to stack: {sorted(shapes)}")
-        rank = values[0].ndim + 1
-        if not -rank <= axis < rank:
-            raise OperatorError(f"the axis to stack along is {axis}; accepted: {-rank} to {rank - 1}")
+        _checked(axis, values[0].ndim + 1)
         if axis == 0 and values[0].dtype.kind != "O":  # strings are objects, which may be arrays for it
             return np.array(values)  # in a third of the time of np.stack
         return np.stack(values, axis)
@@ -43,3 +46,9 @@ def stacked(values: Sequence[Array], axis: int, declared: TensorType | None) -> 
     dims = [d if isinstance(d, int) else 0 for d in declared.shape or ()] if declared is not None else []
     dims.insert(axis if axis >= 0 else len(dims) + 1 + axis, 0)
     return np.empty(dims, dtype)
+
+
+def _checked(axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise OperatorError(f"the axis to stack along is {axis}; accepted: {-rank} to {rank - 1}")
+    return axis

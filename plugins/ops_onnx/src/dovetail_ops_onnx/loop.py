@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.op import Graph, Operator, OperatorError, RunGraph
+from dovetail.op import Graph, Iterations, Operator, OperatorError, RunGraph
 from dovetail_ops_onnx._control import check_arguments, check_outputs, stacked
+from dovetail_ops_onnx._types import Array
 
 _TRUE, _INT64 = np.array(True), np.dtype(np.int64)
 
@@ -33,18 +34,23 @@ class Loop(Operator):
         types = [self.body.types.get(name) for name in names]
         return (*state, *(None if s is None else stacked(s, 0, t) for s, t in zip(stacks, types, strict=True)))
 
-    def iterated(self, run: RunGraph, limit: Any, cond: Any, carried: Sequence[Any]) -> tuple[list[Any], list[list[Any] | None]]:
+    def iterated(self, run: RunGraph, limit: Any, cond: Any, carried: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Carried values after the last iteration, and those of all iterations for each further output of the body.
 
-        None for those that the node has no name for.
+        Those of all iterations are a list, or one array that has them along axis 0; None for those that the node has no name for.
         """
         check_arguments(self.body, 2 + len(carried), 1 + len(carried))
         end = None if limit is None else _single(limit, "M")
         going = cond is None or _single(cond, "cond")
-        state, iteration = list(carried), 0
         further = len(self.body.outputs) - 1 - len(carried)
-        wanted = [*run.wanted[len(carried) :], *[False] * further]
-        stacks: list[list[Any] | None] = [[] if wanted[i] else None for i in range(further)]
+        wanted = [*run.wanted[len(carried) :], *[False] * further][:further]
+        if going and (end is None or end > 1):
+            number = np.array(0, _INT64)
+            iterations = run.iterations(self.body, (number, _TRUE), carried, (), wanted, end)
+            if iterations is not None:
+                return self._repeated(iterations, number, end, cond is None)
+        state, iteration = list(carried), 0
+        stacks: list[list[Any] | None] = [[] if one else None for one in wanted]
         while going and (end is None or iteration < end):
             proceeds, *state = run(self.body, (np.array(iteration, _INT64), _TRUE, *state))
             for stack in reversed(stacks):
@@ -54,6 +60,18 @@ class Loop(Operator):
             going = cond is None or _condition(proceeds)
             iteration += 1
         return state, stacks
+
+    def _repeated(self, run: Iterations, number: Array, end: int | None, is_endless: bool) -> tuple[list[Any], list[Any]]:
+        """As `iterated`, from the first iteration, of which there is one."""
+        proceeds, iteration = run.outputs[0], 1
+        run()
+        if not is_endless:
+            _condition(proceeds)
+        while (is_endless or proceeds.item()) and (end is None or iteration < end):
+            number[...] = iteration
+            run()
+            iteration += 1
+        return run.results()
 
 
 class CollectingLoop(Loop):
@@ -76,8 +94,12 @@ class CollectingLoop(Loop):
         return (*state, *arrays, *(None if more is None else _joined(first, more) for first, more in added))
 
 
-def _joined(first: Sequence[Any], more: Sequence[Any]) -> list[Any]:
-    """Two sequences one after the other. Raises `OperatorError` unless they have one data type, as SequenceInsert."""
+def _joined(first: Sequence[Any], given: Any) -> list[Any]:
+    """Two sequences one after the other, the second a list or along axis 0 of an array.
+
+    Raises `OperatorError` unless they have one data type, as SequenceInsert.
+    """
+    more = given if isinstance(given, list) else [given[number, ...] for number in range(len(given))]
     if first and more and first[0].dtype != more[0].dtype:
         raise OperatorError(f"the body gives {more[0].dtype}, the sequence has {first[0].dtype}; they must be the same")
     return [*first, *more]

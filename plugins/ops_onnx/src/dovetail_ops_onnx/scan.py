@@ -100,7 +100,14 @@ def _turned(value: Array, axis: int, backwards: int) -> Array:
     return moved[::-1] if backwards else moved
 
 
-def _scanned(run: RunGraph, body: Graph, state: list[Any], inputs: Sequence[Array]) -> tuple[list[Any], list[list[Any]]]:
+def _scanned(run: RunGraph, body: Graph, state: list[Any], inputs: Sequence[Array]) -> tuple[list[Any], Sequence[Any]]:
+    """The states after the last slice, and for each further output its values, as a list or along axis 0 of an array."""
+    if (count := len(inputs[0])) > 1:
+        iterations = run.iterations(body, (), state, inputs, [True] * (len(body.outputs) - len(state)), count)
+        if iterations is not None:
+            for _ in range(count):
+                iterations()
+            return iterations.results()
     stacks: list[list[Any]] = [[] for _ in body.outputs[len(state) :]]
     for slices in zip(*inputs, strict=True):
         state = run(body, (*state, *slices))
