@@ -1,5 +1,6 @@
 """The one-kernel attentions against float64, at lengths round their blocks."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -8,8 +9,10 @@ import pytest
 from ml_dtypes import bfloat16
 from numpy.typing import NDArray
 
+from dovetail.device import DeviceInfo
 from dovetail.graph import GraphBuilder
 from dovetail.passes.constant_folding import fold_constants
+from dovetail_gpu_opencl.device import OpenCLDevice
 
 Floats = NDArray[np.float32]
 
@@ -144,6 +147,14 @@ def test_heads_that_do_not_fit_the_stack_of_a_work_item_are_refused(kind_device:
         x = np.zeros((1, 1, 40, size), np.float32)
         graph, _ = bench.single(bench.op("Attention"), [x, x, x])
         assert ("attention_rows" in bench.accepted(device, graph, graph.nodes[0])) == taken
+
+
+def test_one_query_of_an_empty_batch_on_nvidia(info: DeviceInfo, bench: Any) -> None:
+    """Where several work groups may share the keys of a head."""
+    device = OpenCLDevice(info, caps=dataclasses.replace(OpenCLDevice(info).caps, kind="GPU", ptx=True))
+    q, k = np.zeros((0, 2, 1, 8), np.float32), np.zeros((0, 2, 40, 8), np.float32)
+    graph, _ = bench.single(bench.op("Attention"), [q, k, k])
+    assert "attention_token" in bench.accepted(device, graph, graph.nodes[0])
 
 
 @pytest.mark.parametrize(("kind_of_device", "kernel"), [("GPU", "attention"), ("CPU", "attention_rows")])

@@ -430,3 +430,23 @@ def test_products_in_further_sizes(gpu: Any, info: DeviceInfo, bench: Any, rng: 
         middle = np.maximum(product, 0) if between == "Relu" else exp / exp.sum(1, keepdims=True)
         (got,) = model({"x": x}).values()
         np.testing.assert_allclose(got, middle @ second, rtol=0.03, atol=0.03)
+
+
+@pytest.mark.parametrize("hint", ["f16", "bf16"])
+def test_past_keys_of_float32_beside_products(gpu: Any, info: DeviceInfo, bench: Any, rng: Any, hint: str) -> None:
+    """A decoder whose caches are inputs, and whose program keeps its own copies: nobody reads present_key and present_value."""
+    op, g = bench.op, GraphBuilder()
+    weights = [floats(rng, 32, 32, scale=0.2) for _ in range(3)]
+    x = g.input("x", "float32", ("N", "M", 32))
+    parts = [g.node(op("MatMul"), x, g.constant(w)) for w in weights]
+    pasts = [g.input(name, "float32", ("N", 2, "P", 16)) for name in ("past_key", "past_value")]
+    model = g.model([g.node(op("Attention", q_num_heads=2, kv_num_heads=2), *parts, "", *pasts)])
+    lowered = compiled(gpu, info, model, hint)
+    for rows, past in ((5, 3), (1, 9)):
+        feeds = {"x": floats(rng, 1, rows, 32)} | {name: floats(rng, 1, 2, past, 16) for name in ("past_key", "past_value")}
+        q, k, v = (np.matmul(feeds["x"], w, dtype=np.float64).reshape(1, rows, 2, 16).swapaxes(1, 2) for w in weights)
+        k, v = (np.concatenate((feeds[name], a), 2) for name, a in (("past_key", k), ("past_value", v)))
+        scores = np.exp(q @ k.swapaxes(-1, -2) / 4)
+        expected = (scores / scores.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(1, rows, 32)
+        (got,) = lowered(feeds).values()
+        np.testing.assert_allclose(got, expected, rtol=0.05, atol=0.05)

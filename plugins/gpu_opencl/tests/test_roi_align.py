@@ -27,3 +27,21 @@ def test_boxes_beyond_the_picture(bench: Any, info: DeviceInfo, mode: str, end: 
         np.testing.assert_allclose(result[0, 0], [[1, 0], [0, 0]], rtol=1e-6)
     else:
         np.testing.assert_allclose(result[0, 0], [[(SIDE / (end / BINS)) ** 2, 0], [0, 0]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [1, 7, 8, 9, 33])
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_channels_around_those_of_a_work_item(bench: Any, kind_device: Any, kind: str, channels: int) -> None:
+    """The mean of the samples in a bin of a linear picture is what that has in the middle of the bin."""
+    op = bench.op("RoiAlign", output_height=2, output_width=3, sampling_ratio=2, coordinate_transformation_mode="half_pixel")
+    of_images, of_channels, of_rows = np.arange(2.0) * 100, np.arange(channels) * 10.0, np.arange(SIDE) * 0.5
+    plane = of_channels[:, None, None] + of_rows[:, None] + np.arange(SIDE) * 0.25
+    x = (of_images[:, None, None, None] + plane).astype(np.float32)
+    boxes, images = np.array([[1, 2, 7, 6], [2, 1, 5, 7], [1, 1, 4, 3]], np.float32), np.array([1, 0, 1])
+    graph, feeds = bench.single(op, [x, boxes, images])
+    (found,) = bench.run(kind_device(kind), graph, feeds)
+    left, top, right, bottom = (boxes.astype(np.float64) - 0.5).T
+    rows = top[:, None] + (bottom - top)[:, None] * (np.arange(2) + 0.5) / 2
+    columns = left[:, None] + (right - left)[:, None] * (np.arange(3) + 0.5) / 3
+    expected = of_images[images][:, None, None, None] + of_channels[:, None, None] + 0.5 * rows[:, None, :, None]
+    np.testing.assert_allclose(found, expected + 0.25 * columns[:, None, None, :], rtol=1e-6)

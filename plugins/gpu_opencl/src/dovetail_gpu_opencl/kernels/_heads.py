@@ -284,4 +284,7 @@ def _splits(s: Sizes, tile: int, caps: Capabilities) -> int:
 
     OpenCL 1.2 has no fence for that. A unit of an H200 runs several groups at once.
     """
-    return max(1, min(_MOST_SPLITS, ceil_div(s.total, tile), 2 * caps.compute_units // (s.batch * s.kv_heads))) if caps.ptx else 1
+    if not caps.ptx:
+        return 1
+    each = 2 * caps.compute_units // max(1, s.batch * s.kv_heads)
+    return max(1, min(_MOST_SPLITS, ceil_div(s.total, tile), each))

@@ -49,7 +49,8 @@ class AttentionKernel(CLKernel):
             return Refusal(Reason.CAPABILITY, f"made for {self.kind}s")
         if not node.node.outputs[0] or (len(node.node.outputs) > 3 and node.node.outputs[3]):
             return Refusal(Reason.ATTRIBUTE, "the output qk_matmul_output, or no output Y")
-        dtypes = {given.dtype for given in node.inputs[:3] if given is not None}
+        values = (*node.inputs[:_MASK], *node.inputs[_PAST_KEY : _PAST_VALUE + 1])
+        dtypes = {given.dtype for given in values if given is not None}
         if len(dtypes) > 1 or operator(node).softmax_precision not in (None, DType.FLOAT32, *dtypes):
             return Refusal(Reason.DTYPE, f"{', '.join(map(str, dtypes))} with a softmax in {operator(node).softmax_precision}")
         sizes, mask = sizes_of(node), node.inputs[_MASK] if len(node.inputs) > _MASK else None
