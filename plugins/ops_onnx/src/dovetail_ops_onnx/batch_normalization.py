@@ -1,7 +1,7 @@
 """BatchNormalization. https://onnx.ai/onnx/operators/onnx__BatchNormalization.html (Ioffe and Szegedy, 2015)"""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class BatchNormalization(Operator):
     since = 14
     inputs = ("X: T", "scale: T1", "B: T1", "input_mean: T2", "input_var: T2")
     propagates_nan = True
-    outputs = ("Y: T", "running_mean?: T2", "running_var?: T2")
+    outputs: ClassVar[tuple[Any, ...]] = ("Y: T", "running_mean?: T2", "running_var?: T2")
     types = {"T": FLOATS, "T1": FLOATS, "T2": FLOATS}
     epsilon: float = 1e-5
     momentum: float = 0.9
