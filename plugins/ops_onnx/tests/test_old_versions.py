@@ -103,3 +103,31 @@ def test_an_empty_list_of_axes_stays_a_list_of_integers() -> None:
 def test_more_parts_than_outputs_are_refused() -> None:
     with pytest.raises(OperatorError, match="3 output types, the node has 2 outputs"):
         _got("Split", 18, {"axis": 2, "num_outputs": 3}, 2)
+
+
+@pytest.mark.parametrize("version", [9, 13])
+def test_batch_normalization_with_five_outputs_trains(version: int, rng: np.random.Generator) -> None:
+    names = ("y", "mean", "var", "saved_mean", "saved_var")
+    inputs = {"x": rng.standard_normal((4, 3, 5)), **{name: rng.uniform(0.5, 2, 3) for name in "sbmv"}}
+    values = {name: array.astype(np.float32) for name, array in inputs.items()}
+    graph = helper.make_graph(
+        [helper.make_node("BatchNormalization", list(values), names, momentum=0.75)],
+        "graph",
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, array.shape) for name, array in values.items()],
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=7)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    node = Node("node", UnboundOperator("", "BatchNormalization", version, {"momentum": 0.75}), tuple(values), names)
+    (bound,) = bind(Graph((node,), tuple(values), names), _find).nodes
+    got = run_reference(bound, [*values.values()], infer_node(bound, [TensorType.of(v) for v in values.values()]))
+    for one, other in zip(got, session.run(None, values), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("outputs", [2, 4])
+def test_batch_normalization_with_another_number_of_outputs(outputs: int) -> None:
+    names = tuple(f"y{i}" for i in range(outputs))
+    node = Node("node", UnboundOperator("", "BatchNormalization", 9, {}), tuple("xsbmv"), names)
+    with pytest.raises(OperatorError, match=f"has {outputs} outputs; accepted: 1, or in training 5"):
+        bind(Graph((node,), tuple("xsbmv"), names), _find)

@@ -1,8 +1,9 @@
 """Decoders with caches that grow by Concat: as states they give what the unchanged graph gives, or are refused with a reason."""
 
-import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+import runpy
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,238 +11,18 @@ import pytest
 
 import dovetail
 from dovetail.errors import InferError, UsageError
-from dovetail.graph import DType, GraphBuilder, Model
-from dovetail.op import Operator
+from dovetail.graph import DType, Model
 from dovetail_ops_onnx.add import Add
-from dovetail_ops_onnx.attention import Attention_23
 from dovetail_ops_onnx.cast import Cast
-from dovetail_ops_onnx.concat import Concat
-from dovetail_ops_onnx.cos import Cos
-from dovetail_ops_onnx.div import Div
-from dovetail_ops_onnx.equal import Equal
-from dovetail_ops_onnx.expand import Expand
-from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.identity import Identity
-from dovetail_ops_onnx.is_nan import IsNaN
-from dovetail_ops_onnx.less_or_equal import LessOrEqual
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mul import Mul
-from dovetail_ops_onnx.range import Range
 from dovetail_ops_onnx.reduce_sum import ReduceSum
-from dovetail_ops_onnx.reshape import Reshape
-from dovetail_ops_onnx.shape import Shape
-from dovetail_ops_onnx.slice import Slice
-from dovetail_ops_onnx.softmax import Softmax
-from dovetail_ops_onnx.squeeze import Squeeze
-from dovetail_ops_onnx.transpose import Transpose
 from dovetail_ops_onnx.unsqueeze import Unsqueeze
-from dovetail_ops_onnx.where import Where
 
-WORDS, HEADS, KV, SIZE, ROOM, LAYERS = 19, 4, 2, 6, 23, 2
-WIDE = HEADS * SIZE
+_decoders = runpy.run_path(str(Path(__file__).with_name("_decoders.py")))
+Decoder, KV, LAYERS, ROOM, SIZE, WORDS = map(_decoders.__getitem__, ("Decoder", "KV", "LAYERS", "ROOM", "SIZE", "WORDS"))
 STATES = "past_key_values.*:present.*"
-
-
-class Decoder:
-    """A decoder of two layers, as exporters write it: shapes and masks are computed from the shapes of inputs and caches."""
-
-    def __init__(
-        self,
-        *,
-        attention: str = "eager",
-        positions: str = "given",
-        keep: Callable[..., str] | None = None,
-        masked: bool = True,
-        counted: bool = False,
-        copy: Operator | None = None,
-        half: bool = False,
-    ) -> None:
-        self.g, self.rng, self.attention, self.keep = GraphBuilder(), np.random.default_rng(5), attention, keep
-        self.copy, self.half = copy, half
-        g = self.g
-        self.ids = g.input("input_ids", "int64", ("batch", "sequence"))
-        self.mask = g.input("attention_mask", "int64", ("batch", "total")) if masked else ""
-        if counted:
-            g.input("cache_length", "int64", (1,))
-        given = g.input("position_ids", "int64", ("batch", "sequence")) if positions == "given" else ""
-        cache = ("batch", KV, "past", SIZE)
-        self.pasts = [[g.input(f"past_key_values.{i}.{n}", "float32", cache) for n in ("key", "value")] for i in range(LAYERS)]
-        self.before = g.node(Shape(start=2, end=3), self.pasts[0][0])
-        self.count = g.node(Shape(start=1, end=2), self.ids)
-        self.total = g.node(Add(), self.before, self.count)
-        self.places = g.node(Range(), self.scalar(self.before), self.scalar(self.total), g.constant(1, "int64"))
-        self.turn = self.rotation(given or g.node(Unsqueeze(), self.places, self.ints(0)))
-        self.seen = self.visible()
-        x = g.node(Gather(), self.weight(WORDS, WIDE), self.ids)
-        presents = []
-        for layer in range(LAYERS):
-            x, *caches = self.layer(x, layer)
-            presents += caches
-        g.node(MatMul(), x, self.weight(WIDE, WORDS), outputs=["logits"])
-        self.model = g.model(["logits", *presents])
-        if half:  # converters write casts of inputs behind the nodes that read them
-            nodes = tuple(reversed(self.model.graph.nodes))
-            self.model = dataclasses.replace(self.model, graph=self.model.graph.replace(nodes=nodes))
-
-    def ints(self, *values: int) -> str:
-        return self.g.constant(list(values), "int64")
-
-    def scalar(self, x: str) -> str:
-        return self.g.node(Squeeze(), x, self.ints(0))
-
-    def weight(self, *shape: int) -> str:
-        return self.g.constant(self.rng.standard_normal(shape) / 2, "float32", name="weight")
-
-    def rotation(self, positions: str) -> str:
-        """Factors [batch, 1, sequence, size] from positions, in the place of a rotation."""
-        g = self.g
-        angles = g.node(Mul(), g.node(Cast(to=DType.FLOAT32), positions), g.constant(0.7, "float32"))
-        angles = g.node(Mul(), g.node(Unsqueeze(), angles, self.ints(1, 3)), g.constant(1 + np.arange(SIZE), "float32"))
-        return g.node(Cos(), angles)
-
-    def visible(self) -> str:
-        """Bool [batch, 1, sequence, total]: earlier keys whose `attention_mask` is 1."""
-        g = self.g
-        keys = g.node(Range(), g.constant(0, "int64"), self.scalar(self.total), g.constant(1, "int64"))
-        causal = g.node(LessOrEqual(), keys, g.node(Unsqueeze(), self.places, self.ints(1)))
-        if not self.mask:
-            return g.node(Unsqueeze(), causal, self.ints(0, 1))
-        given = g.node(Equal(), g.node(Unsqueeze(), self.mask, self.ints(1, 2)), g.constant(1, "int64"))
-        return g.node(Where(), given, causal, g.constant(False, "bool"))
-
-    def bias(self) -> str:
-        zero, hidden = (self.g.constant(x, "float32") for x in (0.0, np.finfo(np.float32).min))
-        return self.g.node(Where(), self.seen, zero, hidden)
-
-    def heads(self, x: str, count: int) -> str:
-        split = self.g.node(Reshape(), x, self.ints(0, 0, count, SIZE))
-        return self.g.node(Transpose(perm=(0, 2, 1, 3)), split)
-
-    def shared(self, x: str) -> str:
-        """Each head of keys or values for two heads of queries."""
-        g = self.g
-        batch, total = (g.node(Shape(start=at, end=at + 1), x) for at in (0, 2))
-        shapes: list[tuple[str, ...]] = [(batch, self.ints(KV), self.ints(HEADS // KV), total, self.ints(SIZE))]
-        shapes += [(batch, self.ints(HEADS), total, self.ints(SIZE))]
-        wide, flat = (g.node(Concat(axis=0), *sizes) for sizes in shapes)
-        return g.node(Reshape(), g.node(Expand(), g.node(Unsqueeze(), x, self.ints(2)), wide), flat)
-
-    def layer(self, x: str, index: int) -> tuple[str, str, str]:
-        g = self.g
-        q, k, v = (self.heads(g.node(MatMul(), x, self.weight(WIDE, n * SIZE)), n) for n in (HEADS, KV, KV))
-        q, k = g.node(Mul(), q, self.turn), g.node(Mul(), k, self.turn)
-        caches = [
-            self.joined(past, new, f"present.{index}.{name}")
-            for past, new, name in zip(self.pasts[index], (k, v), ("key", "value"), strict=True)
-        ]
-        keys, values = map(self.shared, caches)
-        y = getattr(self, self.attention)(q, keys, values)
-        if self.keep is not None:
-            y = self.keep(self, y, caches[0], index)
-        joined = g.node(Reshape(), g.node(Transpose(perm=(0, 2, 1, 3)), y), self.ints(0, 0, WIDE))
-        y = g.node(Add(), x, g.node(MatMul(), joined, self.weight(WIDE, WIDE)))
-        return y, f"present.{index}.key", f"present.{index}.value"
-
-    def joined(self, past: str, new: str, present: str) -> str:
-        if self.copy is None:
-            return self.g.node(Concat(axis=2), past, new, outputs=[present])
-        if not self.half:
-            return self.g.node(self.copy, self.g.node(Concat(axis=2), past, new), outputs=[present])
-        joined = self.g.node(Concat(axis=2), *(self.g.node(Cast(to=DType.FLOAT16), one) for one in (past, new)))
-        self.g.node(self.copy, joined, outputs=[present])
-        return self.g.node(Cast(to=DType.FLOAT32), joined)
-
-    # --- attention as different exporters write it ---------------------------------------------------------------------
-
-    def scores(self, q: str, keys: str) -> str:
-        g = self.g
-        turned = g.node(Transpose(perm=(0, 1, 3, 2)), keys)
-        return g.node(Mul(), g.node(MatMul(), q, turned), g.constant(SIZE**-0.5, "float32"))
-
-    def eager(self, q: str, keys: str, values: str) -> str:
-        """An added mask, cut to the keys that there are."""
-        g = self.g
-        bias = g.node(Slice(), self.bias(), self.ints(0), g.node(Shape(start=2, end=3), keys), self.ints(3))
-        weights = g.node(Softmax(axis=-1), g.node(Add(), self.scores(q, keys), bias))
-        return g.node(MatMul(), weights, values)
-
-    def chosen(self, q: str, keys: str, values: str) -> str:
-        """Where in place of a sum, as in GPT-2, and zeros for rows without keys."""
-        g = self.g
-        scores = g.node(Where(), self.seen, self.scores(q, keys), g.constant(-3e38, "float32"))
-        weights = g.node(Softmax(axis=3), scores)
-        weights = g.node(Where(), g.node(IsNaN(), weights), g.constant(0, "float32"), weights)
-        return g.node(MatMul(), weights, values)
-
-    def by_key(self, q: str, keys: str, values: str) -> str:
-        """Biases by the place of a key, not by distance: squares, of which differences are not shifted squares."""
-        return self._biased(q, keys, values, self.g.node(Mul(), self.squares, self.g.constant(0.01, "float32")))
-
-    def apart(self, q: str, keys: str, values: str) -> str:
-        """Places of keys and of new tokens that meet in a run alone."""
-        g, total = self.g, self.scalar(self.total)
-        places = g.node(Range(), g.constant(0, "int64"), total, g.constant(1, "int64"))
-        if self.mask:
-            places = g.node(Unsqueeze(), g.node(Mul(), places, self.mask), self.ints(1, 2))
-        seen = g.node(LessOrEqual(), places, g.node(Unsqueeze(), self.places, self.ints(1)))
-        bias = g.node(Where(), seen, g.constant(0, "float32"), g.constant(-1e9, "float32"))
-        return g.node(MatMul(), g.node(Softmax(axis=-1), g.node(Add(), self.scores(q, keys), bias)), values)
-
-    def by_index(self, q: str, keys: str, values: str) -> str:
-        """Biases by places from which rows are taken, and others by places as numbers."""
-        g = self.g
-        places = g.node(Range(), g.constant(0, "int64"), self.scalar(self.total), g.constant(1, "int64"))
-        taken = g.node(Gather(axis=1), g.node(Cast(to=DType.FLOAT32), self.mask), places)
-        number = g.node(Mul(), g.node(Cast(to=DType.FLOAT32), self.mask), self.squares)
-        bias = g.node(Unsqueeze(), g.node(Add(), taken, number), self.ints(1, 2))
-        return self._biased(q, keys, values, bias)
-
-    def by_part(self, q: str, keys: str, values: str) -> str:
-        """Keys of the same part of the text: the places of parts show in long caches alone."""
-        g, part = self.g, self.g.constant(16, "int64")
-        keys_at = g.node(Range(), g.constant(0, "int64"), self.scalar(self.total), g.constant(1, "int64"))
-        same = g.node(Equal(), g.node(Div(), keys_at, part), g.node(Unsqueeze(), g.node(Div(), self.places, part), self.ints(1)))
-        bias = g.node(Where(), same, g.constant(0, "float32"), g.constant(-1e9, "float32"))
-        return self._biased(q, keys, values, bias)
-
-    def _biased(self, q: str, keys: str, values: str, bias: str) -> str:
-        g = self.g
-        scores = g.node(Add(), g.node(Add(), self.scores(q, keys), self.bias()), bias)
-        return g.node(MatMul(), g.node(Softmax(axis=-1), scores), values)
-
-    @property
-    def squares(self) -> str:
-        """The square of the place of each key: [total]."""
-        g = self.g
-        keys = g.node(Range(), g.constant(0, "int64"), self.scalar(self.total), g.constant(1, "int64"))
-        floats = g.node(Cast(to=DType.FLOAT32), keys)
-        return g.node(Mul(), floats, floats)
-
-    def cast(self, q: str, keys: str, values: str) -> str:
-        """A Cast before the Softmax, as for models of halves."""
-        g = self.g
-        scores = g.node(Cast(to=DType.FLOAT32), g.node(Add(), self.scores(q, keys), self.bias()))
-        return g.node(MatMul(), g.node(Softmax(axis=-1), scores), values)
-
-    def flat(self, q: str, keys: str, values: str) -> str:
-        """Texts and heads as one dimension."""
-        g, flat, size = self.g, self.ints(-1), self.ints(SIZE)
-        wide = g.node(Concat(axis=0), g.node(Shape(end=1), self.ids), self.ints(HEADS), self.count, self.total)
-        q = g.node(Reshape(), q, g.node(Concat(axis=0), flat, self.count, size))
-        keys, values = (g.node(Reshape(), x, g.node(Concat(axis=0), flat, self.total, size)) for x in (keys, values))
-        scores = g.node(MatMul(), q, g.node(Transpose(perm=(0, 2, 1)), keys))
-        bias = g.node(Reshape(), g.node(Expand(), self.bias(), wide), g.node(Concat(axis=0), flat, self.count, self.total))
-        read = g.node(MatMul(), g.node(Softmax(axis=-1), g.node(Add(), scores, bias)), values)
-        return g.node(Reshape(), read, g.node(Concat(axis=0), flat, self.ints(HEADS), self.count, size))
-
-    def attended(self, q: str, keys: str, values: str) -> str:
-        """The standard's operator."""
-        return self.g.node(Attention_23(), q, keys, values, self.bias())
-
-    def linear(self, q: str, keys: str, values: str) -> str:
-        """No mask at all, as of a model for single tokens."""
-        g = self.g
-        return g.node(MatMul(), g.node(Softmax(axis=-1), self.scores(q, keys)), values)
 
 
 def _inputs(model: Model, tokens: Any, lengths: Any, total: int) -> dict[str, Any]:
@@ -307,7 +88,10 @@ def test_results_are_those_of_the_unchanged_graph(core: Any, attention: str, bat
 
 
 def test_texts_of_several_lengths(core: Any) -> None:
-    model = Decoder().model
+    _texts_of_several_lengths(core, Decoder().model)
+
+
+def _texts_of_several_lengths(core: Any, model: Model) -> None:
     tokens, lengths = np.random.default_rng(2).integers(0, WORDS, (3, 12)), [2, 7, 5]
     alone = []
     for row, length in zip(tokens, lengths, strict=True):
@@ -405,7 +189,18 @@ def test_positions_of_one_text_are_computed_by_the_nodes_of_the_graph(core: Any,
     assert ({node.device for node in nodes} == {"OPENCL.0"}) is (batch == 1)
 
 
-def _scaled(steps: Sequence[int], self: Decoder, y: str, keys: str, layer: int) -> str:
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("given", [{}, {"counted": True}], ids=["by_mask", "by_lengths"])
+def test_positions_that_are_cut_from_sums_of_the_mask(core: Any, given: Any, batch: int) -> None:
+    """As in OPT: the mask's cumulative sum, from the length of the caches on."""
+    _same_as_growing(core, {"positions": "from_mask", **given}, batch, "NUMPY", [3, 1, 1, 5, 1])
+
+
+def test_positions_of_the_mask_for_texts_of_several_lengths(core: Any) -> None:
+    _texts_of_several_lengths(core, Decoder(positions="from_mask").model)
+
+
+def _scaled(steps: Sequence[int], self: Any, y: str, keys: str, layer: int) -> str:
     """By the tokens times these numbers in one layer, by their square in the other, which increases unevenly."""
     numbers = self.g.node(Mul(), self.total, self.total if layer else self.ints(*steps))
     parts = self.g.node(Mul(), self.g.node(Cast(to=DType.FLOAT32), numbers), self.g.constant(1 / 64, "float32"))
@@ -421,7 +216,7 @@ def test_caches_that_are_copied_to_outputs(core: Any, options: Any) -> None:
     _same_as_growing(core, options, 2, "NUMPY", [3, 1, 1, 5, 1])
 
 
-def _counted(self: Decoder, y: str, keys: str, layer: int) -> str:
+def _counted(self: Any, y: str, keys: str, layer: int) -> str:
     return self.g.node(Mul(), y, self.g.node(Cast(to=DType.FLOAT32), self.total))
 
 
@@ -457,22 +252,22 @@ def test_a_mask_with_zeros_at_its_start_and_in_it(core: Any) -> None:
             np.testing.assert_allclose(found[seen], results["logits"][seen], rtol=1e-4, atol=1e-4)
 
 
-def _summed(self: Decoder, y: str, keys: str, layer: int) -> str:
+def _summed(self: Any, y: str, keys: str, layer: int) -> str:
     rows = self.g.node(ReduceSum(), keys, self.ints(2))
     return self.g.node(Add(), y, self.g.node(ReduceSum(), rows, self.ints(1)))
 
 
-def _past_alone(self: Decoder, y: str, keys: str, layer: int) -> str:
+def _past_alone(self: Any, y: str, keys: str, layer: int) -> str:
     return self.g.node(Add(), y, self.g.node(ReduceSum(), self.pasts[layer][0], self.ints(1, 2)))
 
 
-def _by_other_weights(self: Decoder, y: str, keys: str, layer: int) -> str:
+def _by_other_weights(self: Any, y: str, keys: str, layer: int) -> str:
     q = self.g.node(Identity(), y)
     shared = self.shared(keys)
     return self.g.node(MatMul(), self.scores(q, shared), shared)
 
 
-def _by_place(self: Decoder, y: str, keys: str, layer: int) -> str:
+def _by_place(self: Any, y: str, keys: str, layer: int) -> str:
     places = self.g.node(Mul(), self.squares, self.g.node(Cast(to=DType.FLOAT32), self.mask))
     return self.g.node(Mul(), y, self.g.node(Unsqueeze(), self.g.node(ReduceSum(), places, self.ints(1)), self.ints(1, 2)))
 

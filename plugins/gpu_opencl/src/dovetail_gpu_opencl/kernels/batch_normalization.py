@@ -85,7 +85,7 @@ class Train(CLKernel):
             "GROUP": group,
         }
         channels = dst.dims[1] if dst.rank > 1 else 1
-        written = [Write(name) if name else Null() for name in (*node.node.outputs, "", "")[:3]]
+        written = [Write(name) if name else Null() for name in (*node.node.outputs, *[""] * 4)[:5]]
         sizes = ints(channels, dst.size // channels, math.prod(dst.dims[2:]))
         arguments: tuple[Argument, ...] = (*(Read(name) for name in node.node.inputs), *written, *sizes)
         source = assemble(f"{self.name}.cl", defines)

@@ -1,5 +1,6 @@
 """Cases of BatchNormalization: the formula channel by channel in float64."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.testing.case import Case
-from dovetail_ops_onnx.batch_normalization import BatchNormalization, BatchNormalization_7
+from dovetail_ops_onnx.batch_normalization import BatchNormalization, BatchNormalization_7, BatchNormalization_9
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
@@ -29,10 +30,11 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield Case(
         "version_7_not_spatial", BatchNormalization_7(spatial=False), (x, scale, b, mean, var), (exact.astype(np.float32),)
     )
-    yield _training(rng)
+    yield Case("version_9", BatchNormalization_9(), (x, *parameters), (_by_channel(x, parameters, 1e-5),))
+    yield from _training(rng)
 
 
-def _training(rng: np.random.Generator) -> Case:
+def _training(rng: np.random.Generator) -> Iterator[Case]:
     x, scale, b, mean, var = _inputs(rng, (3, 2, 4))
     columns = [x[:, c].astype(np.float64).reshape(-1) for c in range(2)]
     current = np.array([column.sum() / 12 for column in columns])
@@ -40,7 +42,11 @@ def _training(rng: np.random.Generator) -> Case:
     y = _by_channel(x, [scale, b, current, spread], 1e-5)
     running = (mean * 0.75 + current * 0.25, var * 0.75 + spread * 0.25)
     op = BatchNormalization(training_mode=True, momentum=0.75)
-    return Case("training", op, (x, scale, b, mean, var), (y, *(r.astype(np.float32) for r in running)))
+    yield Case("training", op, (x, scale, b, mean, var), (y, *(r.astype(np.float32) for r in running)))
+    op = BatchNormalization_9(num_outputs=5, momentum=0.75)
+    saved = (current, np.array([1 / math.sqrt(s + 1e-5) for s in spread]))
+    want = (y, *(r.astype(np.float32) for r in (*running, *saved)))
+    yield Case("version_9_training", op, (x, scale, b, mean, var), want)
 
 
 def _inputs(rng: np.random.Generator, shape: tuple[int, ...]) -> list[NDArray[Any]]:

@@ -46,6 +46,9 @@ class Lengths:
             for index, name in self._contents(node):
                 if name not in self._first.constants or not self._differs(name):
                     continue
+                if self._starts_among_keys(node, index):
+                    kept.append(name)
+                    continue
                 is_decisive = not decisive.isdisjoint(node.writes) and (node.name, index) not in self._places
                 if self._is_uniform(name) if is_decisive else self._is_relative(name):
                     continue
@@ -56,6 +59,7 @@ class Lengths:
                     masks += [] if is_decisive else [name]
                 else:  # an index of keys, which counts the rows that are padding
                     kept.append(name)
+        masks += [name for name in kept if name in self.wanted]
         if kept and masks:
             raise NotAttention(f"{masks[0]!r} counts cached keys from the first one, {kept[0]!r} from where there is room")
         for name in self._first.outputs:
@@ -93,6 +97,17 @@ class Lengths:
             name not in other.constants or not _equal(one.constants[name], other.constants[name])
             for _, one, other in self._pairs()
         )
+
+    def _starts_among_keys(self, node: Node, index: int) -> bool:
+        """Whether an input is the start of a Slice of what the mask has for each cached key, in the places of these keys."""
+        if node.op.key != "Slice" or index != 1 or (grown := self._grown(node.inputs[0])) == ():
+            return False
+        starts = [sample.constants.get(node.inputs[1]) for sample in self.samples.values()]
+        axes = self._first.constants.get(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] else np.arange(len(grown))
+        if axes is None or any(start is None for start in starts):
+            return False
+        rank = self._first.types[node.inputs[0]].rank
+        return set((axes % rank).tolist()) <= set(grown)
 
     def _grown(self, name: str) -> tuple[int, ...]:
         """The axes of a value that are longer by as much as the caches."""

@@ -157,7 +157,7 @@ def _normalizes_channels(op: AbstractOperator) -> "TypeGuard[BatchNormalization 
     found: Any = op
     if is_one(op, "BatchNormalization_7"):
         return bool(found.spatial)
-    return is_one(op, "BatchNormalization") and not found.training_mode
+    return is_one(op, "BatchNormalization", "BatchNormalization_9") and not found.training_mode
 
 
 def _is_gemm(op: AbstractOperator) -> "TypeGuard[Gemm]":
