@@ -95,6 +95,11 @@ _VECTOR_ERF = """static V erf_v(V x) {
   return a < (V)(0.93f) ? p * x + x : copysign(1.0f - exp(-(q * t + t)), x);
 }
 """
+# PoCL's functions of vectors are wrong below 2^-7, by as much as 2^-6, when another element of the vector is beyond 10^6.
+_VECTORS = {
+    "cos": "fabs(s) < V{0.0078125} ? {1} - {0.5} * s * s : cos(s)",
+    "sin": "fabs(s) < V{0.0078125} ? s * ({1} - {0.16666666666666666} * s * s) : sin(s)",
+}
 _RELU_WITHOUT_SLOPE = "s <= V{0} ? V{0} : s"  # 0 * -infinity would be NaN
 _POWERS = {2.0: "{a} * (s * s)", 3.0: "{a} * (s * s * s)", -1.0: "V{a} / s"}  # pow takes 12 to 16 ns a number on CPUs
 _BINARY = {
@@ -304,7 +309,7 @@ def _eltwise(post_op: Eltwise, vector: str, acc: str) -> str:
         return f"({vector})({value})" if match[1] else value
 
     if acc == "float" and vector != acc:
-        template = template.replace("erf(", "erf_v(")
+        template = _VECTORS.get(post_op.algorithm, template).replace("erf(", "erf_v(")
     text = re.sub(r"(V?)\{([^}]*)\}", number, template)
     return text if post_op.scale == 1 else f"{literal(post_op.scale, acc)} * ({text})"
 

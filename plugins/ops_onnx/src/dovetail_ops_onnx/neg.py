@@ -16,4 +16,4 @@ class Neg(Function):
     types = {"T": SIGNED}
     kernels: ClassVar[tuple[KernelSource, ...]] = (IntegersInPlace(),)
     function = np.negative
-    post_ops = as_eltwise("linear", -1.0, 0.0)
+    post_ops = as_eltwise("linear", -1.0, -0.0)  # -1 * 0 + 0 would be 0, not -0

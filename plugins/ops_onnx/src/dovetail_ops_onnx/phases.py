@@ -62,7 +62,7 @@ def phase_weights(wei: Array, strides: Sequence[int], groups: int = 1) -> Array:
     split = filled.reshape(groups, channels, maps, *itertools.chain(*zip(taps, strides, strict=True)))
     order = (0, *range(4, 4 + 2 * rank, 2), 2, 1, *range(3, 3 + 2 * rank, 2))
     backwards: Any = (..., *(slice(None, None, -1),) * rank)
-    return np.ascontiguousarray(split.transpose(order)[backwards]).reshape(-1, channels, *taps)
+    return np.ascontiguousarray(split.transpose(order)[backwards]).reshape(groups * math.prod(strides) * maps, channels, *taps)
 
 
 def _taps(kernel: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:

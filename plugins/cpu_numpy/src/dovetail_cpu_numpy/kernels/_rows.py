@@ -94,7 +94,7 @@ class _Plan:
     def wei_order(self, wei: Array) -> Array:
         """The weights [maps, channels, *kernel] as a view in the order of `wei_shape`, not reshaped to it."""
         s = self.sizes
-        by_group = wei.reshape(s.groups, s.maps, s.channels, self.kernel_rows, -1)
+        by_group = wei.reshape(s.groups, s.maps, s.channels, self.kernel_rows, math.prod(planar(s.geometry).kernel[1:]))
         if self.direct:
             return by_group.transpose(0, 1, 4, 2, 3)
         return by_group.transpose((3, 0, 1, 4, 2) if self.add else (0, 1, 3, 4, 2))

@@ -205,8 +205,8 @@ class ConvColumns(ConvKernel):
 
 def _innermost(weights: NDArray[np.generic], groups: int, c_type: str) -> NDArray[np.generic]:
     """[M, C, *K] as [groups, C * K, M / groups], in float or double."""
-    maps = weights.shape[0] // groups
-    return np.ascontiguousarray(weights.reshape(groups, maps, -1).transpose(0, 2, 1).astype(wide(c_type)))
+    maps, depth = weights.shape[0] // groups, math.prod(weights.shape[1:])
+    return np.ascontiguousarray(weights.reshape(groups, maps, depth).transpose(0, 2, 1).astype(wide(c_type)))
 
 
 class ConvDirect(ConvKernel):

@@ -47,7 +47,8 @@ def _starts(node: TypedNode) -> dict[int, tuple[int, int]]:
     for axis, start, end, step in zip(chosen, starts, ends, strides, strict=True):
         size = src.dims[axis]
         first, _, stride = slice(max(start, -size), end, step).indices(size)  # ONNX clamps a start to the first element
-        found[axis] = (first, stride)
+        # A step that leaves one element may be anything up to 2^63, and does not matter.
+        found[axis] = (first, stride if node.outputs[0].dims[axis] > 1 else 1)
     return found
 
 

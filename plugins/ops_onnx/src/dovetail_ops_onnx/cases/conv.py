@@ -23,6 +23,12 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         (_conv(x, w, b, out=(3, 3), strides=(2, 3), dilations=(2, 1), begin=(1, 0)),),
     )
     yield Case("batch_0", Conv(pads=(1, 1, 1, 1)), (x[:0], w, b), (np.zeros((0, 4, 7, 6), np.float32),))
+    for constants in ((), (1, 2)):
+        word = "constant_" if constants else ""
+        nothing = np.zeros((2, 0, 5, 4), np.float32)
+        yield Case(f"{word}weights_without_maps", Conv(), (x, w[:0], b[:0]), (nothing,), constants=constants)
+        only_bias = np.broadcast_to(b[:, None, None], (2, 4, 5, 4))
+        yield Case(f"{word}weights_without_channels", Conv(), (x[:, :0], w[:, :0], b), (only_bias,), constants=constants)
     for auto_pad, out, begin in (("SAME_UPPER", (4, 3), (1, 0)), ("SAME_LOWER", (4, 3), (1, 1)), ("VALID", (3, 2), (0, 0))):
         yield Case(
             f"auto_pad_{auto_pad.lower()}",

@@ -40,6 +40,13 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         (_scatter(x, w, b, out=(8, 5), strides=(2, 1), begin=(1, 1)),),
     )
     yield Case("batch_0", ConvTranspose(), (x[:0], w, b), (np.zeros((0, 2, 6, 6), np.float32),))
+    height, width = x.shape[2] + w.shape[2] - 1, x.shape[3] + w.shape[3] - 1
+    for constants in ((), (1, 2)):
+        word = "constant_" if constants else ""
+        nothing = np.zeros((len(x), 0, height, width), np.float32)
+        yield Case(f"{word}weights_without_maps", ConvTranspose(), (x, w[:, :0], b[:0]), (nothing,), constants=constants)
+        only_bias = np.broadcast_to(b[:, None, None], (len(x), len(b), height, width))
+        yield Case(f"{word}weights_without_channels", ConvTranspose(), (x[:, :0], w[:0], b), (only_bias,), constants=constants)
     x, w, b = _random(rng, (1, 4, 5), (4, 3, 3), (6,))
     yield Case("one_dimension_groups", ConvTranspose(group=2), (x, w, b), (_scatter(x, w, b, out=(7,), group=2),))
     x, w = _random(rng, (1, 2, 2, 3, 2), (2, 1, 2, 2, 3))

@@ -26,6 +26,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         ("backwards_same_size", x[::-1, :, :], [-1], [-_FAR], [0], [-1]),
         ("backwards_from_before_the_start", x[:, :1], [-9], [-_FAR], [1], [-1]),
         ("backwards_from_the_start", x[:1], [-4], [-_FAR], [0], [-2]),
+        ("far_step", x[1:2, :, 2:3], [1, 2], [_FAR, _FAR], [0, 2], [_FAR, 2**31]),
+        ("far_step_backwards", x[:, 3:4, 6:], [3, -1], [-_FAR, 0], [1, 2], [-_FAR - 1, -(2**31)]),
         ("empty", x[3:1], [3], [1], [0], None),
         ("start_past_the_end", x[:, 9:12], [9], [12], [1], None),
         ("everything", x, [0, 0], [9, 9], [0, 1], [1, 1]),
