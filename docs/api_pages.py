@@ -100,8 +100,9 @@ def class_lines(declared: ast.ClassDef, source: list[str]) -> Iterator[str]:
 
 
 def public_methods(declared: ast.ClassDef) -> list[ast.FunctionDef]:
-    """The methods and properties that have a name for users."""
-    return [s for s in declared.body if isinstance(s, ast.FunctionDef) and not s.name.startswith("_")]
+    """The methods and properties that have a name for users; of one with overloads the definition, which has the docstring."""
+    methods = [s for s in declared.body if isinstance(s, ast.FunctionDef) and not s.name.startswith("_")]
+    return [method for method in methods if "overload" not in map(ast.unparse, method.decorator_list)]
 
 
 def heading(method: ast.FunctionDef) -> str:

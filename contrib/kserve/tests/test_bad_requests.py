@@ -315,6 +315,30 @@ def test_grpc_requests(client: Any, model: str, inputs: Any, status: str, text: 
     assert text in raised.value.message()
 
 
+@pytest.mark.parametrize("name", ["classification", "shared_memory_region", "sequence_id"])
+def test_extensions_that_grpc_does_not_support_are_refused(client: Any, name: str) -> None:
+    output, sequence = tritonclient.grpc.InferRequestedOutput("y", class_count=2 * (name == "classification")), {}
+    if name == "shared_memory_region":
+        output.set_shared_memory("region", 24)
+    if name == "sequence_id":
+        sequence = {"sequence_id": 3, "sequence_start": True}
+    with pytest.raises(InferenceServerException, match=f"the parameter {name} is not supported") as raised:
+        client.infer("scale", [given(ROWS)], outputs=[output], **sequence)
+    assert raised.value.status() == "StatusCode.INVALID_ARGUMENT"
+
+
+def test_an_input_in_shared_memory_is_refused_by_grpc(client: Any) -> None:
+    there = tritonclient.grpc.InferInput("x", [2, 3], "FP32")
+    there.set_shared_memory("region", 24)
+    with pytest.raises(InferenceServerException, match="shared_memory_region is not supported"):
+        client.infer("scale", [there])
+
+
+def test_other_parameters_are_for_other_servers(client: Any) -> None:
+    found = client.infer("scale", [given(ROWS)], priority=1, timeout=1000, parameters={"mine": "a"})
+    assert found.as_numpy("y").shape == (2, 3)
+
+
 def infer_message(**contents: Any) -> Any:
     from tritonclient.grpc import service_pb2
 

@@ -27,8 +27,10 @@ def test_providers_of_both_runtimes(add: bytes) -> None:
     import onnxruntime as theirs
 
     for given in (None, [], [CPU], [(CPU, {})]):
-        wanted = theirs.InferenceSession(add, providers=given).get_providers()
-        assert ort.InferenceSession(add, providers=given).get_providers() == wanted == [CPU]
+        wanted, found = (runtime.InferenceSession(add, providers=given) for runtime in (theirs, ort))
+        assert found.get_providers() == wanted.get_providers() == [CPU]
+        assert found._providers == wanted._providers == [CPU]  # private names, which insightface reads
+        assert found._provider_options == wanted._provider_options == {CPU: {}}
 
 
 def test_only_providers_of_gpus_look_for_gpus(add: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.errors import PluginError, UsageError
+from dovetail.errors import InferError, OutOfMemory, PluginError, RunCancelled, TimeLimitExceeded, UsageError
 from dovetail.graph import DType, Graph, Node, TensorType
 from dovetail.hookspecs import hookimpl
 from dovetail.passes import STAGES, GraphPass, PassContext
@@ -133,6 +133,23 @@ def test_a_pass_may_refuse_what_the_user_asked_for(toy_core: Any) -> None:
     compiled = core_with(toy_core, GraphPass("my_pass", "recognise", refusing)).compile_model(model(), "A")
     with pytest.raises(UsageError, match=r"^the state 'x' is read twice\n  leave it out$"):
         compiled({"x": np.ones((2, 3), np.float32)})
+
+
+@pytest.mark.parametrize(
+    "given", [MemoryError("Unable to allocate 9 MiB"), OutOfMemory("9 MiB"), TimeLimitExceeded("1 s"), RunCancelled("cancelled")]
+)
+def test_memory_time_and_cancellation_are_not_the_fault_of_a_pass(toy_core: Any, given: Exception) -> None:
+    def limited(graph: Graph, context: PassContext) -> Graph:
+        raise given
+
+    compiled = core_with(toy_core, GraphPass("my_pass", "recognise", limited)).compile_model(model(), "A")
+    with pytest.raises(InferError) as caught:
+        compiled({"x": np.float32([[1, -2, 3], [0, 5, -6]])})
+    if isinstance(given, MemoryError):
+        assert type(caught.value) is OutOfMemory
+        assert re.fullmatch("graph pass .my_pass. of acme-passes.*: Unable to allocate 9 MiB", caught.value.message)
+    else:
+        assert caught.value is given
 
 
 def test_new_nodes_without_types_are_typed(toy_core: Any) -> None:

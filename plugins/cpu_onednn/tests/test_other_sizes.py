@@ -372,6 +372,16 @@ def test_every_item_is_worked_on_once(threads: int, count: int) -> None:
     assert done == sorted(done) or threads == 2
 
 
+def test_without_a_second_thread_the_calling_one_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    done: list[int] = []
+    helped(done.append, 100, 2)
+    assert done == [*range(100)]
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_error_ends_the_work(threads: int) -> None:
     done: list[int] = []

@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 from kserve import InferInput, InferRequest, InferResponse
-from kserve.protocol.grpc.grpc_predict_v2_pb2 import InferTensorContents, ModelInferRequest, ModelInferResponse
+from kserve.protocol.grpc.grpc_predict_v2_pb2 import InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse
 from kserve.protocol.infer_type import RequestedOutput
 from numpy.typing import NDArray
 
 from dovetail_kserve.datatypes import DATATYPES, check_shape, from_values, to_bytes
 from dovetail_kserve.errors import RequestRefused
+from dovetail_kserve.parameters import check_parameters
 
 __all__ = ["read_request", "write_response"]
 
@@ -36,6 +37,8 @@ def read_request(message: ModelInferRequest) -> InferRequest:
     raw = message.raw_input_contents
     if raw and len(raw) != len(message.inputs):
         raise RequestRefused(f"{len(raw)} raw_input_contents for {len(message.inputs)} inputs; accepted: one for each, or none")
+    for part in (message, *message.inputs, *message.outputs):
+        check_parameters({name: _value(given) for name, given in part.parameters.items()})
     inputs = []
     for index, one in enumerate(message.inputs):
         if raw and one.HasField("contents"):
@@ -52,6 +55,11 @@ def read_request(message: ModelInferRequest) -> InferRequest:
         request_outputs=[RequestedOutput(output.name) for output in message.outputs] or None,
         model_version=message.model_version,
     )
+
+
+def _value(parameter: InferParameter) -> object:
+    kind = parameter.WhichOneof("parameter_choice")
+    return True if kind is None else getattr(parameter, kind)  # Triton's clients have further kinds
 
 
 def _from_contents(name: str, datatype: str, shape: tuple[int, ...], contents: InferTensorContents) -> NDArray[Any]:

@@ -9,14 +9,12 @@ from kserve.protocol.infer_type import RequestedOutput
 
 from dovetail_kserve.datatypes import to_bytes, to_values
 from dovetail_kserve.errors import RequestRefused
+from dovetail_kserve.parameters import check_parameters
 
 __all__ = ["HEADER_LENGTH", "json_length", "read_request", "write_response"]
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 """The header with the length of the JSON before binary data, in requests and answers."""
-
-_UNSUPPORTED = ("classification", "shared_memory_region", "sequence_id")
-"""Parameters that would change the results, from extensions of the protocol that are not supported."""
 
 
 def read_request(body: bytes, header_length: str | None, model: str, version: str | None) -> InferRequest:
@@ -106,9 +104,7 @@ def _parameters(message: Mapping[str, Any]) -> dict[str, Any]:
     found = message.get("parameters") or {}
     if not isinstance(found, dict):
         raise RequestRefused(f"parameters is {_kind(found)}; accepted: an object")
-    for name in _UNSUPPORTED:
-        if found.get(name):
-            raise RequestRefused(f"the parameter {name} is not supported", hint="send the request without it")
+    check_parameters(found)
     return found
 
 

@@ -75,15 +75,23 @@ class Session:
 
     def get_providers(self) -> list[str]:
         """The providers in use, by descending priority."""
-        return list(self._providers)
+        return list(self._chosen)
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
         """Provider -> its options as text."""
-        return {name: {key: str(value) for key, value in options.items()} for name, options in self._providers.items()}
+        return {name: {key: str(value) for key, value in options.items()} for name, options in self._chosen.items()}
+
+    @property
+    def _providers(self) -> list[str]:  # insightface and others read onnxruntime's private names
+        return self.get_providers()
+
+    @property
+    def _provider_options(self) -> dict[str, dict[str, str]]:
+        return self.get_provider_options()
 
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
         """Compile the model again, for the device that these providers mean."""
-        self._providers = normalized(providers, provider_options)
+        self._chosen = normalized(providers, provider_options)
         with loading(self._model_path, self._model_bytes):
             self._compile(self._compiled.model)
 
@@ -205,7 +213,7 @@ class Session:
 
     def get_input_epdevices(self) -> list[OrtEpDevice]:
         """The device of each input: that of the first provider."""
-        return [device_of_provider(next(iter(self._providers)))] * len(self._inputs_meta)
+        return [device_of_provider(next(iter(self._chosen)))] * len(self._inputs_meta)
 
     def get_input_memory_infos(self) -> NoReturn:
         """Raises: see the list of what is not there."""
@@ -281,7 +289,7 @@ class Session:
         )
 
     def _compile(self, model: Model) -> None:
-        device, properties = device_of(self._providers)
+        device, properties = device_of(self._chosen)
         if self._sess_options.graph_optimization_level is GraphOptimizationLevel.ORT_DISABLE_ALL:
             properties.setdefault("PASSES", _without_recognisers())
             properties.setdefault("FUSION", False)
@@ -290,10 +298,10 @@ class Session:
             self._compiled = _with_threads(model, device, properties, threads)
         except DovetailError as error:
             # A device that the program names is unlike a provider that onnxruntime may lack.
-            if not self._enable_fallback or set(self._providers) == {CPU} or names_device(self._providers):
+            if not self._enable_fallback or set(self._chosen) == {CPU} or names_device(self._chosen):
                 raise
-            without_effect(f"provider {next(iter(self._providers))}", f"{device} failed, the CPU is used: {error}")
-            self._providers = {CPU: {}}
+            without_effect(f"provider {next(iter(self._chosen))}", f"{device} failed, the CPU is used: {error}")
+            self._chosen = {CPU: {}}
             self._compiled = _with_threads(model, "CPU", {}, threads)
         self._decoder = Decoder.of(self._compiled)
 
@@ -327,16 +335,16 @@ class InferenceSession(Session):
             else:
                 providers = self._sess_options.providers
         try:
-            self._providers = normalized(providers, provider_options)
+            self._chosen = normalized(providers, provider_options)
         except ValueError as error:
             if not self._enable_fallback:
                 raise
             without_effect("argument 'providers'", f"the CPU is used: {error}")
-            self._providers = {CPU: {}}
+            self._chosen = {CPU: {}}
         self._load()
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("_model_path", "_model_bytes", "_sess_options", "_providers", "_enable_fallback", "_fallback_providers")
+        kept = ("_model_path", "_model_bytes", "_sess_options", "_chosen", "_enable_fallback", "_fallback_providers")
         return {name: self.__dict__[name] for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -83,8 +83,8 @@ class GraphBuilder:
         """Add a node and return its output name, or a tuple of names when it has several outputs.
 
         Type checkers see one name unless `outputs` is given. `""` leaves an optional input out. Without `outputs` the node has
-        the outputs that are not optional, one if all are; with a number so many, named by the builder; with names those (`""`
-        leaves an optional output out).
+        the outputs that are not optional, one if all are or if the operator has any number of outputs; with a number so many,
+        named by the builder: `a, b = g.node(Split(num_outputs=2), x, outputs=2)`; with names those (`""` leaves one out).
         `post_ops` (a `PostOps`, which is copied) are applied to output 0 before it is stored; their operands are names of values.
         Raises `GraphError` for an input that is not defined yet and for an output that is defined already.
         """

@@ -14,7 +14,7 @@ from dovetail.devices.declared_post_ops import check_post_ops
 from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.devices.refusals import Refusal
 from dovetail.devices.typed_node import TypedNode
-from dovetail.errors import DovetailError, GraphError, PluginError, UsageError
+from dovetail.errors import DovetailError, GraphError, OutOfMemory, PluginError, RunCancelled, TimeLimitExceeded, UsageError
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import TensorType
 from dovetail.graph.validate import check_parts, validate
@@ -169,8 +169,9 @@ class PassReport:
 def run_passes(graph: Graph, passes: Sequence[GraphPass], context: PassContext) -> Graph:
     """The graph after the passes, in order. Each leaves a `PassReport` in the notes.
 
-    Raises what passes of the core raise; the `UsageError` of a plugin's pass; `PluginError` naming pass and plugin for one that
-    raises otherwise, returns something other than a graph, changes inputs or outputs, or makes a graph that is not valid.
+    Raises what passes of the core raise; of a plugin's pass what is not its fault: `UsageError`, `TimeLimitExceeded`,
+    `RunCancelled`, and `OutOfMemory` naming pass and plugin; `PluginError` naming pass and plugin for one that raises otherwise,
+    returns something other than a graph, changes inputs or outputs, or makes a graph that is not valid.
     """
     for one in passes:
         if context.notes.planned is not None:
@@ -203,8 +204,10 @@ def _guarded(graph: Graph, one: GraphPass, context: PassContext) -> Graph:
         after = one.run(graph, context)
     except (Exception, SystemExit) as error:
         check_post_ops(graph)
-        if isinstance(error, UsageError):  # the pass refuses what the user asked for
+        if isinstance(error, UsageError | OutOfMemory | RunCancelled | TimeLimitExceeded):  # not the pass's fault
             raise
+        if isinstance(error, MemoryError):
+            raise OutOfMemory(f"{where}: {str(error) or 'the host has no memory left'}") from error
         message = error.message if isinstance(error, DovetailError) else str(error)
         raise PluginError(f"{where} raised {type(error).__name__}: {message}", hint=hint) from error
     if after is graph:

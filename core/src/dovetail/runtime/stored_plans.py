@@ -446,7 +446,7 @@ class PlanFolder:
     def get(self, needs: Mapping[str, str], path: str, shapes: Shapes | None) -> StoredModel | None:
         """The model of a file, with its plan for these shapes; with None, with the plan for its own shapes, if none are open."""
         entry = self._files.path(_key(needs, path, shapes))
-        if entry is None or not entry.exists() or self._plugins.in_process:
+        if entry is None or not os.path.exists(entry) or self._plugins.in_process:
             return None
         try:
             found = read_plans(entry, lambda _: needs, self._plugins, is_trusted=True)

@@ -37,7 +37,12 @@ class Helper(Generic[T]):
         elif self._helps and len(self._waiting) > FEW:
             self._idle.acquire()
             self._thread = threading.Thread(target=copy_context().run, args=(self._help,), name="dovetail-onednn", daemon=True)
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError as error:  # the process may have no more threads: the calling thread does all of it
+                if error.__context__ is not None:  # an interrupt in the middle of start()
+                    raise
+                self._thread, self._helps = None, False
 
     def _wake(self) -> None:
         if self._idle.locked():  # only the other thread takes it
