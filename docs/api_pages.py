@@ -5,7 +5,7 @@ import importlib
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
 
@@ -62,8 +62,8 @@ def anchor(module: str, member: str) -> str:
     return f"{module.removeprefix('dovetail.')}{member}".lower().replace(".", "")
 
 
-def entry(name: str, value: object) -> Iterator[str]:
-    """The paragraphs that describe a name: how it is declared, its docstring, its public methods."""
+def entry(name: str, value: object, specials: Iterable[tuple[str, str]] = ()) -> Iterator[str]:
+    """The paragraphs that describe a name: how it is declared, its docstring, its public methods and `specials`."""
     if not isinstance(value, type) and getattr(value, "__name__", "") != name:  # click's options are functions of another name
         yield f"{constant(name)}\n"
         return
@@ -79,9 +79,9 @@ def entry(name: str, value: object) -> Iterator[str]:
     fields = [(target, text) for target, text in followed_by_text(declared.body)]
     if fields:
         yield "".join(f"- `{target}`: {' '.join(text.split())}\n" for target, text in fields)
-    for method in public_methods(declared):
-        text = " ".join((ast.get_docstring(method) or "").split())
-        yield f"- **`{heading(method)}`** {text}".rstrip() + "\n"
+    methods = [(heading(method), " ".join((ast.get_docstring(method) or "").split())) for method in public_methods(declared)]
+    if listed := [f"- **`{shown}`** {text}".rstrip() + "\n" for shown, text in (*methods, *specials)]:
+        yield "".join(listed)
 
 
 def fenced(code: str) -> str:
@@ -148,7 +148,7 @@ def python_api() -> str:
     parts = [f"# Python\n\n{NOTE}", PYTHON_HEAD, table(("Name", "Description"), rows)]
     for name in described:
         value = named(name)
-        parts += [f"## {name}\n", *entry(name.rpartition(".")[2], value), *specials(name, value)]
+        parts += [f"## {name}\n", *entry(name.rpartition(".")[2], value, specials(name, value))]
     return "\n".join(parts)
 
 
@@ -192,14 +192,14 @@ def named(name: str) -> object:
     return getattr(importlib.import_module(module), member)
 
 
-def specials(name: str, value: object) -> Iterator[str]:
+def specials(name: str, value: object) -> Iterator[tuple[str, str]]:
     """How a program makes objects of a class, and calls them, where it does."""
     for special, shown in ((f"{name}.__init__", name.rpartition(".")[2]), (f"{name}.__call__", "compiled")):
         if special in SPECIALS:
             method = ast.parse(textwrap.dedent(inspect.getsource(getattr(value, special.rpartition(".")[2])))).body[0]
             assert isinstance(method, ast.FunctionDef)
             shown = heading(method).replace(method.name, shown, 1).removesuffix(" -> None")
-            yield f"- **`{shown}`** {' '.join((ast.get_docstring(method) or '').split())}".rstrip() + "\n"
+            yield shown, " ".join((ast.get_docstring(method) or "").split())
 
 
 SPECIALS = (
