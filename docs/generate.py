@@ -294,10 +294,15 @@ def added_command_parts(project: Path, root: click.Context) -> Iterator[str]:
 
 COMMANDS_HEAD = """\
 Results go to stdout, remarks and progress to stderr. Exit codes: 0 done, 1 failed, 2 wrong
-usage. Every command has `--help`. Packages add commands; `dovetail --help` lists those that are installed. The core has
+usage. Every command has `--help`, `--json` to print JSON instead of tables, and `--debug` to show the traceback of an error.
+Packages add commands; `dovetail --help` lists those that are installed. The core has
 `devices`, `run`, and of the group `plugins` the commands `info` and `list`;
 `pip install dovetail[all]` installs the others below.
 """
+
+
+COMMON = ("as_json", "debug")
+"""Options of every command, which the page names once."""
 
 
 def command_parts(command: click.Command, context: click.Context, level: int) -> Iterator[str]:
@@ -310,13 +315,16 @@ def command_parts(command: click.Command, context: click.Context, level: int) ->
             assert below is not None, f"{name} is listed and not there"
             yield from command_parts(below, click.Context(below, info_name=name, parent=context), level + 1)
         return
-    yield f"```text\n{' '.join((context.command_path, *command.collect_usage_pieces(context)))}\n```\n"
-    options = [p for p in command.params if isinstance(p, click.Option)]
-    records = [record for option in options if (record := option.get_help_record(context)) is not None]
-    yield table(("Option", "What it does"), [(f"`{' '.join(names.split())}`", " ".join(text.split())) for names, text in records])
+    usage = " ".join((context.command_path, *command.collect_usage_pieces(context)))
     example = textwrap.dedent((command.epilog or "").partition("Example:\n")[2]).strip()
     assert example, f"{context.command_path} has no example in its help"
-    yield f"Example:\n\n```console\n{example}\n```\n"
+    yield f"Usage: `{usage}`. Example:\n\n```console\n{example}\n```\n"
+    options = [p for p in command.params if isinstance(p, click.Option) and p.name not in COMMON]
+    records = [record for option in options if (record := option.get_help_record(context)) is not None]
+    if records:
+        yield table(
+            ("Option", "What it does"), [(f"`{' '.join(names.split())}`", " ".join(text.split())) for names, text in records]
+        )
 
 
 def described_help(command: click.Command) -> str:
