@@ -41,11 +41,13 @@ def authoring() -> str:
     for name in AUTHORING:
         module = importlib.import_module(name)
         new = [member for member in module.__all__ if member not in homes]
-        known = [f"[{member}](#{anchor(homes[member], member)})" for member in module.__all__ if member in homes]
+        known = [linked_above(homes[member], member) for member in module.__all__ if member in homes]
         homes.update(dict.fromkeys(new, name))
         parts += [f"## {name}\n", documented(module)]
         parts += [f"Described above: {', '.join(known)}.\n"] if known else []
-        for member in new:
+        plain = [member for member in new if is_constant(member, getattr(module, member))]
+        parts += [table(("Name", "Description"), [(f"`{member}`", constant(member)) for member in plain])] if plain else []
+        for member in (member for member in new if member not in plain):
             parts += [f"### {name.removeprefix('dovetail.')}.{member}\n", *entry(member, getattr(module, member))]
     return "\n".join(parts)
 
@@ -57,16 +59,19 @@ The modules that packages import, and all of their names. Besides these, plugins
 """
 
 
-def anchor(module: str, member: str) -> str:
-    """The anchor of a name's heading."""
-    return f"{module.removeprefix('dovetail.')}{member}".lower().replace(".", "")
+def linked_above(module: str, member: str) -> str:
+    """A link to a name's heading, or to its module's if it is in the table there."""
+    heading = module if is_constant(member, named(f"{module}.{member}")) else f"{module.removeprefix('dovetail.')}{member}"
+    return f"[{member}](#{heading.lower().replace('.', '')})"
+
+
+def is_constant(name: str, value: object) -> bool:
+    """True for a value, for which the text below its assignment stands. Options of click are functions of another name."""
+    return not isinstance(value, type) and getattr(value, "__name__", "") != name
 
 
 def entry(name: str, value: object, specials: Iterable[tuple[str, str]] = ()) -> Iterator[str]:
     """The paragraphs that describe a name: how it is declared, its docstring, its public methods and `specials`."""
-    if not isinstance(value, type) and getattr(value, "__name__", "") != name:  # click's options are functions of another name
-        yield f"{constant(name)}\n"
-        return
     source = textwrap.dedent(inspect.getsource(value))
     declared = ast.parse(source).body[0]
     if isinstance(declared, ast.FunctionDef):
