@@ -79,7 +79,9 @@ def entry(name: str, value: object, specials: Iterable[tuple[str, str]] = ()) ->
         yield documented(value)
         return
     assert isinstance(declared, ast.ClassDef)
-    yield fenced("\n".join(class_lines(declared, source.splitlines())))
+    lines = [*class_lines(declared, source.splitlines())]
+    if lines != [f"class {declared.name}: ..."]:
+        yield fenced("\n".join(lines))
     yield documented(value)
     fields = [(target, text) for target, text in followed_by_text(declared.body)]
     if fields:
