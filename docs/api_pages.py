@@ -38,13 +38,16 @@ def authoring() -> str:
     """authoring.md: every public name of the modules for authors."""
     parts = [f"# What authors import\n\n{NOTE}", AUTHORING_HEAD]
     homes: dict[str, str] = {}
+    of_programs = {name.rpartition(".")[2]: name for name in PROGRAMS}
     for name in AUTHORING:
         module = importlib.import_module(name)
-        new = [member for member in module.__all__ if member not in homes]
+        there = [member for member in module.__all__ if member in of_programs]
+        new = [member for member in module.__all__ if member not in homes and member not in of_programs]
         known = [linked_above(homes[member], member) for member in module.__all__ if member in homes]
         homes.update(dict.fromkeys(new, name))
         parts += [f"## {name}\n", documented(module)]
-        parts += [f"Described above: {', '.join(known)}.\n"] if known else []
+        known += [f"[{member}](python.md#{of_programs[member].replace('.', '').lower()})" for member in there]
+        parts += [f"Described elsewhere: {', '.join(known)}.\n"] if known else []
         plain = [member for member in new if is_constant(member, getattr(module, member))]
         parts += [table(("Name", "Description"), [(f"`{member}`", constant(member)) for member in plain])] if plain else []
         for member in (member for member in new if member not in plain):
