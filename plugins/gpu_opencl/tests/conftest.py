@@ -152,11 +152,6 @@ def bench() -> Bench:
     return Bench()
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(20)
-
-
 @pytest.fixture(scope="session")
 def infos() -> Sequence[DeviceInfo]:
     assert _INFOS, f"the tests need an OpenCL device: {_FOUND}"

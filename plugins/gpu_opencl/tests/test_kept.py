@@ -16,12 +16,6 @@ from dovetail_ops_onnx.reshape import Reshape
 WEIGHTS = np.random.default_rng(5).standard_normal((7, 7)).astype(np.float32) / 3
 
 
-@pytest.fixture
-def core() -> Any:
-    with dovetail.Core(config=False) as found:
-        yield found
-
-
 def step(rows: int | str = 3) -> Any:
     """state' = relu(state w) + x, and a view of x."""
     g = dovetail.GraphBuilder()

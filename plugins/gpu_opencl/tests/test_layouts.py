@@ -37,11 +37,6 @@ DIMS = (2, 3, 4, 5)
 KINDS = {"PLAIN": PLAIN, "NHWC": NHWC, "YXFB": YXFB, "FYXB": FYXB}
 
 
-@pytest.fixture(scope="module")
-def core() -> dovetail.Core:
-    return dovetail.Core(config=False)
-
-
 @pytest.fixture
 def name(info: Any) -> str:
     """Each device's."""

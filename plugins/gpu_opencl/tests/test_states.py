@@ -22,11 +22,6 @@ ROOM = 640
 CACHES = {"STATE": "past.*:present.*"}
 
 
-@pytest.fixture(scope="module")
-def core() -> dovetail.Core:
-    return dovetail.Core()
-
-
 @pytest.fixture
 def moved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes of every copy between host and device."""

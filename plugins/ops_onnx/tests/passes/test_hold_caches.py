@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import dovetail
 from dovetail.errors import InferError, UsageError
 from dovetail.graph import DType, GraphBuilder, Model
 from dovetail.op import Operator
@@ -278,11 +277,6 @@ def _held(core: Any, model: Model, batch: int, device: str = "NUMPY", room: int 
     if "attention_mask" in model.graph.inputs:
         sizes["attention_mask"] = (batch, room)
     return core.compile_model(model.reshape(sizes), device, {"STATE": STATES})
-
-
-@pytest.fixture(scope="module")
-def core() -> Any:
-    return dovetail.Core()
 
 
 @pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
