@@ -344,34 +344,33 @@ def described_help(command: click.Command) -> str:
 def packages() -> str:
     """packages.md: every package of the repository, from its metadata, tests and stored results."""
     found = [path for folder in ("core", "plugins/*", "contrib/*") for path in sorted(ROOT.glob(f"{folder}/pyproject.toml"))]
-    sections = [package_section(path.parent) for path in found]
-    return f"# Packages\n\n{NOTE}\n{PACKAGES_HEAD}\n" + "\n".join(sections)
+    columns = ("Package", "Description", "Provides", "Needs", "Extras", "Results")
+    return f"# Packages\n\n{NOTE}\n{PACKAGES_HEAD}\n" + table(columns, [package_row(path.parent) for path in found])
 
 
 PACKAGES_HEAD = """\
 The packages of this repository. `dovetail plugins list` prints the plugins that are installed, of other authors too; a plugin is
-found by its entry points, so that there is nothing to register it with. **Results** are those of the
+found by its entry points, without being registered anywhere. **Results** are those of the
 [conformance kit](../how-to/test_your_plugin.md) in [Conformance](conformance.md), or name the classes of the kit that the
 package's own tests use.
 """
 
 
-def package_section(folder: Path) -> str:
+def package_row(folder: Path) -> tuple[str, ...]:
     """One package: what it provides and needs."""
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     points = [(group, name) for group, names in project.get("entry-points", {}).items() for name in names]
     extras = project.get("optional-dependencies", {})
     programs = [f"the program `{name}`" for name in project.get("scripts", {})]
     modules = [f"the module `{path.parent.name}`" for path in folder.glob("src/*/__init__.py")]
-    rows = [
-        ("Install", f"`pip install {project['name']}`"),
-        ("Provides", ", ".join(f"`{name}` ({group})" for group, name in points) or ", ".join(programs or modules)),
-        ("Needs", ", ".join(f"`{text}`" for text in project["dependencies"])),
-        ("Extras", ", ".join(f"`[{name}]`" for name in extras if name != "test") or "none"),
-        ("Results", results_of(folder, [name.upper() for group, name in points if group == "dovetail.devices"])),
-    ]
-    heading = f"## {project['name']}\n\n{project['description']}. {linked('README', folder / 'README.md')}"
-    return f"{heading}, {linked('changes', folder / 'CHANGELOG.md')}\n\n{table(('', ''), rows)}"
+    return (
+        linked(project["name"], folder / "README.md"),
+        f"{project['description']}. {linked('Changes', folder / 'CHANGELOG.md')}",
+        ", ".join(f"`{name}` ({group})" for group, name in points) or ", ".join(programs or modules),
+        ", ".join(f"`{text}`" for text in project["dependencies"]),
+        ", ".join(f"`[{name}]`" for name in extras if name != "test"),
+        results_of(folder, [name.upper() for group, name in points if group == "dovetail.devices"]),
+    )
 
 
 def results_of(folder: Path, devices: Iterable[str]) -> str:
