@@ -12,7 +12,7 @@ from itertools import pairwise
 from page_parts import NOTE, ROOT, documented, signature, table
 
 import dovetail.cli
-from dovetail import runtime
+from dovetail import errors, runtime
 
 # --- what authors import ---------------------------------------------------------------------------------------------
 
@@ -38,15 +38,15 @@ def authoring() -> str:
     """authoring.md: every public name of the modules for authors."""
     parts = [f"# What authors import\n\n{NOTE}", AUTHORING_HEAD]
     homes: dict[str, str] = {}
-    of_programs = {name.rpartition(".")[2]: name for name in PROGRAMS}
+    elsewhere = {name.rpartition(".")[2]: f"python.md#{name.replace('.', '').lower()}" for name in PROGRAMS}
+    elsewhere |= {name: "errors.md" for name in errors.__all__ if isinstance(getattr(errors, name), type)}
     for name in AUTHORING:
         module = importlib.import_module(name)
-        there = [member for member in module.__all__ if member in of_programs]
-        new = [member for member in module.__all__ if member not in homes and member not in of_programs]
+        new = [member for member in module.__all__ if member not in homes and member not in elsewhere]
         known = [linked_above(homes[member], member) for member in module.__all__ if member in homes]
         homes.update(dict.fromkeys(new, name))
         parts += [f"## {name}\n", documented(module)]
-        known += [f"[{member}](python.md#{of_programs[member].replace('.', '').lower()})" for member in there]
+        known += [f"[{member}]({elsewhere[member]})" for member in module.__all__ if member in elsewhere]
         parts += [f"Described elsewhere: {', '.join(known)}.\n"] if known else []
         plain = [member for member in new if is_constant(member, getattr(module, member))]
         parts += [table(("Name", "Description"), [(f"`{member}`", constant(member)) for member in plain])] if plain else []
