@@ -226,6 +226,18 @@ def invoke_json(invoke: Callable[..., Result]) -> Callable[..., Any]:
 # --- models and devices ----------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="session")
+def core() -> Core:
+    """A session with all that is installed, for tests that change nothing of it."""
+    return Core(config=False)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """The same random numbers in each test."""
+    return np.random.default_rng(20)
+
+
 def save_model(path: Path, nodes: list[Any], inputs: Mapping[str, Any], outputs: Mapping[str, Any], **constants: Any) -> Path:
     """An ONNX file with float inputs and outputs of the given shapes."""
     from onnx import TensorProto, helper, numpy_helper, save

@@ -5,14 +5,14 @@ import importlib
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
 
 from page_parts import NOTE, ROOT, documented, signature, table
 
 import dovetail.cli
-from dovetail import runtime
+from dovetail import errors, runtime
 
 # --- what authors import ---------------------------------------------------------------------------------------------
 
@@ -38,14 +38,19 @@ def authoring() -> str:
     """authoring.md: every public name of the modules for authors."""
     parts = [f"# What authors import\n\n{NOTE}", AUTHORING_HEAD]
     homes: dict[str, str] = {}
+    elsewhere = {name.rpartition(".")[2]: f"python.md#{name.replace('.', '').lower()}" for name in PROGRAMS}
+    elsewhere |= {name: "errors.md" for name in errors.__all__ if isinstance(getattr(errors, name), type)}
     for name in AUTHORING:
         module = importlib.import_module(name)
-        new = [member for member in module.__all__ if member not in homes]
-        known = [f"[{member}](#{anchor(homes[member], member)})" for member in module.__all__ if member in homes]
+        new = [member for member in module.__all__ if member not in homes and member not in elsewhere]
+        known = [linked_above(homes[member], member) for member in module.__all__ if member in homes]
         homes.update(dict.fromkeys(new, name))
         parts += [f"## {name}\n", documented(module)]
-        parts += [f"Described above: {', '.join(known)}.\n"] if known else []
-        for member in new:
+        known += [f"[{member}]({elsewhere[member]})" for member in module.__all__ if member in elsewhere]
+        parts += [f"Described elsewhere: {', '.join(known)}.\n"] if known else []
+        plain = [member for member in new if is_constant(member, getattr(module, member))]
+        parts += [table(("Name", "Description"), [(f"`{member}`", constant(member)) for member in plain])] if plain else []
+        for member in (member for member in new if member not in plain):
             parts += [f"### {name.removeprefix('dovetail.')}.{member}\n", *entry(member, getattr(module, member))]
     return "\n".join(parts)
 
@@ -57,16 +62,19 @@ The modules that packages import, and all of their names. Besides these, plugins
 """
 
 
-def anchor(module: str, member: str) -> str:
-    """The anchor of a name's heading."""
-    return f"{module.removeprefix('dovetail.')}{member}".lower().replace(".", "")
+def linked_above(module: str, member: str) -> str:
+    """A link to a name's heading, or to its module's if it is in the table there."""
+    heading = module if is_constant(member, named(f"{module}.{member}")) else f"{module.removeprefix('dovetail.')}{member}"
+    return f"[{member}](#{heading.lower().replace('.', '')})"
 
 
-def entry(name: str, value: object) -> Iterator[str]:
-    """The paragraphs that describe a name: how it is declared, its docstring, its public methods."""
-    if not isinstance(value, type) and getattr(value, "__name__", "") != name:  # click's options are functions of another name
-        yield f"{constant(name)}\n"
-        return
+def is_constant(name: str, value: object) -> bool:
+    """True for a value, for which the text below its assignment stands. Options of click are functions of another name."""
+    return not isinstance(value, type) and getattr(value, "__name__", "") != name
+
+
+def entry(name: str, value: object, specials: Iterable[tuple[str, str]] = ()) -> Iterator[str]:
+    """The paragraphs that describe a name: how it is declared, its docstring, its public methods and `specials`."""
     source = textwrap.dedent(inspect.getsource(value))
     declared = ast.parse(source).body[0]
     if isinstance(declared, ast.FunctionDef):
@@ -74,14 +82,16 @@ def entry(name: str, value: object) -> Iterator[str]:
         yield documented(value)
         return
     assert isinstance(declared, ast.ClassDef)
-    yield fenced("\n".join(class_lines(declared, source.splitlines())))
+    lines = [*class_lines(declared, source.splitlines())]
+    if lines != [f"class {declared.name}: ..."]:
+        yield fenced("\n".join(lines))
     yield documented(value)
     fields = [(target, text) for target, text in followed_by_text(declared.body)]
     if fields:
         yield "".join(f"- `{target}`: {' '.join(text.split())}\n" for target, text in fields)
-    for method in public_methods(declared):
-        text = " ".join((ast.get_docstring(method) or "").split())
-        yield f"- **`{heading(method)}`** {text}".rstrip() + "\n"
+    methods = [(heading(method), " ".join((ast.get_docstring(method) or "").split())) for method in public_methods(declared)]
+    if listed := [f"- **`{shown}`** {text}".rstrip() + "\n" for shown, text in (*methods, *specials)]:
+        yield "".join(listed)
 
 
 def fenced(code: str) -> str:
@@ -149,7 +159,7 @@ def python_api() -> str:
     parts = [f"# Python\n\n{NOTE}", PYTHON_HEAD, table(("Name", "Description"), rows)]
     for name in described:
         value = named(name)
-        parts += [f"## {name}\n", *entry(name.rpartition(".")[2], value), *specials(name, value)]
+        parts += [f"## {name}\n", *entry(name.rpartition(".")[2], value, specials(name, value))]
     return "\n".join(parts)
 
 
@@ -193,14 +203,14 @@ def named(name: str) -> object:
     return getattr(importlib.import_module(module), member)
 
 
-def specials(name: str, value: object) -> Iterator[str]:
+def specials(name: str, value: object) -> Iterator[tuple[str, str]]:
     """How a program makes objects of a class, and calls them, where it does."""
     for special, shown in ((f"{name}.__init__", name.rpartition(".")[2]), (f"{name}.__call__", "compiled")):
         if special in SPECIALS:
             method = ast.parse(textwrap.dedent(inspect.getsource(getattr(value, special.rpartition(".")[2])))).body[0]
             assert isinstance(method, ast.FunctionDef)
             shown = heading(method).replace(method.name, shown, 1).removesuffix(" -> None")
-            yield f"- **`{shown}`** {' '.join((ast.get_docstring(method) or '').split())}".rstrip() + "\n"
+            yield shown, " ".join((ast.get_docstring(method) or "").split())
 
 
 SPECIALS = (

@@ -30,7 +30,8 @@ HEAD = """\
 
 What the devices of this repository claim, found by the [conformance kit](../how-to/test_your_plugin.md): every case of every
 standard operator runs on the device alone. `dovetail plugins test DEVICE` prints the same for any device on your machine. What
-ONEDNN and OPENCL claim depends on CPU and driver, so each section names them.
+ONEDNN and OPENCL claim depends on CPU and driver, so each section names them. The tables list the operators and data types of
+which a case is refused: of all other [operators](operators.md) every case is right, or known while planning.
 
 Besides, ONNX's own backend cases (1,884 of nodes, 82 and 35 converted models, 23 simple ones, 9 light ones) run through file,
 planning and device by `pytest tests/conformance -k backend`, which prints how many pass, how many of them by
@@ -123,7 +124,7 @@ def page() -> str:
     """The whole page, from the files."""
     found = stored()
     reports = {name: report_of(results) for name, results in found.items()}
-    sections = [f"## {title(name, found[name])}\n\n{report.markdown()}" for name, report in reports.items()]
+    sections = [f"## {title(name, found[name])}\n\n{report.markdown(exceptions=True)}" for name, report in reports.items()]
     return "\n".join([HEAD, f"## Operators and devices\n\n{overview(reports)}", *sections])
 
 
@@ -155,14 +156,14 @@ def product(platform: str) -> str:
 
 
 def overview(reports: Mapping[str, Report]) -> str:
-    """Operators by devices: a cell for all data types together."""
+    """Operators by devices, those of which a case is refused: a cell for all data types together."""
     operators = sorted({operator for report in reports.values() for operator in report.table})
     lines: list[Iterable[str]] = [("Operator", *reports), ["---"] * (len(reports) + 1)]
     for operator in operators:
-        cells = (
-            sum((Counter(c) for c in report.table.get(operator, {}).values()), Counter[str]()) for report in reports.values()
-        )
-        lines.append((operator.replace("|", "\\|"), *map(cell, cells)))
+        counts = (sum((Counter(c) for c in r.table.get(operator, {}).values()), Counter[str]()) for r in reports.values())
+        cells = [cell(one) for one in counts]
+        if not {*cells} <= {"", "yes", "planned"}:
+            lines.append((operator.replace("|", "\\|"), *cells))
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

@@ -294,10 +294,15 @@ def added_command_parts(project: Path, root: click.Context) -> Iterator[str]:
 
 COMMANDS_HEAD = """\
 Results go to stdout, remarks and progress to stderr. Exit codes: 0 done, 1 failed, 2 wrong
-usage. Every command has `--help`. Packages add commands; `dovetail --help` lists those that are installed. The core has
+usage. Every command has `--help`, `--json` to print JSON instead of tables, and `--debug` to show the traceback of an error.
+Packages add commands; `dovetail --help` lists those that are installed. The core has
 `devices`, `run`, and of the group `plugins` the commands `info` and `list`;
 `pip install dovetail[all]` installs the others below.
 """
+
+
+COMMON = ("as_json", "debug")
+"""Options of every command, which the page names once."""
 
 
 def command_parts(command: click.Command, context: click.Context, level: int) -> Iterator[str]:
@@ -310,13 +315,16 @@ def command_parts(command: click.Command, context: click.Context, level: int) ->
             assert below is not None, f"{name} is listed and not there"
             yield from command_parts(below, click.Context(below, info_name=name, parent=context), level + 1)
         return
-    yield f"```text\n{' '.join((context.command_path, *command.collect_usage_pieces(context)))}\n```\n"
-    options = [p for p in command.params if isinstance(p, click.Option)]
-    records = [record for option in options if (record := option.get_help_record(context)) is not None]
-    yield table(("Option", "What it does"), [(f"`{' '.join(names.split())}`", " ".join(text.split())) for names, text in records])
+    usage = " ".join((context.command_path, *command.collect_usage_pieces(context)))
     example = textwrap.dedent((command.epilog or "").partition("Example:\n")[2]).strip()
     assert example, f"{context.command_path} has no example in its help"
-    yield f"Example:\n\n```console\n{example}\n```\n"
+    yield f"Usage: `{usage}`. Example:\n\n```console\n{example}\n```\n"
+    options = [p for p in command.params if isinstance(p, click.Option) and p.name not in COMMON]
+    records = [record for option in options if (record := option.get_help_record(context)) is not None]
+    if records:
+        yield table(
+            ("Option", "What it does"), [(f"`{' '.join(names.split())}`", " ".join(text.split())) for names, text in records]
+        )
 
 
 def described_help(command: click.Command) -> str:
@@ -336,34 +344,33 @@ def described_help(command: click.Command) -> str:
 def packages() -> str:
     """packages.md: every package of the repository, from its metadata, tests and stored results."""
     found = [path for folder in ("core", "plugins/*", "contrib/*") for path in sorted(ROOT.glob(f"{folder}/pyproject.toml"))]
-    sections = [package_section(path.parent) for path in found]
-    return f"# Packages\n\n{NOTE}\n{PACKAGES_HEAD}\n" + "\n".join(sections)
+    columns = ("Package", "Description", "Provides", "Needs", "Extras", "Results")
+    return f"# Packages\n\n{NOTE}\n{PACKAGES_HEAD}\n" + table(columns, [package_row(path.parent) for path in found])
 
 
 PACKAGES_HEAD = """\
 The packages of this repository. `dovetail plugins list` prints the plugins that are installed, of other authors too; a plugin is
-found by its entry points, so that there is nothing to register it with. **Results** are those of the
+found by its entry points, without being registered anywhere. **Results** are those of the
 [conformance kit](../how-to/test_your_plugin.md) in [Conformance](conformance.md), or name the classes of the kit that the
 package's own tests use.
 """
 
 
-def package_section(folder: Path) -> str:
+def package_row(folder: Path) -> tuple[str, ...]:
     """One package: what it provides and needs."""
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     points = [(group, name) for group, names in project.get("entry-points", {}).items() for name in names]
     extras = project.get("optional-dependencies", {})
     programs = [f"the program `{name}`" for name in project.get("scripts", {})]
     modules = [f"the module `{path.parent.name}`" for path in folder.glob("src/*/__init__.py")]
-    rows = [
-        ("Install", f"`pip install {project['name']}`"),
-        ("Provides", ", ".join(f"`{name}` ({group})" for group, name in points) or ", ".join(programs or modules)),
-        ("Needs", ", ".join(f"`{text}`" for text in project["dependencies"])),
-        ("Extras", ", ".join(f"`[{name}]`" for name in extras if name != "test") or "none"),
-        ("Results", results_of(folder, [name.upper() for group, name in points if group == "dovetail.devices"])),
-    ]
-    heading = f"## {project['name']}\n\n{project['description']}. {linked('README', folder / 'README.md')}"
-    return f"{heading}, {linked('changes', folder / 'CHANGELOG.md')}\n\n{table(('', ''), rows)}"
+    return (
+        linked(project["name"], folder / "README.md"),
+        f"{project['description']}. {linked('Changes', folder / 'CHANGELOG.md')}",
+        ", ".join(f"`{name}` ({group})" for group, name in points) or ", ".join(programs or modules),
+        ", ".join(f"`{text}`" for text in project["dependencies"]),
+        ", ".join(f"`[{name}]`" for name in extras if name != "test"),
+        results_of(folder, [name.upper() for group, name in points if group == "dovetail.devices"]),
+    )
 
 
 def results_of(folder: Path, devices: Iterable[str]) -> str:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 
@@ -11,8 +10,3 @@ def _no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The configuration file of whoever runs the tests is not looked at."""
     monkeypatch.delenv("DOVETAIL_CONFIG", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(20)

@@ -21,11 +21,6 @@ from dovetail.frontend import ModelSource
 LONGEST_MESSAGE = 4000
 
 
-@pytest.fixture(scope="session")
-def core() -> dovetail.Core:
-    return dovetail.Core()
-
-
 @pytest.fixture
 def build() -> Callable[..., ModelProto]:
     """`build(nodes, inputs, outputs)`: an ONNX model; a value is a name (float32, shape [3]) or a value info."""

@@ -208,9 +208,3 @@ def test_layers_of_pzkm_are_counted() -> None:
 
     counted = f"of {len(CATALOGUE) - len(REFUSED)} of the catalogue's {len(CATALOGUE)} types"
     assert counted in pages()["plugins/frontend_pzkm/README.md"]
-
-
-def test_every_benchmark_is_listed() -> None:
-    scripts = {path.name for path in (ROOT / "benchmarks").glob("[a-z]*.py")} - {"models.py"}
-    assert len(scripts) > 20
-    assert set(re.findall(r"^\| `(\w+\.py)` \|", pages()["benchmarks/README.md"], re.MULTILINE)) == scripts

@@ -172,7 +172,8 @@ def test_every_module_that_packages_import_is_described() -> None:
 @pytest.mark.parametrize("module", generator().AUTHORING)
 def test_every_name_for_authors_is_described(module: str) -> None:
     page = (REFERENCE / "authoring.md").read_text(encoding="utf-8")
-    described = dict(re.findall(r"^### (?:\w+\.)+(\w+)\n\n(.+)$", page, re.MULTILINE))
+    described = re.findall(r"^### (?:\w+\.)+(\w+)\n\n.+$", page, re.MULTILINE)
+    described += re.findall(r"^\| `(\w+)` \| .", page, re.MULTILINE) + re.findall(r"\[(\w+)\]\((?:python|errors)\.md", page)
     assert set(importlib.import_module(module).__all__) <= set(described)
 
 

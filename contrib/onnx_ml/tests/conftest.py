@@ -1,4 +1,4 @@
-"""Fixtures: a session, a random generator, files of one node, and a comparison with onnxruntime."""
+"""Fixtures: files of one node, and a comparison with onnxruntime."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,16 +13,6 @@ import dovetail
 
 Array = NDArray[Any]
 DOMAIN = "ai.onnx.ml"
-
-
-@pytest.fixture(scope="session")
-def core() -> dovetail.Core:
-    return dovetail.Core()
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(20181120)
 
 
 def type_of(value: Any) -> Any:

@@ -1,26 +1,13 @@
-"""Fixtures: a session, models of one node as files, and a random generator."""
+"""A fixture: models of one node as files."""
 
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 from numpy.typing import NDArray
 from onnx import helper
 
-import dovetail
-
 Build = Callable[..., bytes]
-
-
-@pytest.fixture(scope="session")
-def core() -> dovetail.Core:
-    return dovetail.Core()
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(20180906)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Fixtures: a session, random numbers, and derivatives by central differences."""
+"""A fixture: derivatives by central differences."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,19 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import dovetail
-
 Array = NDArray[Any]
-
-
-@pytest.fixture(scope="session")
-def core() -> dovetail.Core:
-    return dovetail.Core()
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(20181120)
 
 
 Slopes = Callable[[Callable[[dict[str, Array]], Array], dict[str, Array]], dict[str, Array]]

@@ -29,11 +29,6 @@ def _catalogue() -> ModuleType:
 CATALOGUE = _catalogue()
 
 
-@pytest.fixture(scope="module")
-def core() -> dovetail.Core:
-    return dovetail.Core()
-
-
 def _given(name: str) -> tuple[bytes, dict[str, Any], list[Any]]:
     """The model, inputs, and what onnxruntime makes of them."""
     model = CATALOGUE.REAL_MODELS[name]

@@ -1,4 +1,4 @@
-"""Fixtures: a session, and an operator run on a device and by onnxruntime."""
+"""A fixture: an operator run on a device and by onnxruntime."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,16 +13,6 @@ import dovetail
 
 Array = NDArray[Any]
 Agree = Callable[..., Any]
-
-
-@pytest.fixture(scope="session")
-def core() -> dovetail.Core:
-    return dovetail.Core()
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(20180906)
 
 
 def file_of(

@@ -1,4 +1,4 @@
-"""Fixtures: run one operator as a model of one node on a device, and a random generator."""
+"""Fixtures: run one operator as a model of one node on a device."""
 
 import dataclasses
 import math
@@ -93,11 +93,6 @@ def execute() -> Execute:
 def device(request: pytest.FixtureRequest) -> str:
     """Each device that the pack is tested on."""
     return str(request.param)
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(20180906)
 
 
 @pytest.fixture

@@ -91,6 +91,13 @@ def test_markdown(report: Report) -> None:
     assert "| int4 | no |" in lines
 
 
+def test_markdown_of_exceptions(report: Report) -> None:
+    whole, exceptions = report.markdown().splitlines(), report.markdown(exceptions=True).splitlines()
+    assert [line for line in whole if line not in exceptions] == ["| Shape | planned |  |  |"]
+    passed = Report("ACME", tuple(r for r in report.results if r.outcome is Outcome.PASSED))
+    assert "Operator" not in passed.markdown(exceptions=True)
+
+
 def test_json(report: Report) -> None:
     data = json.loads(json.dumps(report.as_dict()))
     assert data["subject"] == "ACME"

@@ -29,11 +29,6 @@ def accumulator(*, late: bool = False) -> Model:
     return g.model(["present.a", "y"])
 
 
-@pytest.fixture(scope="module")
-def core() -> Any:
-    return dovetail.Core()
-
-
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 
 

@@ -19,16 +19,6 @@ from dovetail_ops_onnx.softmax import Softmax
 Array = np.ndarray[Any, Any]
 
 
-@pytest.fixture(scope="module")
-def core() -> dovetail.Core:
-    return dovetail.Core()
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(20181231)
-
-
 def real(x: Array, scale: float, zero: int) -> Array:
     return (x.astype(np.float64) - zero) * np.float32(scale)
 

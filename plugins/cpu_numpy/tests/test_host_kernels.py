@@ -20,11 +20,6 @@ from dovetail_ops_onnx.relu import Relu
 X = np.arange(-8, 4, dtype=np.float32).reshape(3, 4)
 
 
-@pytest.fixture(scope="module")
-def core() -> dovetail.Core:
-    return dovetail.Core(config=False)
-
-
 def compiled(
     core: dovetail.Core, op: Operator, *arrays: np.ndarray[Any, Any] | None, constants: Sequence[int] = (), **options: Any
 ):

@@ -23,11 +23,6 @@ DIMS = (2, 3, 4, 5)
 LAYOUTS = {"PLAIN": PLAIN, "NHWC": NHWC, "YXFB": YXFB, "FYXB": FYXB, "ANY": ANY}
 
 
-@pytest.fixture(scope="module")
-def core() -> dovetail.Core:
-    return dovetail.Core(config=False)
-
-
 def mixed(inputs: Sequence[Any]) -> Any:
     """A weighted sum; the weights of the elements depend on their place, so a wrong layout shows."""
     weights = np.arange(np.prod(DIMS), dtype=np.float32).reshape(DIMS) % 7

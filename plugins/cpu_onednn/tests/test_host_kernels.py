@@ -17,11 +17,6 @@ DEVICES = sorted({name.split(".")[0] for name in dovetail.Core(config=False).ava
 """Those of ONEDNN, NUMPY and OPENCL that are installed."""
 
 
-@pytest.fixture(scope="module")
-def core():
-    return dovetail.Core(config=False)
-
-
 class InBlocks(HostKernel):
     """Slopes filled up to whole blocks. Writes rubbish past the last channel, which must not matter.
 

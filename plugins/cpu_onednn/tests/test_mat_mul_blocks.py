@@ -12,11 +12,6 @@ from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(29)
-
-
 def _matrix(rng, bits, size, blocks, n, middle):
     scales = rng.uniform(0.1, 1, (blocks, n)).astype(np.float32)
     numbers = rng.integers(0, 2**bits, (blocks * size, n)).astype(np.uint8)

@@ -13,11 +13,6 @@ from dovetail_ops_onnx.mat_mul_digits import MatMulDigits
 pytestmark = pytest.mark.skipif(not library().has_int8, reason="no exact sums of 8-bit products")
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(23)
-
-
 def _matrix(rng, bits, size, blocks, n, middle):
     scales = rng.uniform(0.1, 1, (blocks, n)).astype(np.float32)
     numbers = rng.integers(0, 2**bits, (blocks * size, n)).astype(np.uint8)

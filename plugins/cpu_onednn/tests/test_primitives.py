@@ -6,7 +6,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-import dovetail
 from dovetail.device import TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail_cpu_onednn import constants
@@ -40,11 +39,6 @@ from dovetail_ops_onnx.sub import Sub
 from dovetail_ops_onnx.transpose import Transpose
 from dovetail_ops_onnx.upsample import Upsample
 from dovetail_ops_onnx.where import Where
-
-
-@pytest.fixture(scope="module")
-def core():
-    return dovetail.Core(config=False)
 
 
 def axes(*numbers):

@@ -1,4 +1,4 @@
-"""Fixtures: a session, small random models written by the package `gguf`, and the reference in float64."""
+"""Fixtures: small random models written by the package `gguf`, and the reference in float64."""
 
 import runpy
 from collections.abc import Callable, Mapping
@@ -10,23 +10,11 @@ import numpy as np
 import pytest
 from gguf.quants import quantize
 
-import dovetail
-
 KINDS = gguf.GGMLQuantizationType
 MIXED = [KINDS.Q4_0, KINDS.Q4_1, KINDS.Q8_0, KINDS.F16, KINDS.BF16, KINDS.F32]
 """Formats that `gguf` can write; the cases of the operators have the others."""
 
 Write = Callable[..., Path]
-
-
-@pytest.fixture(scope="session")
-def core() -> dovetail.Core:
-    return dovetail.Core()
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(11)
 
 
 @pytest.fixture(scope="session")

@@ -23,11 +23,6 @@ def _weights(rng: np.random.Generator, sizes: tuple[int, ...] = SIZES) -> dict[s
     return {f"w{i}": rng.standard_normal(size).astype(np.float32) for i, size in enumerate(sizes)}
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(20261120)
-
-
 def _with(build: Any, weights: dict[str, NDArray[Any]], **more: Any) -> ModelProto:
     tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     nodes = [helper.make_node("Concat", ["x", *weights], ["y"], axis=0)]

@@ -20,12 +20,6 @@ def _no_telemetry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def core() -> dovetail.Core:
-    """One session for all tests of this folder."""
-    return dovetail.Core()
-
-
-@pytest.fixture(scope="session")
 def openvino_core() -> ov.Core:
     """OpenVINO's runtime, which computes what we compare with, in float32; without int8 in products by compressed weights."""
     core = ov.Core()

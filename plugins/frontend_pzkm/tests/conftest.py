@@ -107,11 +107,6 @@ def one_layer(kind: str, inputs: Mapping[str, Any], output: Any, *, layout: int 
     return model(tensors, [layer(kind, dict(zip(inputs, range(len(values)), strict=True)), made, **attrs)], given, made)
 
 
-@pytest.fixture(scope="session")
-def core() -> dovetail.Core:
-    return dovetail.Core()
-
-
 def read(stored: PModel | bytes, identifier: bool = True) -> Model:
     """The model of a root table, or of a file's content."""
     content = stored if isinstance(stored, bytes) else write_tables(stored, identifier)
@@ -128,11 +123,6 @@ def run(core: dovetail.Core) -> Callable[..., list[np.ndarray[Any, Any]]]:
         return [np.asarray(results[name]) for name in found.outputs]
 
     return compute
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(7)
 
 
 def without(stored: Any, **changes: Any) -> Any:

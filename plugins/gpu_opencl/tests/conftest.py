@@ -102,6 +102,14 @@ def merged_nodes_have_the_types_that_they_infer(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(OpenCLDevice, "lower", checked)
 
 
+@pytest.fixture(params=["IN_ORDER", "OUT_OF_ORDER"])
+def queue(request: pytest.FixtureRequest, device: OpenCLDevice) -> str:
+    """Each kind of queue that the device has."""
+    if request.param == "OUT_OF_ORDER" and not device.caps.out_of_order:
+        pytest.skip("this device has no out-of-order queues")
+    return str(request.param)
+
+
 @pytest.fixture(autouse=True)
 def unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU that a test takes for a GPU builds without optimization, in a fifth of the time: code for CPUs of these kernels is
@@ -142,11 +150,6 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> dovetail.Core:
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(20)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dovetail_gpu_opencl.dependencies import Span, Step, dependencies, in_lanes
+from dovetail_gpu_opencl.dependencies import Span, Step, dependencies
 
 
 def span(start: int, end: int, buffer: str = "arena") -> Span:
@@ -39,32 +39,6 @@ def test_in_place_and_transitive_waits() -> None:
 
 def test_other_buffers_do_not_matter() -> None:
     assert dependencies([Step(writes=(span(0, 4),)), Step(reads=(span(0, 4, "b"),), writes=(span(0, 4, "c"),))]) == ((), ())
-
-
-def test_branches_get_lanes_of_their_own() -> None:
-    """0 feeds two chains, 1-3 and 2-4, which 5 joins."""
-    schedule = in_lanes([(), (0,), (0,), (1,), (2,), (3, 4)], 4)
-    assert schedule.lanes == (0, 0, 1, 0, 1, 1)
-    assert schedule.waits == ((), (), (0,), (), (), (3,))
-    assert schedule.awaited == (True, False, False, True, False, False)
-
-
-def test_more_branches_than_lanes() -> None:
-    schedule = in_lanes([(), (), (), (), (1,)], 2)
-    assert schedule.lanes == (0, 1, 0, 1, 0)
-    assert schedule.waits == ((), (), (), (), (1,))
-
-
-def test_lanes_keep_every_wait() -> None:
-    """A wait is kept by its event, or because both steps are in the same lane, in order."""
-    rng = np.random.default_rng(5)
-    for count in (1, 2, 3, 8):
-        waits = [tuple(sorted({int(i) for i in rng.integers(0, step, 2)})) if step else () for step in range(40)]
-        schedule = in_lanes(waits, count)
-        assert set(schedule.lanes) <= set(range(count))
-        for step, before in enumerate(waits):
-            assert all(i in schedule.waits[step] or schedule.lanes[i] == schedule.lanes[step] for i in before)
-            assert all(schedule.awaited[i] and schedule.lanes[i] != schedule.lanes[step] for i in schedule.waits[step])
 
 
 def test_any_order_that_keeps_the_waits_gives_the_same_memory() -> None:

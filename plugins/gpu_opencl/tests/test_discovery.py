@@ -195,5 +195,5 @@ def test_capabilities(info: DeviceInfo) -> None:
 def test_unknown_options_are_named(info: DeviceInfo) -> None:
     with pytest.raises(UsageError, match=r"OPENCL has no option 'QEUE'.*\n.*Did you mean 'QUEUE'"):
         dovetail_device_open(info, {"QEUE": "IN_ORDER"})
-    with pytest.raises(UsageError, match="QUEUE of OPENCL is 'SIDEWAYS'; accepted: IN_ORDER, OUT_OF_ORDER, MULTI"):
+    with pytest.raises(UsageError, match="QUEUE of OPENCL is 'SIDEWAYS'; accepted: IN_ORDER, OUT_OF_ORDER"):
         dovetail_device_open(info, {"QUEUE": "SIDEWAYS"})

@@ -194,11 +194,10 @@ def attempt(
 
 
 IN_ORDER: Mapping[str, Any] = {}
-MULTI, OUT_OF_ORDER, DEBUG = {"QUEUE": "MULTI"}, {"QUEUE": "OUT_OF_ORDER"}, {"DEBUG_BUFFERS": True}
+OUT_OF_ORDER, DEBUG = {"QUEUE": "OUT_OF_ORDER"}, {"DEBUG_BUFFERS": True}
 KINDS: dict[str, tuple[Mapping[str, Any], int, bool]] = {
     "memory": (IN_ORDER, ALLOCATION_FAILURE, False),
     "lost": (IN_ORDER, OUT_OF_RESOURCES, True),
-    "several queues": (MULTI, OUT_OF_RESOURCES, False),
     "out of order": (OUT_OF_ORDER, OUT_OF_RESOURCES, False),
     "guard bytes": (DEBUG, OUT_OF_RESOURCES, False),
 }

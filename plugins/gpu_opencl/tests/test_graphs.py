@@ -24,7 +24,6 @@ from dovetail_gpu_opencl.launch import Scalar
 SAMPLED = pytest.mark.exhaustive(0.25)  # each compiles programs
 
 Floats = NDArray[np.float32]
-QUEUES = ("IN_ORDER", "MULTI", "OUT_OF_ORDER")
 
 UNARY: dict[str, Callable[[Any], Any]] = {
     "Tanh": np.tanh,
@@ -66,13 +65,8 @@ def random_graph(rng: np.random.Generator, bench: Any, nodes: int) -> tuple[Grap
 
 
 @SAMPLED
-@pytest.mark.parametrize("queue", QUEUES)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_graphs(seed: int, queue: str, device: OpenCLDevice, bench: Any) -> None:
-    if queue == "OUT_OF_ORDER" and not device.caps.out_of_order:
-        with pytest.raises(DeviceError, match="no out-of-order queues"):
-            device.compile(Graph((), (), ()), {"QUEUE": queue})
-        return
     graph, feeds, expected = random_graph(np.random.default_rng(seed), bench, 25)
     executable = device.compile(graph, {"QUEUE": queue})
     assert executable.memory.peak < executable.memory.unshared
@@ -82,13 +76,18 @@ def test_random_graphs(seed: int, queue: str, device: OpenCLDevice, bench: Any) 
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
-def test_a_graph_too_large_for_one_buffer_gets_several(info: DeviceInfo, bench: Any) -> None:
+def test_a_device_without_queues_out_of_order(device: OpenCLDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "caps", dataclasses.replace(device.caps, out_of_order=False))
+    with pytest.raises(DeviceError, match="no out-of-order queues"):
+        device.compile(Graph((), (), ()), {"QUEUE": "OUT_OF_ORDER"})
+
+
+def test_a_graph_too_large_for_one_buffer_gets_several(info: DeviceInfo, queue: str, bench: Any) -> None:
     caps = dataclasses.replace(Capabilities.query(find_device(info.name)), max_allocation=512)
     device = OpenCLDevice(info, caps=caps)
-    for queue in QUEUES if caps.out_of_order else QUEUES[:2]:
-        graph, feeds, expected = random_graph(np.random.default_rng(1), bench, 20)
-        for got, want in zip(bench.run(device, graph, feeds, QUEUE=queue), expected, strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    graph, feeds, expected = random_graph(np.random.default_rng(1), bench, 20)
+    for got, want in zip(bench.run(device, graph, feeds, QUEUE=queue), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -100,14 +99,13 @@ def test_waits_of_an_out_of_order_queue(keep: bool, device: OpenCLDevice, bench:
     negated = g.node(bench.op("Neg"), left)
     outputs = [g.node(bench.op("Add"), negated, right), left, right]
     graph = bench.typed(g.graph([*outputs, x] if keep else outputs))
-    assert set(device.compile(graph, {}).schedule().waits) == {()}  # commands of a queue in order wait without events
     if not device.caps.out_of_order:
         pytest.skip("this device has no out-of-order queues")
     executable = device.compile(graph, {"QUEUE": "OUT_OF_ORDER"})
     offsets = executable.memory.offsets
     assert (offsets[negated] == offsets[x]) == (not keep)
     # Upload, Abs, Tanh, Neg, ...: Neg reads what Abs wrote, and perhaps overwrites x, which Tanh reads.
-    assert executable.schedule().waits[:4] == ((), (0,), (0,), (1,) if keep else (1, 2))
+    assert executable.waits()[:4] == ((), (0,), (0,), (1,) if keep else (1, 2))
 
 
 def test_two_requests_in_threads(device: OpenCLDevice, bench: Any) -> None:
@@ -175,7 +173,7 @@ def test_views_launch_nothing_and_outputs_may_be_anything(device: OpenCLDevice, 
         np.testing.assert_array_equal(got, want)
 
 
-def test_batch_0(device: OpenCLDevice, bench: Any, rng: np.random.Generator) -> None:
+def test_batch_0(device: OpenCLDevice, queue: str, bench: Any, rng: np.random.Generator) -> None:
     g = GraphBuilder()
     x = g.input("x", "float32", (0, 3, 8, 8))
     w = g.constant(rng.standard_normal((4, 3, 3, 3)).astype(np.float32))
@@ -185,18 +183,14 @@ def test_batch_0(device: OpenCLDevice, bench: Any, rng: np.random.Generator) -> 
     out = g.node(bench.op("Softmax"), g.node(bench.op("MatMul"), flat, g.constant(np.ones((4, 5), np.float32))))
     total = g.node(bench.op("ReduceSum", keepdims=False), out)
     graph = bench.typed(g.graph([out, total]))
-    for queue in QUEUES if device.caps.out_of_order else QUEUES[:2]:
-        empty, zero = bench.run(device, graph, [np.zeros((0, 3, 8, 8), np.float32)], QUEUE=queue)
-        assert empty.shape == (0, 5)
-        assert zero == 0
+    empty, zero = bench.run(device, graph, [np.zeros((0, 3, 8, 8), np.float32)], QUEUE=queue)
+    assert empty.shape == (0, 5)
+    assert zero == 0
 
 
 @SAMPLED
-@pytest.mark.parametrize("queue", QUEUES)
 @pytest.mark.parametrize("dtype", [np.int64, np.int32])
 def test_gather_out_of_range_names_the_node(dtype: type, queue: str, device: OpenCLDevice, bench: Any) -> None:
-    if queue == "OUT_OF_ORDER" and not device.caps.out_of_order:
-        pytest.skip("this device has no out-of-order queues")
     g = GraphBuilder()
     x, i = g.input("x", "float32", (5, 3)), g.input("i", np.dtype(dtype).name, (2,))
     safe = g.node(bench.op("Gather", axis=1), x, g.constant(np.array([0, -1])), name="safe")

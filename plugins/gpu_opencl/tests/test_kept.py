@@ -16,12 +16,6 @@ from dovetail_ops_onnx.reshape import Reshape
 WEIGHTS = np.random.default_rng(5).standard_normal((7, 7)).astype(np.float32) / 3
 
 
-@pytest.fixture
-def core() -> Any:
-    with dovetail.Core(config=False) as found:
-        yield found
-
-
 def step(rows: int | str = 3) -> Any:
     """state' = relu(state w) + x, and a view of x."""
     g = dovetail.GraphBuilder()
@@ -44,7 +38,6 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("queue", ["IN_ORDER", "MULTI"])
 def test_a_state_goes_from_run_to_run(core: Any, info: DeviceInfo, queue: str, rng: np.random.Generator) -> None:
     request = core.compile_model(step(), info.name, {"QUEUE": queue}).create_infer_request()
     state: Any = rng.standard_normal((3, 7)).astype(np.float32)
@@ -63,7 +56,6 @@ def test_a_state_goes_from_run_to_run(core: Any, info: DeviceInfo, queue: str, r
     np.testing.assert_allclose(request.infer([x, state])[0], want, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("queue", ["IN_ORDER", "MULTI"])
 def test_what_stays_is_not_transferred(
     core: Any, info: DeviceInfo, copies: list[str], queue: str, rng: np.random.Generator
 ) -> None:

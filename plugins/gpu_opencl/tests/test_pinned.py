@@ -21,7 +21,6 @@ def model() -> Any:
     return g.model([g.node(Relu(), g.node(MatMul(), x, g.constant(WEIGHTS))), x])
 
 
-@pytest.mark.parametrize("queue", ["IN_ORDER", "MULTI"])
 def test_requests_at_once_give_right_results(info: DeviceInfo, queue: str) -> None:
     core = dovetail.Core(config=False)
     compiled = core.compile_model(model(), info.name, {"PINNED": True, "QUEUE": queue, "PERFORMANCE_HINT": "THROUGHPUT"})

@@ -22,11 +22,6 @@ ROOM = 640
 CACHES = {"STATE": "past.*:present.*"}
 
 
-@pytest.fixture(scope="module")
-def core() -> dovetail.Core:
-    return dovetail.Core()
-
-
 @pytest.fixture
 def moved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes of every copy between host and device."""
@@ -64,7 +59,7 @@ def told(request: Any, tokens: Any, prompt: int = 5) -> Any:
     return np.concatenate([*parts, *(request.infer({"query": tokens[:, i : i + 1], "lengths": [i]})["y"] for i in rest)], 1)
 
 
-@pytest.mark.parametrize("how", [{}, {"QUEUE": "MULTI"}, {"DEBUG_BUFFERS": True}, {"PINNED": True}, {"TRACE": "trace"}], ids=str)
+@pytest.mark.parametrize("how", [{}, {"DEBUG_BUFFERS": True}, {"PINNED": True}, {"TRACE": "trace"}], ids=str)
 def test_caches_are_written_on_the_device(
     core: Any, rng: Any, info: Any, how: dict[str, Any], tmp_path: Any, moved: list[int]
 ) -> None:
@@ -100,7 +95,6 @@ def test_what_is_written_into_the_states_is_read(core: Any, rng: Any, info: Any)
         np.testing.assert_allclose(told(first, tokens), want, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("queue", ["IN_ORDER", "OUT_OF_ORDER", "MULTI"])
 def test_results_that_stay_on_the_device(core: Any, rng: Any, info: Any, queue: str, moved: list[int]) -> None:
     tokens = rng.standard_normal((1, 7, 64)).astype(np.float32)
     want = whole(core, tokens)["y"]

@@ -14,7 +14,7 @@ FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64}
 INTEGERS = frozenset({DType.INT8, DType.INT16, DType.INT32, DType.INT64, DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64})
 """The integer types of 8 bits and more."""
 NUMERIC = FLOATS | INTEGERS
-"""Both of them."""
+"""`FLOATS` and `INTEGERS`."""
 
 _PORT = re.compile(r"(?P<name>\w+)(?P<mark>[?*]?)(?::\s*(?P<type>\w+))?")
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass
 from dovetail.device import Arenas, DType, Graph, MemoryPlan, OutOfMemory, aligned
 from dovetail_gpu_opencl.capabilities import Capabilities
-from dovetail_gpu_opencl.dependencies import Schedule, Span, Step, dependencies, in_lanes
+from dovetail_gpu_opencl.dependencies import Span, Step, dependencies
 from dovetail_gpu_opencl.enqueue import KernelObject
 from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.launch import Constant, Counters, Fault, Image, Launch, Local, Null, Read, Scalar, Scratch, Write, ints
@@ -27,8 +27,6 @@ __all__ = ["Command", "CompiledGraph", "Flags", "Readers", "bind"]
 ARENA = "<arena>"
 LOCKED = range(1, 1 << 28)
 """Bytes of a result that is worth a place in locked memory: an H200 writes 6 MB there in 0.12 ms, elsewhere in 0.47 ms."""
-QUEUES = 4
-"""In-order queues of a request with `QUEUE=MULTI`: more than most graphs have branches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,20 +126,15 @@ class CompiledGraph:
             memory = self._packed.arenas.take(whole)
         return {offset: buffers.within(memory[offset : offset + size], "intermediate values") for offset, size in sizes.items()}
 
-    def schedule(self) -> Schedule:
-        """Queues and waits for each upload, each command and each download, in this order."""
+    def waits(self) -> tuple[tuple[int, ...], ...]:
+        """The steps before that each upload, each command and each download, in this order, waits for."""
         uploads = [Step(writes=(self._span(name),)) for name in self.graph.inputs]
         launches = [
             Step(tuple(self._span(v) for v in c.launch.reads), tuple(self._span(v) for v in c.launch.writes))
             for c in self.commands
         ]
         downloads = [Step(reads=(self._span(root),)) for root in self.downloads if root]
-        waits = dependencies([*uploads, *launches, *downloads])
-        if self.options.QUEUE == "MULTI":
-            return in_lanes(waits, QUEUES)
-        if not self.out_of_order:  # a queue in order needs no events
-            waits = ((),) * len(waits)
-        return Schedule((0,) * len(waits), waits, (False,) * len(waits))
+        return dependencies([*uploads, *launches, *downloads])
 
     def host_array(self, queue: Any, value: str) -> NDArray[Any]:
         """An array of the host for an input or output, in memory that the driver has locked where `PINNED` asks for it."""

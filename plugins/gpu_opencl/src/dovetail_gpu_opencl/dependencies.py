@@ -1,13 +1,10 @@
-"""Which steps must have ended before a step may start: its true producers, and whoever used the memory that it overwrites.
-
-And how steps are spread over several queues, so that those that do not wait for each other can run at the same time.
-"""
+"""Which steps must have ended before a step may start: its true producers, and whoever used the memory that it overwrites."""
 
 from collections.abc import Iterable, Sequence
 
 from dovetail.dataclass import dataclass
 
-__all__ = ["Schedule", "Span", "Step", "dependencies", "in_lanes"]
+__all__ = ["Span", "Step", "dependencies"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,42 +51,6 @@ def dependencies(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
         recent += [(span, index, True) for span in step.writes]
         recent += [(span, index, False) for span in step.reads if not any(w.covers(span) for w in step.writes)]
     return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """In which of several in-order queues each step goes, and which steps of other queues it waits for.
-
-    `awaited` marks the steps that another queue waits for: theirs must be flushed, or the wait may never end.
-    """
-
-    lanes: tuple[int, ...]
-    waits: tuple[tuple[int, ...], ...]
-    awaited: tuple[bool, ...]
-
-
-def in_lanes(waits: Sequence[tuple[int, ...]], count: int) -> Schedule:
-    """Spread steps over at most `count` in-order queues; `waits` is what `dependencies` gave.
-
-    A step follows the latest of the steps that it waits for, if that one is still the last in its queue. Else it begins a new
-    queue, and when there is none, it goes where nothing was added for longest.
-    """
-    last: list[int] = []
-    lanes: list[int] = []
-    for index, before in enumerate(waits):
-        free = [lane for lane, step in enumerate(last) if step in before]
-        if free:
-            lane = max(free, key=lambda lane: last[lane])
-        elif len(last) < count:
-            lane = len(last)
-            last.append(index)
-        else:
-            lane = min(range(count), key=lambda lane: last[lane])
-        last[lane] = index
-        lanes.append(lane)
-    crossing = tuple(tuple(i for i in before if lanes[i] != lane) for before, lane in zip(waits, lanes, strict=True))
-    awaited = {i for before in crossing for i in before}
-    return Schedule(tuple(lanes), crossing, tuple(i in awaited for i in range(len(waits))))
 
 
 def _conflicts(step: Step, recent: Iterable[tuple[Span, int, bool]]) -> set[int]:

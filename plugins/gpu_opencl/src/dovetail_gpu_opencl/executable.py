@@ -37,7 +37,7 @@ class CLExecutable(CompiledGraph, Executable):
         with IN_USE, translated("creating a request"):
             if self.options.DEBUG_BUFFERS:
                 return DebugRequest(self)
-            kind = EventRequest if self.options.QUEUE != "IN_ORDER" else InOrderRequest
+            kind = EventRequest if self.out_of_order else InOrderRequest
             return kind(self, self._create_profiled)
 
     def reproduce(self, node: str, inputs: Sequence[NDArray[Any]], folder: Path) -> Path:

@@ -9,13 +9,13 @@ from dovetail.device import FLAG, OPERATOR_TYPES, DeviceOptions, one_of
 
 __all__ = ["PRECISIONS", "QUEUES", "Options"]
 
-QUEUES = ("IN_ORDER", "OUT_OF_ORDER", "MULTI")
+QUEUES = ("IN_ORDER", "OUT_OF_ORDER")
 PRECISIONS = ("f32", "tf32", "bf16", "f16")
 
 
 @dataclass(frozen=True)
 class Options(DeviceOptions):
-    """`QUEUE`: how commands are ordered: one after the other, in one queue by their events, or in several queues.
+    """`QUEUE`: how commands are ordered: one after the other, or by their events.
 
     `CONFIG_FILE`: custom layers from XML (`dovetail_gpu_opencl.custom_layers`). `DUMP_KERNELS`: a folder for the source of every
     program, none if empty. `STUB`: operator types whose kernels are left out, to measure how much faster ones could

@@ -37,7 +37,7 @@ FIRST_PART = 8
 
 
 class CLRequest(ExecutableRequest):
-    """The base of requests for all kinds of queue."""
+    """The base of requests for both kinds of queue."""
 
     def __init__(self, compiled: CompiledGraph, create_profiled: Callable[[], ExecutableRequest] | None = None) -> None:
         self._compiled = compiled
@@ -377,19 +377,15 @@ class InOrderRequest(CLRequest):
 
 
 class EventRequest(CLRequest):
-    """Every command waits for the events of its true producers, and of whoever used the memory that it overwrites.
+    """Every command has an event.
 
-    In one out-of-order queue, or in several in-order queues, where it waits for the steps of other queues only.
+    In a queue out of order it waits for those of its true producers, and of whoever used the memory that it overwrites.
     """
 
     def __init__(self, compiled: CompiledGraph, create_profiled: Callable[[], ExecutableRequest] | None = None) -> None:
-        schedule = compiled.schedule()
-        self._queues: list[Any] = []
         super().__init__(compiled, create_profiled)
-        with translated("creating a command queue"):
-            self._queues += [self._queue, *(self._make_queue() for _ in range(max(schedule.lanes, default=0)))]
-        queues = [self._queues[lane] for lane in schedule.lanes]
-        self._steps = tuple(zip(queues, schedule.waits, schedule.awaited, strict=True))
+        steps = len(self._uploads) + len(self._launches) + len(self._downloads)
+        self._waits = compiled.waits() if compiled.out_of_order else ((),) * steps
 
     def _properties(self) -> Any:
         return cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE if self._compiled.out_of_order else 0
@@ -406,45 +402,27 @@ class EventRequest(CLRequest):
     ) -> list[Any]:
         """Enqueue all steps and return their events; `before` is called before each."""
         events: list[Any] = []
-        steps, copy = iter(self._steps), cl.enqueue_copy
+        queue, copy, waits = self._queue, cl.enqueue_copy, iter(self._waits[len(self._uploads) + len(self._launches) :])
         for array, buffer in zip(inputs, self._uploads, strict=True):
-            queue, _, awaited = next(steps)
             before()
             if buffer is None or array is None:
                 events.append(cl.enqueue_marker(queue))
             else:
                 events.append(copy(queue, buffer, array, is_blocking=False))
-            if awaited:
-                queue.flush()
-        self._in_parts(lambda first, last: self._launch(first, last, steps, events, progress, before))
+        self._in_parts(lambda first, last: self._launch(first, last, events, progress, before))
         progress[0] = len(self._launches)
         for pair in self._to_read():
-            queue, waits, _ = next(steps)
             before()
-            events.append(copy(queue, *pair, is_blocking=False, wait_for=[events[i] for i in waits]))
+            events.append(copy(queue, *pair, is_blocking=False, wait_for=[events[i] for i in next(waits)]))
         return events
 
-    def _launch(
-        self,
-        first: int,
-        last: int,
-        steps: Iterator[Any],
-        events: list[Any],
-        progress: list[int],
-        before: Callable[[], Any],
-    ) -> None:
-        enqueue = cl.enqueue_nd_range_kernel
+    def _launch(self, first: int, last: int, events: list[Any], progress: list[int], before: Callable[[], Any]) -> None:
+        queue, enqueue = self._queue, cl.enqueue_nd_range_kernel
         for index, (kernel, global_size, local_size) in enumerate(self._launches[first:last], first):
             progress[0] = index
-            queue, waits, awaited = next(steps)
+            waits = self._waits[len(self._uploads) + index]
             before()
             events.append(enqueue(queue, kernel, global_size, local_size, None, [events[i] for i in waits] if waits else None))
-            if awaited:
-                queue.flush()
-
-    def _finish(self) -> None:
-        for queue in self._queues:
-            queue.finish()
 
 
 class DebugRequest(CLRequest):

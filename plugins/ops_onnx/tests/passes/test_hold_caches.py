@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import dovetail
 from dovetail.errors import InferError, UsageError
 from dovetail.graph import DType, Model
 from dovetail_ops_onnx.add import Add
@@ -59,11 +58,6 @@ def _held(core: Any, model: Model, batch: int, device: str = "NUMPY", room: int 
     if "attention_mask" in model.graph.inputs:
         sizes["attention_mask"] = (batch, room)
     return core.compile_model(model.reshape(sizes), device, {"STATE": STATES})
-
-
-@pytest.fixture(scope="module")
-def core() -> Any:
-    return dovetail.Core()
 
 
 @pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])

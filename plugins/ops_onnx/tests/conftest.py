@@ -1,9 +1,0 @@
-"""Fixtures of the pack's tests."""
-
-import numpy as np
-import pytest
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(20)
