@@ -1,5 +1,6 @@
 """Bind: operators are looked up, attributes read, old attributes become inputs, and errors name the node."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ from numpy.typing import NDArray
 from dovetail.errors import GraphError, OperatorError, UnknownOperator
 from dovetail.graph import Graph, GraphBuilder, Node
 from dovetail.op import NUMERIC, DType, Operator, UnboundOperator
+from dovetail.passes import PassContext
 from dovetail.passes.bind import MAX_DEPTH, bind
+from dovetail.passes.pipeline import PASSES
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.if_ import If
 from dovetail_ops_onnx.loop import Loop
@@ -53,6 +56,24 @@ def test_attributes_are_read_and_defaults_filled_in() -> None:
     assert isinstance(op, Take)
     assert (op.axis, op.mode, op.to) == (1, "clip", DType.FLOAT32)
     assert op.key == "test::Take"
+
+
+def test_the_pass_asks_about_an_operator_once() -> None:
+    asked: list[tuple[str, str, int]] = []
+
+    def noted(*question: Any) -> type[Operator]:
+        asked.append(question)
+        return find(*question)
+
+    g = GraphBuilder()
+    x = g.input("x", "float32", [4])
+    inner = one(axis=0)
+    names = [g.node(UnboundOperator("test", kind, 1, raw), x) for kind, raw in (("Take", {"axis": 0}), ("Body", {"body": inner}))]
+    definitions: Any = SimpleNamespace(find=noted)
+    run = next(one.run for one in PASSES if one.name == "bind")
+    bound = run(g.graph([*names, g.node(UnboundOperator("test", "Take", 2, {"axis": 1}), x)]), PassContext(definitions))
+    assert [type(node.op) for node in bound.nodes] == [Take, Body, Take]
+    assert asked == [("test", "Take", 1), ("test", "Body", 1), ("test", "Take", 2)]
 
 
 def test_an_attribute_of_old_versions_becomes_a_constant_input() -> None:

@@ -124,6 +124,21 @@ def test_one_with_the_id_of_an_installed_plugin_stands_in_for_it(site: Any) -> N
         twist(manager)
 
 
+def test_records_are_in_the_order_of_ids_whatever_comes_and_goes(site: Any) -> None:
+    for name in ("bravo", "delta"):
+        site.plugin("ops", f"com.{name}", "", name=name)
+    manager = PluginManager()
+    known = ["bravo/ops/com.bravo", "delta/ops/com.delta"]
+    with (
+        temporary(pack(First), kind="ops", key="acme", name="charlie"),
+        temporary(pack(First), kind="ops", key="acme", name="alpha"),
+    ):
+        assert [record.id for record in manager.records()] == ["alpha/ops/acme", known[0], "charlie/ops/acme", known[1]]
+    with temporary(pack(First), kind="ops", key="com.bravo", name="bravo"):
+        assert [record.id for record in manager.records()] == known
+    assert [record.id for record in manager.records()] == known
+
+
 @pytest.mark.parametrize(
     ("plugin", "kind", "key", "error", "message"),
     [

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Affine", "fold_affine", "holds", "of_norm"]
 
+Array = NDArray[Any]
 
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 _PRODUCERS = ("Conv", "ConvTranspose", "Gemm")
@@ -30,8 +31,8 @@ class Affine:
     """factor * value + shift, each one number or one for each channel, in float64."""
 
     value: str
-    factor: NDArray[Any]
-    shift: NDArray[Any]
+    factor: Array
+    shift: Array
 
 
 def fold_affine(graph: Graph, memory: MutableMapping[str, Any] | None = None) -> Graph:
@@ -129,7 +130,7 @@ def _of_constant(node: Node, graph: Graph) -> Affine | None:
     return None
 
 
-def _per_channel(name: str, result: TensorType, graph: Graph) -> NDArray[Any] | None:
+def _per_channel(name: str, result: TensorType, graph: Graph) -> Array | None:
     """A constant as one number, or one for each channel of a result [N, C, ...]; None when it is neither."""
     array = graph.constants.get(name)
     if array is None or not result.dtype.is_float or result.rank < 2 or array.ndim > result.rank:
@@ -174,9 +175,7 @@ def _plain_gemm(node: Node, graph: Graph) -> bool:
     return bias is None or bias.rank <= 1
 
 
-def _fold(
-    producer: Node, node: Node, affine: Affine, graph: Graph, derived: DerivedConstants
-) -> tuple[Node, dict[str, NDArray[Any]]]:
+def _fold(producer: Node, node: Node, affine: Affine, graph: Graph, derived: DerivedConstants) -> tuple[Node, dict[str, Array]]:
     weight_name = producer.inputs[1]
     weight = graph.constants[weight_name]
     bias_name = producer.inputs[2] if len(producer.inputs) > 2 else ""
@@ -187,7 +186,7 @@ def _fold(
     sources = [graph.constants[name] for name in (*producer.inputs[1:], *node.inputs) if name in graph.constants]
     added = {}
 
-    def weights() -> NDArray[Any]:
+    def weights() -> Array:
         factor = np.broadcast_to(affine.factor, (channels,))
         # Through `out`, NumPy computes in float64 block by block and rounds each: no large temporary, a third of the time.
         new_weight = np.empty_like(weight)
@@ -196,7 +195,7 @@ def _fold(
             np.multiply(weight, scaled, out=new_weight, casting="unsafe", dtype=np.float64)
         return as_constant(new_weight)
 
-    def offsets() -> NDArray[Any]:
+    def offsets() -> Array:
         new_bias = np.broadcast_to(beta * bias * affine.factor + affine.shift, (channels,))
         with np.errstate(over="ignore"):
             return as_constant(new_bias.astype(weight.dtype))
@@ -211,7 +210,7 @@ def _fold(
     return merged, added
 
 
-def holds(old: NDArray[Any], new: NDArray[Any], bias: NDArray[Any]) -> bool:
+def holds(old: Array, new: Array, bias: Array) -> bool:
     """Whether their type holds new weights and bias: scaled one after the other, values may stay in range.
 
     The weights are matrices with a row for each output channel. In float16, the greatest weight of each channel must not become
@@ -227,7 +226,7 @@ def holds(old: NDArray[Any], new: NDArray[Any], bias: NDArray[Any]) -> bool:
     return not ((before >= tiny) & (after < tiny)).any()
 
 
-def _by_output_channel(node: Node, weight: NDArray[Any]) -> NDArray[Any]:
+def _by_output_channel(node: Node, weight: Array) -> Array:
     """The weights as a matrix with a row for each output channel."""
     if _is_gemm(node.op):
         return weight if node.op.transB else weight.T
@@ -241,7 +240,7 @@ def _attributes(op: AbstractOperator) -> Hashable:
     return (type(op), *(getattr(op, name) for name in op.attributes))
 
 
-def _along_output_channel(node: Node, factor: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
+def _along_output_channel(node: Node, factor: Array, weight: Array) -> Array:
     """`factor` (one for each output channel) shaped to multiply the weight tensor."""
     if _is_gemm(node.op):
         return factor.reshape(-1, 1) if node.op.transB else factor.reshape(1, -1)

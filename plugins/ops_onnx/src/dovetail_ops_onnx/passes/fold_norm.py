@@ -17,6 +17,8 @@ from dovetail_ops_onnx.transpose import Transpose
 
 __all__ = ["fold_norm"]
 
+Array = NDArray[Any]
+
 
 @dataclass(frozen=True)
 class _Chain:
@@ -103,20 +105,18 @@ def _only_producer(value: str, graph: Graph) -> Node | None:
     return node if alone else None
 
 
-def _folded(
-    chain: _Chain, norm: Node, affine: Affine, graph: Graph, derived: DerivedConstants
-) -> tuple[NDArray[Any], NDArray[Any]]:
+def _folded(chain: _Chain, norm: Node, affine: Affine, graph: Graph, derived: DerivedConstants) -> tuple[Array, Array]:
     """The new weights and the new row."""
     weights = graph.constants[chain.product.inputs[1]]
     rows = [] if chain.added is None else [graph.constants[name] for name in chain.added.inputs if name in graph.constants]
     sources = [weights, *rows, *(graph.constants[name] for name in norm.inputs[1:5])]
     key = (len(rows), *(getattr(norm.op, name) for name in norm.op.attributes))
 
-    def scaled() -> NDArray[Any]:
+    def scaled() -> Array:
         with np.errstate(over="ignore"):
             return as_constant((weights * affine.factor).astype(weights.dtype))
 
-    def shifted() -> NDArray[Any]:
+    def shifted() -> Array:
         row = rows[0].reshape(-1).astype(np.float64) if rows else np.zeros(())
         with np.errstate(over="ignore"):
             return as_constant(np.broadcast_to(row * affine.factor + affine.shift, weights.shape[1:]).astype(weights.dtype))
