@@ -129,6 +129,10 @@ def test_primitives_of_a_plan_whose_passes_ran_serve_another_one():
     """A batch of 1 is planned from the beginning, and so is the next one."""
     compiled = images()
     assert [in_parts(check(compiled, batch)) > 0 for batch in (1, 2, 3, 7)] == [False, False, True, True]
+    compiled = images()
+    assert [in_parts(check(compiled, batch)) > 0 for batch in (6, 7, 1, 4, 8, 5)] == [False, False, False, True, True, True]
+    compiled = images()
+    assert [in_parts(check(compiled, batch)) > 0 for batch in (1, 2, 3)] == [False, False, True]
     assert [1, 2] in [[one.batch for one in known] for known in executable(check(compiled, 3)).batches.values()]
 
 

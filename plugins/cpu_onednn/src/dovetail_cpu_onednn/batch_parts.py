@@ -23,7 +23,7 @@ from dovetail_cpu_onednn.placement import Placement
 if TYPE_CHECKING:
     from dovetail_cpu_onednn.executable import Prepared
 
-__all__ = ["InBatch", "in_parts", "noted", "parts_of"]
+__all__ = ["InBatch", "in_parts", "merged", "noted", "parts_of"]
 
 KEPT = 8
 """The latest batches whose primitives a node keeps for others."""
@@ -126,6 +126,19 @@ def noted(
             found[name] = (*kept[1 - KEPT :], one)
         elif others:
             found[name] = others
+    return found
+
+
+def merged(
+    mine: "Mapping[str, tuple[InBatch, ...]]", others: "Mapping[str, tuple[InBatch, ...]]"
+) -> "Mapping[str, tuple[InBatch, ...]]":
+    """Those of one graph, with those of others that can serve it."""
+    found = dict(mine)
+    for name, known in mine.items() if others is not mine else ():
+        last, batches = known[-1], {one.batch for one in known}
+        beside = [one.beside(last) for one in others.get(name, ()) if one.batch not in batches]
+        new = [one for one in beside if one is not None and one.question.is_one(last.question)]
+        found[name] = (*new, *known)[-KEPT:]
     return found
 
 

@@ -80,7 +80,7 @@ class OnednnExecutable(Executable):
     of the same compilation, `arenas` the memory of its requests. `earlier` is the graph in other sizes: nodes with its placements
     are as they were there. `plans` are those by which kernels accepted nodes, in plain types. `seen` are its nodes as the device
     compared them with those before. `blocks` are the bytes of the memory in which each output lies. One that `hurries` takes the
-    primitives of smaller batches where it can, and is provisional then. `others` are those of executables before.
+    primitives of smaller batches where it can, and is provisional then. `others` are those of the graph that was compiled last.
     """
 
     provisional_runs = 16
@@ -96,6 +96,7 @@ class OnednnExecutable(Executable):
         earlier: "OnednnExecutable | None" = None,
         plans: Mapping[str, NodePlan] = MappingProxyType({}),
         hurries: bool = False,
+        others: "Mapping[str, tuple[InBatch, ...]]" = MappingProxyType({}),
     ) -> None:
         self.arenas = arenas
         self.seen: Mapping[str, Seen] = {}
@@ -117,7 +118,7 @@ class OnednnExecutable(Executable):
         self._placed: dict[str, Placement] = {}
         self.decided: dict[str, Decided] = {}
         self.in_parts: dict[str, tuple[Prepared, ...]] = {}
-        before = _Before() if earlier is None else _Before.of(earlier, placements, storage, hurries and not graph.states)
+        before = _Before() if earlier is None else _Before.of(earlier, placements, storage, hurries and not graph.states, others)
         with Helper(_make, threads) as helper:
             found, as_first = self._plan_nodes(placements, storage, before, plans, shared, helper)
             self.placements = tuple(self._placed.values())
@@ -130,7 +131,7 @@ class OnednnExecutable(Executable):
         }
         self.provisional = bool(self.in_parts)
         self.notes = (*_notes(placements, threads), *_of_parts(self.in_parts, placements))
-        self.others = before.batches
+        self._batches_before = others if earlier is None else before.batches
         self._requests: weakref.WeakSet[OnednnRequest] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._is_closed = False
@@ -222,7 +223,7 @@ class OnednnExecutable(Executable):
 
         prepared = self.prepared  # another thread may close it
         whole = {name: stages for name, stages in prepared.items() if name not in self.in_parts}
-        return noted(self.others, self.placements, whole)
+        return noted(self._batches_before, self.placements, whole)
 
     def kept(
         self, placements: Sequence[Placement], storage: Mapping[str, str]
@@ -302,12 +303,21 @@ class _Before:
     hurries: bool = False
 
     @staticmethod
-    def of(earlier: OnednnExecutable, placements: Sequence[Placement], storage: Mapping[str, str], hurries: bool) -> "_Before":
+    def of(
+        earlier: OnednnExecutable,
+        placements: Sequence[Placement],
+        storage: Mapping[str, str],
+        hurries: bool,
+        others: "Mapping[str, tuple[InBatch, ...]]",
+    ) -> "_Before":
         """Those of an executable, for these placements. Unless the new one `hurries`, no node stays in parts."""
+        from dovetail_cpu_onednn.batch_parts import merged  # here, because most programs have one size
+
         kept, in_parts = earlier.kept(placements, storage), earlier.in_parts
         if in_parts and not hurries:
             kept = {name: one for name, one in kept.items() if name not in in_parts}
-        return _Before(kept, earlier.prepared, earlier.planned, earlier.decided, earlier.batches, in_parts.keys(), hurries)
+        batches = merged(earlier.batches, others)
+        return _Before(kept, earlier.prepared, earlier.planned, earlier.decided, batches, in_parts.keys(), hurries)
 
     def are_one(self, name: str, model: str) -> bool:
         """Whether two nodes had the same plan."""
