@@ -168,9 +168,6 @@ class OnednnExecutable(Executable):
         as_first: dict[str, str] = {}
         as_before: dict[str, bool] = {}
         asked: set[PrimitiveDesc] = set()
-        moved: dict[tuple[int, int], Stage] = {}
-        if before.batches:
-            from dovetail_cpu_onednn.batch_parts import in_parts  # here, because few models have such nodes
         for placement in placements:
             name, planned = placement.node.node.name, None
             if name in before.kept:
@@ -179,7 +176,7 @@ class OnednnExecutable(Executable):
                 if name in before.in_parts:
                     self.in_parts[name] = before.kept[name][1]
                 continue
-            if before.hurries and (others := before.batches.get(name)) and (parts := in_parts(placement, others, moved)):
+            if (parts := before.parts.get(name)) is not None:
                 self.in_parts[name], self.planned[name] = parts, _planned_of(parts)
                 self._placed[name], self.decided[name] = placement, before.decided[name]
                 continue
@@ -300,7 +297,7 @@ class _Before:
     decided: Mapping[str, Decided] = field(default_factory=dict)
     batches: "Mapping[str, tuple[InBatch, ...]]" = field(default_factory=dict)
     in_parts: Container[str] = ()
-    hurries: bool = False
+    parts: Mapping[str, tuple[Prepared, ...]] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -311,13 +308,14 @@ class _Before:
         others: "Mapping[str, tuple[InBatch, ...]]",
     ) -> "_Before":
         """Those of an executable, for these placements. Unless the new one `hurries`, no node stays in parts."""
-        from dovetail_cpu_onednn.batch_parts import merged  # here, because most programs have one size
+        from dovetail_cpu_onednn.batch_parts import all_in_parts, merged  # here, because most programs have one size
 
         kept, in_parts = earlier.kept(placements, storage), earlier.in_parts
         if in_parts and not hurries:
             kept = {name: one for name, one in kept.items() if name not in in_parts}
-        batches = merged(earlier.batches, others)
-        return _Before(kept, earlier.prepared, earlier.planned, earlier.decided, batches, in_parts.keys(), hurries)
+        batches, changed = merged(earlier.batches, others), [one for one in placements if one.node.node.name not in kept]
+        parts = all_in_parts(changed, batches) if hurries and batches else {}
+        return _Before(kept, earlier.prepared, earlier.planned, earlier.decided, batches, in_parts.keys(), parts)
 
     def are_one(self, name: str, model: str) -> bool:
         """Whether two nodes had the same plan."""
