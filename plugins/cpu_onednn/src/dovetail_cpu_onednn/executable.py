@@ -83,7 +83,6 @@ class OnednnExecutable(Executable):
     primitives of smaller batches where it can, and is provisional then. `others` are those of the graph that was compiled last.
     """
 
-    provisional_runs = 16
     _takes: Mapping[str, Sequence[str]]
 
     def __init__(
@@ -129,7 +128,10 @@ class OnednnExecutable(Executable):
             **{name: _prepared_as(prepared[model], before.prepared[name]) for name, model in as_first.items()},
             **self.in_parts,
         }
-        self.provisional = bool(self.in_parts)
+        if self.in_parts:
+            from dovetail_cpu_onednn.batch_parts import worth_runs  # here, because few executables are provisional
+
+            self.provisional, self.provisional_runs = True, worth_runs(self.in_parts)
         self.notes = (*_notes(placements, threads), *_of_parts(self.in_parts, placements))
         self._batches_before = others if earlier is None else before.batches
         self._requests: weakref.WeakSet[OnednnRequest] = weakref.WeakSet()
