@@ -1,5 +1,8 @@
 """New batches of quantized networks by the primitives of smaller ones: the bits of a session that begins with them."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -171,6 +174,19 @@ def test_parts_are_run_by_the_primitives_of_other_batches():
 )
 def test_what_has_the_same_content(one, other, same):
     assert batch_parts._is_same(one, other) is same
+
+
+def test_closing_frees_the_primitives_of_all_batches():
+    compiled = images()
+    for batch in (2, 3, 5):
+        last = executable(check(compiled, batch))
+    kept = [weakref.ref(one) for stages in last.in_parts.values() for one in stages]
+    kept += [weakref.ref(one) for known in last.batches.values() for batch in known for one in batch.stages]
+    assert kept
+    compiled.close()
+    gc.collect()
+    assert not any(one() is not None for one in kept)
+    assert last.batches == {}
 
 
 def test_more_parts_serve_fewer_runs():

@@ -284,6 +284,7 @@ class OnednnExecutable(Executable):
             requests, self._requests = list(self._requests), weakref.WeakSet()
             # New dictionaries: a run in progress reads the old ones.
             self.planned, self.prepared, self.constants = {}, {}, {}
+            self.in_parts, self._batches_before, self.batches = {}, {}, {}
         for request in requests:
             request.close()
         self.arenas.clear()
