@@ -1,5 +1,8 @@
 """New batches of quantized networks by the primitives of smaller ones: the bits of a session that begins with them."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -16,6 +19,12 @@ pytestmark = pytest.mark.skipif(not library().has_int8, reason="this CPU has no 
 RNG = np.random.default_rng(77)
 IMAGE = (16, 9, 7)
 NOTE = "nodes run as smaller batches that ran before"
+
+
+@pytest.fixture(autouse=True)
+def of_small_nodes(monkeypatch):
+    """In these networks quantizations take as long as what is divided."""
+    monkeypatch.setattr(batch_parts, "SHARE", 0)
 
 
 def op(name, **attributes):
@@ -85,7 +94,7 @@ def checked(compiled, feeds):
     fresh, exact = (dovetail.Core(config=False).compile_model(compiled.model, name)(feeds) for name in ("ONEDNN", "NUMPY"))
     for found, one, real in zip(compiled(feeds).values(), fresh.values(), exact.values(), strict=True):
         np.testing.assert_array_equal(found, one)
-        assert np.abs(found.astype(int) - real).max() <= 1  # a chain of real numbers may end at a half
+        assert np.mean(found != real) < 0.01  # a chain of real numbers may end at a half
     return compiled.plan(tuple(feeds[name].shape for name in compiled.inputs))
 
 
@@ -114,7 +123,7 @@ def test_a_plan_that_runs_often_gets_primitives_of_its_own():
     compiled = images()
     for batch in (2, 3, 5):
         plan = check(compiled, batch)
-    assert plan.better.after == 16
+    assert plan.better.after == 16  # 3 and 2
     before = executable(plan)
     compiled.finish_compiling()
     assert in_parts(check(compiled, 5)) == 0
@@ -129,6 +138,10 @@ def test_primitives_of_a_plan_whose_passes_ran_serve_another_one():
     """A batch of 1 is planned from the beginning, and so is the next one."""
     compiled = images()
     assert [in_parts(check(compiled, batch)) > 0 for batch in (1, 2, 3, 7)] == [False, False, True, True]
+    compiled = images()
+    assert [in_parts(check(compiled, batch)) > 0 for batch in (6, 7, 1, 4, 8)] == [False, False, False, True, True]
+    compiled = images()
+    assert [in_parts(check(compiled, batch)) > 0 for batch in (1, 2, 3)] == [False, False, True]
     assert [1, 2] in [[one.batch for one in known] for known in executable(check(compiled, 3)).batches.values()]
 
 
@@ -161,6 +174,33 @@ def test_parts_are_run_by_the_primitives_of_other_batches():
 )
 def test_what_has_the_same_content(one, other, same):
     assert batch_parts._is_same(one, other) is same
+
+
+def test_closing_frees_the_primitives_of_all_batches():
+    compiled = images()
+    for batch in (2, 3, 5):
+        last = executable(check(compiled, batch))
+    kept = [weakref.ref(one) for stages in last.in_parts.values() for one in stages]
+    kept += [weakref.ref(one) for known in last.batches.values() for batch in known for one in batch.stages]
+    assert kept
+    compiled.close()
+    gc.collect()
+    assert not any(one() is not None for one in kept)
+    assert last.batches == {}
+
+
+def test_more_parts_serve_fewer_runs():
+    compiled = images()
+    for batch, after in ((2, 0), (3, 0), (8, 8), (11, 5)):  # 3, 3 and 2; 3, 3, 3 and 2
+        plan = check(compiled, batch)
+        assert in_parts(plan) == 0 if not after else plan.better.after == after
+
+
+def test_no_node_runs_in_parts_where_others_need_as_many_primitives(monkeypatch):
+    monkeypatch.setattr(batch_parts, "SHARE", 0.99)
+    compiled = images()
+    for batch in (2, 3, 5):
+        assert in_parts(check(compiled, batch)) == 0
 
 
 def test_long_nodes_get_primitives_of_their_own_at_once(monkeypatch):

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from operator import is_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail.device import (
     PLAIN,
@@ -47,6 +47,9 @@ from dovetail_cpu_onednn.repeated import key_of
 from dovetail_cpu_onednn.shared_constants import SharedConstants
 from dovetail_cpu_onednn.threads import sharers, single_thread_ns, worth_sharing
 from dovetail_cpu_onednn.view import ViewKernel
+
+if TYPE_CHECKING:
+    from dovetail_cpu_onednn.batch_parts import InBatch
 
 __all__ = ["OnednnDevice", "infos", "place"]
 
@@ -184,15 +187,19 @@ class OnednnDevice(Device):
                 plans: dict[str, NodePlan] = {}
                 choose = partial(self._taken, plans)
                 placements = tuple([place(node, *one, choose) for node, one in zip(nodes, threads_of, strict=True)])
-                executable = OnednnExecutable(graph, placements, threads, self._constants, self._arenas, plans=plans)
+                given = graph, placements, threads, self._constants, self._arenas
+                executable = OnednnExecutable(*given, plans=plans, others=self._others())
         executable.seen = {one.given.node.name: one for one in seen}
         if before is not None:
             executable.kinds = {name: kind for name, kind in before.kinds.items() if name in groups}
-        latest, self._latest = self._latest(), weakref.ref(executable)
-        if earlier is None and latest is not None:
-            executable.others = latest.batches  # of a model whose passes ran once more, mostly
-        self._earlier.put(own, (executable.decided, weakref.ref(executable)))
+        self._latest = weakref.ref(executable)
+        self._earlier.put(own, (executable.decided, self._latest))
         return executable
+
+    def _others(self) -> "Mapping[str, tuple[InBatch, ...]]":
+        """The primitives of the graph that was compiled last, mostly the model after its passes have run for other sizes."""
+        latest = self._latest()
+        return {} if latest is None else latest.batches
 
     def _again(
         self,
@@ -222,7 +229,7 @@ class OnednnDevice(Device):
                     found = place(node, *one, self._chosen)
                 placements.append(found)
             given = graph, tuple(placements), threads, self._constants, self._arenas, executable
-            return OnednnExecutable(*given, hurries=self._hurries)
+            return OnednnExecutable(*given, hurries=self._hurries, others=self._others())
         except CompileError:
             for node, one in zip(nodes, counts, strict=True):
                 if not self._takes(node, *one, decided):

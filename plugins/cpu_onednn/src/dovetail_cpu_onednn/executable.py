@@ -80,10 +80,9 @@ class OnednnExecutable(Executable):
     of the same compilation, `arenas` the memory of its requests. `earlier` is the graph in other sizes: nodes with its placements
     are as they were there. `plans` are those by which kernels accepted nodes, in plain types. `seen` are its nodes as the device
     compared them with those before. `blocks` are the bytes of the memory in which each output lies. One that `hurries` takes the
-    primitives of smaller batches where it can, and is provisional then. `others` are those of executables before.
+    primitives of smaller batches where it can, and is provisional then. `others` are those of the graph that was compiled last.
     """
 
-    provisional_runs = 16
     _takes: Mapping[str, Sequence[str]]
 
     def __init__(
@@ -96,6 +95,7 @@ class OnednnExecutable(Executable):
         earlier: "OnednnExecutable | None" = None,
         plans: Mapping[str, NodePlan] = MappingProxyType({}),
         hurries: bool = False,
+        others: "Mapping[str, tuple[InBatch, ...]]" = MappingProxyType({}),
     ) -> None:
         self.arenas = arenas
         self.seen: Mapping[str, Seen] = {}
@@ -117,7 +117,7 @@ class OnednnExecutable(Executable):
         self._placed: dict[str, Placement] = {}
         self.decided: dict[str, Decided] = {}
         self.in_parts: dict[str, tuple[Prepared, ...]] = {}
-        before = _Before() if earlier is None else _Before.of(earlier, placements, storage, hurries and not graph.states)
+        before = _Before() if earlier is None else _Before.of(earlier, placements, storage, hurries and not graph.states, others)
         with Helper(_make, threads) as helper:
             found, as_first = self._plan_nodes(placements, storage, before, plans, shared, helper)
             self.placements = tuple(self._placed.values())
@@ -128,9 +128,12 @@ class OnednnExecutable(Executable):
             **{name: _prepared_as(prepared[model], before.prepared[name]) for name, model in as_first.items()},
             **self.in_parts,
         }
-        self.provisional = bool(self.in_parts)
+        if self.in_parts:
+            from dovetail_cpu_onednn.batch_parts import worth_runs  # here, because few executables are provisional
+
+            self.provisional, self.provisional_runs = True, worth_runs(self.in_parts)
         self.notes = (*_notes(placements, threads), *_of_parts(self.in_parts, placements))
-        self.others = before.batches
+        self._batches_before = others if earlier is None else before.batches
         self._requests: weakref.WeakSet[OnednnRequest] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._is_closed = False
@@ -167,9 +170,6 @@ class OnednnExecutable(Executable):
         as_first: dict[str, str] = {}
         as_before: dict[str, bool] = {}
         asked: set[PrimitiveDesc] = set()
-        moved: dict[tuple[int, int], Stage] = {}
-        if before.batches:
-            from dovetail_cpu_onednn.batch_parts import in_parts  # here, because few models have such nodes
         for placement in placements:
             name, planned = placement.node.node.name, None
             if name in before.kept:
@@ -178,7 +178,7 @@ class OnednnExecutable(Executable):
                 if name in before.in_parts:
                     self.in_parts[name] = before.kept[name][1]
                 continue
-            if before.hurries and (others := before.batches.get(name)) and (parts := in_parts(placement, others, moved)):
+            if (parts := before.parts.get(name)) is not None:
                 self.in_parts[name], self.planned[name] = parts, _planned_of(parts)
                 self._placed[name], self.decided[name] = placement, before.decided[name]
                 continue
@@ -222,7 +222,7 @@ class OnednnExecutable(Executable):
 
         prepared = self.prepared  # another thread may close it
         whole = {name: stages for name, stages in prepared.items() if name not in self.in_parts}
-        return noted(self.others, self.placements, whole)
+        return noted(self._batches_before, self.placements, whole)
 
     def kept(
         self, placements: Sequence[Placement], storage: Mapping[str, str]
@@ -284,6 +284,7 @@ class OnednnExecutable(Executable):
             requests, self._requests = list(self._requests), weakref.WeakSet()
             # New dictionaries: a run in progress reads the old ones.
             self.planned, self.prepared, self.constants = {}, {}, {}
+            self.in_parts, self._batches_before, self.batches = {}, {}, {}
         for request in requests:
             request.close()
         self.arenas.clear()
@@ -299,15 +300,25 @@ class _Before:
     decided: Mapping[str, Decided] = field(default_factory=dict)
     batches: "Mapping[str, tuple[InBatch, ...]]" = field(default_factory=dict)
     in_parts: Container[str] = ()
-    hurries: bool = False
+    parts: Mapping[str, tuple[Prepared, ...]] = field(default_factory=dict)
 
     @staticmethod
-    def of(earlier: OnednnExecutable, placements: Sequence[Placement], storage: Mapping[str, str], hurries: bool) -> "_Before":
+    def of(
+        earlier: OnednnExecutable,
+        placements: Sequence[Placement],
+        storage: Mapping[str, str],
+        hurries: bool,
+        others: "Mapping[str, tuple[InBatch, ...]]",
+    ) -> "_Before":
         """Those of an executable, for these placements. Unless the new one `hurries`, no node stays in parts."""
+        from dovetail_cpu_onednn.batch_parts import all_in_parts, merged  # here, because most programs have one size
+
         kept, in_parts = earlier.kept(placements, storage), earlier.in_parts
         if in_parts and not hurries:
             kept = {name: one for name, one in kept.items() if name not in in_parts}
-        return _Before(kept, earlier.prepared, earlier.planned, earlier.decided, earlier.batches, in_parts.keys(), hurries)
+        batches, changed = merged(earlier.batches, others), [one for one in placements if one.node.node.name not in kept]
+        parts = all_in_parts(changed, batches) if hurries and batches else {}
+        return _Before(kept, earlier.prepared, earlier.planned, earlier.decided, batches, in_parts.keys(), parts)
 
     def are_one(self, name: str, model: str) -> bool:
         """Whether two nodes had the same plan."""
