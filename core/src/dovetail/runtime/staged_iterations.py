@@ -40,14 +40,16 @@ class Counts:
 class Layout:
     """Where the values of a sub-graph are in a request.
 
-    `inputs` are those of the plan, None for one that nothing reads. `outputs` has the number of an input in place of an output
-    that is that input. `saves` copy outputs away from where inputs are written; `carries` write them there.
+    `inputs` are those of the plan, None for one that nothing reads; `lasting` ones are copied once. `outputs` has the number of
+    an input in place of an output that is that input. `saves` copy outputs away from where inputs are written; `carries` write
+    them there.
     """
 
     counts: Counts
     run: Callable[[], object]
     inputs: tuple[Array | None, ...]
     outputs: tuple[Array | int, ...]
+    lasting: frozenset[int]
     saves: tuple[Pair, ...]
     carries: tuple[Pair, ...]
 
@@ -81,7 +83,8 @@ class Layout:
                     return None
                 carries.append((place, result))
         inputs = tuple([places.get(slot) for slot in range(plan.inputs)])
-        return Layout(counts, staged.run, inputs, tuple(outputs), tuple(saves), tuple(carries))
+        lasting = frozenset(step.reads[number] for number in staged.lasting).difference(range(counts.fixed))  # which may change
+        return Layout(counts, staged.run, inputs, tuple(outputs), lasting, tuple(saves), tuple(carries))
 
 
 def _are_one(one: Array, other: Array) -> bool:
@@ -103,10 +106,10 @@ class StagedIterations:
         for number, (place, value) in enumerate(zip(layout.inputs, values, strict=True)):
             if place is None:
                 continue
-            if counts.fixed <= number < first_scanned and number not in unchanged:
-                place[...] = value  # later ones are carried
-            elif first_scanned <= number < first_scanned + counts.scanned:
+            if first_scanned <= number < first_scanned + counts.scanned:
                 self._scanned.append((place, value))
+            elif number in layout.lasting or (counts.fixed <= number < first_scanned and number not in unchanged):
+                place[...] = value  # later ones are carried
             else:
                 self._given.append((place, value))
         found = [values[one] if isinstance(one, int) else one for one in layout.outputs]
