@@ -71,6 +71,15 @@ def test_attention_with_a_past(agree: Any, rng: np.random.Generator, causal: int
     agree("Attention", arrays, outputs=2, constants=(1, 2), num_heads=3, unidirectional=causal)
 
 
+@pytest.mark.parametrize("mask", ["none", "lengths", "keys"])
+@pytest.mark.parametrize("before", [0, 4])
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+def test_attention_of_one_token_with_a_past(agree: Any, rng: np.random.Generator, mask: str, before: int, device: str) -> None:
+    given = MASKS[mask] if mask != "keys" else MASKS[mask][:, -1 - before :]
+    arrays = [_floats(rng, 2, 1, 8), _floats(rng, 8, 18), _floats(rng, 18), given, _floats(rng, 2, 2, 3, before, 2)]
+    agree("Attention", arrays, outputs=2, constants=(1, 2), num_heads=3, unidirectional=1, scale=0.3, device=device)
+
+
 @pytest.mark.parametrize("mask", ["none", "lengths", "lengths and offsets", "keys"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_multi_head_attention(agree: Any, rng: np.random.Generator, mask: str, bias: bool) -> None:
@@ -123,6 +132,23 @@ def test_multi_head_attention_with_a_past(agree: Any, rng: np.random.Generator, 
     added = None if causal else _floats(rng, 1, 2, 3, 7)
     arrays = [*sides, None, None, added, *past]
     agree("MultiHeadAttention", arrays, outputs=3, num_heads=2, unidirectional=causal, scale=0.4)
+
+
+@pytest.mark.parametrize("before", [0, 4])
+def test_the_reference_of_one_token_composes_nothing(
+    rng: np.random.Generator, before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    q, k, v = (_floats(rng, 2, 1, 8) for _ in range(3))
+    added, past = _floats(rng, 2, 2, 1, before + 1), [_floats(rng, 2, 2, before, 4) for _ in range(2)]
+    op = MultiHeadAttention(num_heads=2, unidirectional=True)
+    monkeypatch.setattr(MultiHeadAttention, "compose", None)
+    y, keys, values, *_ = op.reference(q, k, v, None, None, added, *past)
+    wide = [np.concatenate([old, new.reshape(2, 2, 1, 4)], axis=2) for old, new in zip(past, (k, v), strict=True)]
+    np.testing.assert_array_equal(keys, wide[0])
+    np.testing.assert_array_equal(values, wide[1])
+    weights = np.exp(np.einsum("bhd,bhld->bhl", q.reshape(2, 2, 4).astype(np.float64), wide[0]) / 2 + added[:, :, 0])
+    weights /= weights.sum(-1, keepdims=True)
+    np.testing.assert_allclose(y, np.einsum("bhl,bhld->bhd", weights, wide[1]).reshape(2, 1, 8), rtol=1e-5, atol=1e-6)
 
 
 def _caches(rng: np.random.Generator, length: int) -> list[Any]:

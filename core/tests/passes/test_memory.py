@@ -278,3 +278,18 @@ def test_scratch_lives_only_during_its_node() -> None:
     plan = plan_graph(graph, lambda node: (), scratch=lambda node: (6400,))
     assert plan.peak <= 6400 + 3 * 64
     assert {f"scratch:{n.name}:0" for n in graph.nodes} <= set(plan.offsets)
+
+
+def test_inputs_that_a_run_leaves_as_they_are() -> None:
+    """Of three inputs one is read to the end, one makes room for other values, and one for the scratch of a node."""
+    g = GraphBuilder()
+    early, late, small = (g.input(name, "float32", [size]) for name, size in (("early", 100), ("late", 100), ("small", 16)))
+    y = g.node(Step(), g.node(Step(), g.node(Step(), early, small)), late)
+    graph = typed(g, y)
+    plan = plan_graph(graph, lambda node: ())
+    assert plan.lasting(graph) >= {1}
+    assert 0 not in plan.lasting(graph)
+    taken = plan_graph(graph, lambda node: (), scratch=lambda node: (400, 64) if node is graph.nodes[2] else ())
+    assert taken.lasting(graph) == {1}
+    whole = typed(g, g.node(Step(), y, early, late, small))
+    assert plan_graph(whole, lambda node: ()).lasting(whole) == {0, 1, 2}

@@ -178,3 +178,25 @@ def test_limits_of_time_and_memory_end_the_loop(device: str, staged: list[bool])
     with pytest.raises(OutOfMemory, match=r"node .*\(Loop\) holds values of .* bytes; the limit is 1,000,000"):
         looped(device, endless, None, outputs=3, MEMORY_LIMIT=1_000_000)
     assert staged == [True, True]
+
+
+@pytest.mark.parametrize("device", STAGING)
+@pytest.mark.parametrize("is_early", [True, False])
+def test_outer_values_are_the_same_in_each_iteration(device: str, is_early: bool, staged: list[bool]) -> None:
+    """Also where other values take the memory of one that is read early."""
+
+    def build(b: GraphBuilder, x: str, y: str, outer: str, *_: str) -> tuple[list[str], None]:
+        total = b.node(Mul(), x, outer) if is_early else x
+        for _number in range(4):
+            total = b.node(Concat(axis=0), b.node(ReduceSum(keepdims=1), total), b.node(Tanh(), y))
+        last = b.node(ReduceSum(keepdims=1), total)
+        return [b.node(Add(), last, y if is_early else outer), b.node(Tanh(), y)], None
+
+    x, y, outer = A.astype(np.float64), B.astype(np.float64), (HALF * A).astype(np.float64)
+    for _ in range(5):
+        total = x * outer if is_early else x
+        for _number in range(4):
+            total = np.concatenate([total.sum(keepdims=True), np.tanh(y)])
+        x, y = total.sum() + (y if is_early else outer), np.tanh(y)
+    np.testing.assert_allclose(looped(device, build, 5), [x, y], rtol=1e-5)
+    assert all(staged)

@@ -75,12 +75,13 @@ class StagedRun:
     """A run without copies of its inputs: the caller writes them into `inputs`, and reads `outputs` after `run`.
 
     All are C-contiguous arrays of the request, in the order of the graph's, which stay where they are; some may share memory.
-    A run may write over the inputs.
+    A run may write over the inputs, but for the `lasting` ones, by number.
     """
 
     inputs: tuple[NDArray[Any], ...]
     outputs: tuple[NDArray[Any], ...]
     run: Callable[[], object]
+    lasting: frozenset[int] = frozenset()
 
 
 class ExecutableRequest(ABC):

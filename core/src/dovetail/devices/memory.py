@@ -58,6 +58,20 @@ class MemoryPlan:
         """The bytes that the values would take without reuse."""
         return sum(self.sizes())
 
+    def lasting(self, graph: Graph) -> frozenset[int]:
+        """The inputs of the graph, by number, over which a run writes nothing: their content may stay for the next run."""
+        written = {self.storage[name] for node in graph.nodes for name in node.writes}
+        names = np.array([block.name for block in self.blocks], object)
+        starts = np.array([self.offsets[block.name] for block in self.blocks], np.int64)
+        ends = starts + np.array([block.nbytes for block in self.blocks], np.int64)
+        found = []
+        for number, name in enumerate(graph.inputs):
+            root = self.storage[name]
+            (own,) = np.nonzero(names == root)
+            if len(own) == 1 and root not in written and ((starts < ends[own]) & (ends > starts[own])).sum() == 1:
+                found.append(number)
+        return frozenset(found)
+
     @cached_property
     def order(self) -> tuple[tuple[Lifetime, tuple[str, ...]], ...]:
         """The blocks by their offsets, each with those below it that live at the same time."""

@@ -276,8 +276,8 @@ class RunGraph(Protocol):
 
         The graph takes `fixed` arrays, which the caller may write into between iterations, the `state`, and a slice of each of
         the `scanned` arrays along axis 0. Its last outputs are the next state, and values to stack; `stacked` says which of
-        these are wanted, `most` how many iterations may follow. None where types change, or a device cannot run them so: then
-        the caller makes each run itself.
+        these are wanted, `most` how many iterations may follow. Until the last one the caller makes no other run of `graph`.
+        None where types change, or a device cannot run them so: then the caller makes each run itself.
         """
 
 

@@ -1,7 +1,7 @@
 """Iterations of a sub-graph in the memory of a device's request: copies and checks take longer than a small sub-graph."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,7 @@ _AT_ONCE = 1 << 24
 """The same where it is known how many iterations may follow: memory that nothing is written to costs nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(NamedTuple):  # a key that is made for each run of a node
     """How many arguments a sub-graph has of each kind, and how many of its last outputs are stacked."""
 
     fixed: int
@@ -40,13 +39,16 @@ class Counts:
 class Layout:
     """Where the values of a sub-graph are in a request.
 
-    `inputs` are those of the plan, None for one that nothing reads. `outputs` has the number of an input in place of an output
-    that is that input. `saves` copy outputs away from where inputs are written; `carries` write them there.
+    Arrays in `starts` are written once, those in `given` before each iteration, from the value of an input; those in `scans`
+    from a slice of it. `outputs` has the number of an input in place of an output that is that input. `saves` copy outputs away
+    from where inputs are written; `carries` write them there.
     """
 
     counts: Counts
     run: Callable[[], object]
-    inputs: tuple[Array | None, ...]
+    starts: tuple[tuple[Array, int], ...]
+    given: tuple[tuple[Array, int], ...]
+    scans: tuple[tuple[Array, int], ...]
     outputs: tuple[Array | int, ...]
     saves: tuple[Pair, ...]
     carries: tuple[Pair, ...]
@@ -80,8 +82,14 @@ class Layout:
                 if (place.shape, place.dtype) != (result.shape, result.dtype):
                     return None
                 carries.append((place, result))
-        inputs = tuple([places.get(slot) for slot in range(plan.inputs)])
-        return Layout(counts, staged.run, inputs, tuple(outputs), tuple(saves), tuple(carries))
+        lasting = {step.reads[number] for number in staged.lasting}.difference(range(counts.fixed))  # fixed ones may change
+        changing = {*range(counts.fixed, end - counts.scanned)}.difference(one for one in outputs if isinstance(one, int))
+        scanned = {*range(end - counts.scanned, end)}
+        starts = [(place, slot) for slot, place in places.items() if slot not in scanned and slot in lasting | changing]
+        given = [(place, slot) for slot, place in places.items() if slot not in scanned | lasting | changing]
+        scans = [(place, slot) for slot, place in places.items() if slot in scanned]
+        rows = tuple(starts), tuple(given), tuple(scans)
+        return Layout(counts, staged.run, *rows, tuple(outputs), tuple(saves), tuple(carries))
 
 
 def _are_one(one: Array, other: Array) -> bool:
@@ -96,19 +104,11 @@ class StagedIterations:
     ) -> None:
         self._node, self._limit, self._most = node, limit, most
         self._run, self._saves, self._carries = layout.run, layout.saves, layout.carries
+        for place, slot in layout.starts:
+            place[...] = values[slot]
+        self._given = [(place, values[slot]) for place, slot in layout.given]
+        self._scanned = [(place, values[slot]) for place, slot in layout.scans]
         counts = layout.counts
-        first_scanned = counts.fixed + counts.state
-        self._given, self._scanned = list[Pair](), list[Pair]()
-        unchanged = {one for one in layout.outputs if isinstance(one, int)}
-        for number, (place, value) in enumerate(zip(layout.inputs, values, strict=True)):
-            if place is None:
-                continue
-            if counts.fixed <= number < first_scanned and number not in unchanged:
-                place[...] = value  # later ones are carried
-            elif first_scanned <= number < first_scanned + counts.scanned:
-                self._scanned.append((place, value))
-            else:
-                self._given.append((place, value))
         found = [values[one] if isinstance(one, int) else one for one in layout.outputs]
         after = len(found) - counts.stacked
         self.outputs = found[: after - counts.state]

@@ -101,7 +101,8 @@ class NumpyRequest(ExecutableRequest):
         if self._states or self._lent:
             return None
         run = partial(_with_settings if self._state is None else self._state.run, self._launch_all)
-        return StagedRun(self._inputs, self._outputs, run)
+        executable = self._executable
+        return StagedRun(self._inputs, self._outputs, run, executable.memory.lasting(executable.graph))
 
     def _bind_states(self, inputs: Sequence[Array]) -> None:
         """States are used where they are: other arrays than those of the run before are bound anew."""

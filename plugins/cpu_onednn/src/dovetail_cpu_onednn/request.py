@@ -144,7 +144,8 @@ class OnednnRequest(ExecutableRequest):
             return None
         if checks.before or checks.final or checks.refused:
             return None
-        return StagedRun(tuple([staging for _, staging in bound.copied]), bound.outputs, partial(self._run_staged, bound))
+        inputs, lasting = tuple([staging for _, staging in bound.copied]), self._executable.memory.lasting(self._executable.graph)
+        return StagedRun(inputs, bound.outputs, partial(self._run_staged, bound), lasting)
 
     def _run_staged(self, bound: "_Bound") -> None:
         if self._bound is not bound:
