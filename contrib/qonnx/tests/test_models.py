@@ -12,7 +12,8 @@ import dovetail
 from dovetail.errors import OperatorError, ShapeError, UnknownOperator
 from dovetail.op import DType, TensorType
 from dovetail.plugins import PluginManager, check_manifest
-from dovetail_ops_qonnx import FloatQuant, MultiThreshold, Quant, Trunc
+from dovetail_ops_qonnx import FloatQuant, MultiThreshold, Quant, QuantLSTMCell, Trunc
+from dovetail_ops_qonnx._rounding import rounded_array
 from dovetail_ops_qonnx.trunc import Trunc_1
 
 GENERAL = "qonnx.custom_op.general"
@@ -142,3 +143,26 @@ def test_manifest_is_up_to_date(domain: str) -> None:
     record = PluginManager(config=False).load(f"dovetail-ops-qonnx/ops/{domain}")
     assert record.state == "loaded", record.reason
     assert check_manifest(record) == []
+
+
+@pytest.mark.parametrize("mode", ["ROUND", "CEIL", "FLOOR", "UP", "DOWN", "HALF_UP", "HALF_DOWN"])
+def test_rounding_of_arrays_is_that_of_nodes(mode: str) -> None:
+    """By Quant of steps of 1."""
+    x = (np.arange(192, dtype=np.float32) % 25 - 12).reshape(1, 3, 8, 8) / 4
+    node = helper.make_node("Quant", ["x", "s", "z", "b"], ["y"], domain=GENERAL, signed=1, narrow=0, rounding_mode=mode)
+    content = file_of([node], {"s": 1, "z": 0, "b": 8}, GENERAL, 1)
+    y, _ = run(content, x, "NUMPY")
+    np.testing.assert_array_equal(rounded_array(x, mode), y)
+
+
+def test_sizes_of_a_recurrent_layer() -> None:
+    zeros = [(2, 3, 4), (3, 5), (3, 5), *[(5, 4)] * 4, *[(5, 5)] * 4, *[(5,)] * 4, *[()] * 33]
+    types = [TensorType.of(np.zeros(shape, np.float32)) for shape in zeros]
+    assert [found.dims for found in QuantLSTMCell().infer(*types)] == [(2, 3, 5), (3, 5), (3, 5)]
+    with pytest.raises(ShapeError, match=r"accepted: a sequence \[.., .., size\], states \[batch, hidden\]"):
+        QuantLSTMCell(batch_first=True).infer(*types)
+    types[3] = types[7]
+    with pytest.raises(ShapeError, match=r"input 'quant_weight_ii' is float32\[5, 5\]; accepted: shape \[5, 4\]"):
+        QuantLSTMCell().infer(*types)
+    with pytest.raises(OperatorError, match="rounding_mode"):
+        QuantLSTMCell(cell_acc_rounding_mode="NEAR")

@@ -1,5 +1,10 @@
 """The rounding modes of QONNX as standard operators."""
 
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from dovetail.op import GraphBuilder, Operator, OperatorError
 from dovetail_ops_onnx.abs import Abs
 from dovetail_ops_onnx.add import Add
@@ -10,9 +15,10 @@ from dovetail_ops_onnx.round import Round
 from dovetail_ops_onnx.sign import Sign
 from dovetail_ops_qonnx._base import given, node
 
-__all__ = ["check_rounding", "rounded"]
+__all__ = ["check_rounding", "rounded", "rounded_array"]
 
 _DIRECT: dict[str, type[Operator]] = {"ROUND": Round, "HALF_EVEN": Round, "CEIL": Ceil, "FLOOR": Floor}
+_UFUNCS: dict[type[Operator], Any] = {Round: np.rint, Ceil: np.ceil, Floor: np.floor}
 _OF_MAGNITUDES: dict[str, tuple[type[Operator], float]] = {
     "UP": (Ceil, 0.0),
     "DOWN": (Floor, 0.0),
@@ -38,3 +44,11 @@ def rounded(g: GraphBuilder, x: str, mode: str, like: str) -> str:
     if offset:
         magnitude = node(g, Add(), magnitude, g.constant(offset, given(g, like).dtype))
     return node(g, Mul(), node(g, Sign(), x), node(g, operator(), magnitude))
+
+
+def rounded_array(x: NDArray[Any], mode: str) -> NDArray[Any]:
+    """An array rounded."""
+    if (direct := _DIRECT.get(mode.upper())) is not None:
+        return np.asarray(_UFUNCS[direct](x))
+    operator, offset = _OF_MAGNITUDES[mode.upper()]
+    return np.asarray(np.sign(x) * _UFUNCS[operator](np.abs(x) + x.dtype.type(offset)))
