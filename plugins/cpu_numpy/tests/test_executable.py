@@ -280,6 +280,15 @@ def test_gather_checks_every_index_before_it_reads(bench, wrong, dtype):
     assert request.run([np.array([1, 1, 1], dtype)])[0].tolist() == [[2, 3]] * 3
 
 
+@pytest.mark.parametrize("dims", [(0, 2, 3, 4), (1, 2, 0, 4)], ids=str)
+def test_positions_of_no_tokens(bench, dims):
+    g = GraphBuilder()
+    caches = [g.constant(np.ones((5, 2), np.float32)) for _ in range(2)]
+    y = g.node(RotaryEmbedding(), g.input("x", "float32", dims), *caches, g.input("ids", "int64", (dims[0], dims[2])))
+    request = bench.executable(g.graph([y])).create_request()
+    assert request.run([np.zeros(dims, np.float32), np.zeros((dims[0], dims[2]), np.int64)])[0].shape == dims
+
+
 def test_positions_that_the_caches_lack(bench):
     g = GraphBuilder()
     x, caches = g.input("x", "float32", (1, 1, 2, 4)), [g.constant(np.ones((5, 2), np.float32)) for _ in range(2)]

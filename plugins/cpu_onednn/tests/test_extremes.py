@@ -5,7 +5,11 @@ import pytest
 from numpy.typing import NDArray
 
 import dovetail
+from dovetail.op import Operator
+from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
+from dovetail_ops_onnx.global_max_pool import GlobalMaxPool
 from dovetail_ops_onnx.reduce_max import ReduceMax
+from dovetail_ops_onnx.reduce_mean import ReduceMean
 from dovetail_ops_onnx.reduce_min import ReduceMin
 from dovetail_ops_onnx.relu import Relu
 
@@ -65,3 +69,19 @@ def test_kernels(name: str) -> None:
     nodes = dovetail.Core(config=False).compile_model(model, "ONEDNN").report().nodes
     assert [node.kernel.startswith("jit") for node in nodes] == [True, False, False, False]
     assert [node.kernel for node in nodes[1:]] == ["ufunc"] * 3
+
+
+@pytest.mark.parametrize("op", [GlobalAveragePool(), GlobalMaxPool(), ReduceMean()], ids=str)
+def test_whole_planes(op: Operator) -> None:
+    """By oneDNN's reduction where they are long, which takes five times as long as pooling for many short ones."""
+    core, kernels = dovetail.Core(config=False), {}
+    for length in (49, 1000, 1024, 2047, 2048, 2049):
+        x = np.random.default_rng(length).standard_normal((2, 5, 1, length)).astype(np.float32)
+        g = dovetail.GraphBuilder()
+        axes = [g.constant(np.array([2, 3]))] if isinstance(op, ReduceMean) else []
+        model = g.model([g.node(op, g.input("x", "float32", x.shape), *axes)])
+        with core.compile_model(model, "ONEDNN") as compiled:
+            want = (np.max if isinstance(op, GlobalMaxPool) else np.mean)(x.astype(np.float64), axis=(2, 3), keepdims=True)
+            np.testing.assert_allclose(compiled(x)[0], want, rtol=1e-5, atol=1e-6)
+            kernels[length] = [node.kernel for node in compiled.report().nodes]
+    assert kernels[49] == kernels[1000] == kernels[2047] != kernels[1024] == kernels[2048] == kernels[2049]

@@ -38,7 +38,8 @@ class Pairs(NumpyKernel):
         if ids is None:
             angles = [call.input(1), call.input(2)]
         else:
-            yield partial(check_gathered, ids, call.input(1).shape[0], 0)
+            if ids.size:
+                yield partial(check_gathered, ids, call.input(1).shape[0], 0)
             for cache, gathered in zip((call.input(1), call.input(2)), angles, strict=True):
                 yield partial(_gather, cache, ids, gathered)
         cosine, sine = angles
