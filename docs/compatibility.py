@@ -40,9 +40,20 @@ def main(arguments: Sequence[str]) -> int:
             found["versions"] = {"date": today(), "rows": [*versions(Path(folder))]}
     if "platforms" in arguments:
         found["platforms"] = {"date": today(), "rows": [*platforms()]}
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    RESULTS.write_text(stored(found), encoding="utf-8")
     PAGE.write_text(rendered(), encoding="utf-8")
     return int(any(row.get("failed") for row in found.get("versions", {}).get("rows", ())))
+
+
+def stored(found: Results) -> str:
+    """As JSON with one line for each row, so that differences can be read."""
+    sections = [
+        f'{json.dumps(name)}: {{"date": {json.dumps(section["date"])}, "rows": [\n'
+        + ",\n".join(json.dumps(row) for row in section["rows"])
+        + "\n]}"
+        for name, section in found.items()
+    ]
+    return "{\n" + ",\n".join(sections) + "\n}\n"
 
 
 def today() -> str:

@@ -123,18 +123,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(
 #pragma unroll
       for (int j = 0; j < KEYS; ++j) {
         const int at = k0 + lane + j * LANES;
-        ACC s = score[r][j];
-#ifdef SOFTCAP
-        s = SOFTCAP * tanh(s / SOFTCAP);
-#endif
-#ifdef HAS_MASK
-        const int o = batch * M_B + head * M_H + i * M_S + min(at, M_LAST) * M_K;
-#ifdef MASK_BOOL
-        s = mask[o] ? s : -INFINITY;
-#else
-        s += (ACC)LOAD_MASK_T(mask, o);
-#endif
-#endif
+        ACC s = MASKED(CAPPED(score[r][j]), batch * M_B + head * M_H + i * M_S + min(at, M_LAST) * M_K);
         s = at >= BEGIN(start + i) && at < END(start + i, used) ? s : -INFINITY;
         score[r][j] = s;
         most = fmax(most, s);

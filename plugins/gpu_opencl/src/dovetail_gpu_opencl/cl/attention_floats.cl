@@ -33,25 +33,13 @@
 #include "matrix_instructions.cl"
 #include "float_products.cl"
 // The sum `s` of query i and the key `at` as the exponent of its weight, by 2.
-#ifdef SOFTCAP
-#define CAPPED(s) (SOFTCAP * tanh((s) / SOFTCAP))
-#else
-#define CAPPED(s) (s)
-#endif
 #define PLACE(i, at) (((batch * HEADS + head) * QUERIES + (i)) * TOTAL + min(at, TOTAL - 1))
-#if defined(HAS_MASK) && defined(MASK_BOOL)
-#define MASKED(s, i, at) (mask[MASK_AT(PLACE(i, at))] ? (s) : -INFINITY)
-#elif defined(HAS_MASK)
-#define MASKED(s, i, at) ((s) + (float)LOAD_MASK_T(mask, MASK_AT(PLACE(i, at))))
-#else
-#define MASKED(s, i, at) (s)
-#endif
 #ifdef CAUSAL
 #define SEEN(i, at) ((at) < TOTAL && (at) <= (i))
 #else
 #define SEEN(i, at) ((at) < TOTAL)
 #endif
-#define EXPONENT(s, i, at) (SEEN(i, at) ? MASKED(CAPPED((s) * SCALE), i, at) * LOG2_E : -INFINITY)
+#define EXPONENT(s, i, at) (SEEN(i, at) ? MASKED(CAPPED((s) * SCALE), MASK_AT(PLACE(i, at))) * LOG2_E : -INFINITY)
 #define ALONG_V _Pragma("unroll") for (int d = 0; d < DV / 8; ++d)
 
 static float dot_product(__global const float* x, __global const float* y) {

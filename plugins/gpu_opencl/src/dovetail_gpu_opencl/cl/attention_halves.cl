@@ -38,6 +38,14 @@
 #else
 #define TWO(low, high) two_halves(low, high)
 #endif
+// The product `s` of query i and the key `at` as the exponent of its weight, by 2.
+#define PLACE(i, at) (((batch * HEADS + head) * QUERIES + (i)) * TOTAL + min(at, TOTAL - 1))
+#ifdef CAUSAL
+#define SEEN(i, at) ((at) < TOTAL && (at) <= (i))
+#else
+#define SEEN(i, at) ((at) < TOTAL)
+#endif
+#define EXPONENT(s, i, at) (SEEN(i, at) ? MASKED(CAPPED((s) * SCALE), MASK_AT(PLACE(i, at))) * LOG2_E : -INFINITY)
 #include "matrix_instructions.cl"
 #ifndef PART
 #define PART 8
@@ -121,23 +129,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_halve
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         const int i = min(low + r / 2 * 8, QUERIES - 1), at = k0 + j * 8 + pair + r % 2;
-        float s = score[j][r] * SCALE;
-#ifdef SOFTCAP
-        s = SOFTCAP * tanh(s / SOFTCAP);
-#endif
-#ifdef HAS_MASK
-        const int o = ((batch * HEADS + head) * QUERIES + i) * TOTAL + min(at, TOTAL - 1);
-#ifdef MASK_BOOL
-        s = mask[MASK_AT(o)] ? s : -INFINITY;
-#else
-        s += (float)LOAD_MASK_T(mask, MASK_AT(o));
-#endif
-#endif
-#ifdef CAUSAL
-        s = at <= i ? s : -INFINITY;
-#endif
-        s = at < TOTAL ? s : -INFINITY;
-        score[j][r] = s * LOG2_E;
+        score[j][r] = EXPONENT(score[j][r], i, at);
         most[r / 2] = fmax(most[r / 2], score[j][r]);
       }
 #pragma unroll

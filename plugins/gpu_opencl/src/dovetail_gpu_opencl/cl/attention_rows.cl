@@ -106,11 +106,7 @@ __kernel void attention_rows(__global const T* restrict q, __global const T* res
 #endif
 #ifdef HAS_MASK
         const int m0 = batch * M_B + head * M_H + i * M_S;
-#ifdef MASK_BOOL
-        for (int j = 0; j < there; ++j) s[j] = mask[m0 + min(k0 + j, M_LAST) * M_K] ? s[j] : -INFINITY;
-#else
-        for (int j = 0; j < there; ++j) s[j] += (ACC)LOAD_MASK_T(mask, m0 + min(k0 + j, M_LAST) * M_K);
-#endif
+        for (int j = 0; j < there; ++j) s[j] = MASKED(s[j], m0 + min(k0 + j, M_LAST) * M_K);
 #endif
         for (int j = 0; j < min(there, BEGIN(start + i) - k0); ++j) s[j] = -INFINITY;
         for (int j = max(0, END(start + i, used) - k0); j < there; ++j) s[j] = -INFINITY;

@@ -135,19 +135,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_token
 #pragma unroll 8
       for (int c = 0; c < WIDTH; c += 4)
         products = fma(*(__local const ACC4*)(queries + h * WIDTH + c), *(__local const ACC4*)(keys + j * PITCH + c), products);
-      ACC s = products.x + products.y + products.z + products.w;
-#ifdef SOFTCAP
-      s = SOFTCAP * tanh(s / SOFTCAP);
-#endif
-#ifdef HAS_MASK
-      const int o = batch * M_B + (head * SHARE + h) * M_H + min(k0 + j, M_LAST) * M_K;
-#ifdef MASK_BOOL
-      s = mask[o] ? s : -INFINITY;
-#else
-      s += (ACC)LOAD_MASK_T(mask, o);
-#endif
-#endif
-      weights[p] = j < there ? s : -INFINITY;
+      const ACC s = products.x + products.y + products.z + products.w;
+      weights[p] = j < there ? MASKED(CAPPED(s), batch * M_B + (head * SHARE + h) * M_H + min(k0 + j, M_LAST) * M_K) : -INFINITY;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     ACC base[SHARE];

@@ -41,22 +41,6 @@ static ACC across(const VACC v) {
   return found;
 }
 
-static ACC score(const ACC product, const int at) {
-#ifdef SOFTCAP
-  return SOFTCAP * tanh(product / SOFTCAP);
-#else
-  return product;
-#endif
-}
-
-#ifdef MASK_BOOL
-#define MASKED(s, at) (mask[m0 + min(at, M_LAST) * M_K] ? (s) : -INFINITY)
-#elif defined(HAS_MASK)
-#define MASKED(s, at) ((s) + (ACC)LOAD_MASK_T(mask, m0 + min(at, M_LAST) * M_K))
-#else
-#define MASKED(s, at) (s)
-#endif
-
 __kernel void attention_token_rows(__global const T* restrict q NEW_ARGS, CACHE k, CACHE v MASK_ARG ROTATION_ARGS LENGTHS_ARG,
                                    __global T* restrict dst NEW_FAULT_ARGS) {
   const int head = get_global_id(0), batch = get_global_id(1);
@@ -94,7 +78,7 @@ __kernel void attention_token_rows(__global const T* restrict q NEW_ARGS, CACHE 
         STORE_T(v, place * V_S + d, out[d]);
       }
     }
-    top = MASKED(score(top, place), place);
+    top = MASKED(CAPPED(top), m0 + min(place, M_LAST) * M_K);
     sum = top == -INFINITY ? 0 : 1;
     if (sum == 0)
       for (int d = 0; d < DV; ++d) out[d] = 0;
@@ -111,7 +95,7 @@ __kernel void attention_token_rows(__global const T* restrict q NEW_ARGS, CACHE 
       for (int d = 0; d < WHOLE; d += VEC) products += *(const VACC*)(query + d) * LOADV(row + d);
       ACC s = across(products);
       for (int d = WHOLE; d < D; ++d) s += query[d] * (ACC)LOAD_T(row, d);
-      scores[j] = MASKED(score(s, k0 + j), k0 + j);
+      scores[j] = MASKED(CAPPED(s), m0 + min(k0 + j, M_LAST) * M_K);
     }
     for (int j = there; j < KEYS; ++j) scores[j] = -INFINITY;
     VACC most = *(const VACC*)scores;

@@ -69,10 +69,22 @@
 #else
 #define END(at, used) (used)
 #endif
-#ifdef HAS_MASK
-#define MASK_ARG , __global const MASK_T* restrict mask
+// A product of a query and a key through the soft cap, and then with element `o` of the mask.
+#ifdef SOFTCAP
+#define CAPPED(s) (SOFTCAP * tanh((s) / SOFTCAP))
 #else
+#define CAPPED(s) (s)
+#endif
+#ifndef HAS_MASK
 #define MASK_ARG
+#define MASKED(s, o) (s)
+#else
+#define MASK_ARG , __global const MASK_T* restrict mask
+#ifdef MASK_BOOL
+#define MASKED(s, o) (mask[o] ? (s) : -INFINITY)
+#else
+#define MASKED(s, o) ((s) + (ACC)LOAD_MASK_T(mask, o))
+#endif
 #endif
 #define CAT_(x, y) x##y
 #define CAT(x, y) CAT_(x, y)
