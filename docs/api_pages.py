@@ -53,7 +53,8 @@ def authoring() -> str:
 AUTHORING_HEAD = """\
 The modules that packages import, and all of their names. Besides these, plugins import `dovetail.hookspecs` ([Hooks](hooks.md)),
 `dovetail.errors` ([Errors](errors.md)), the graph in `dovetail.graph`, and the classes of standard operators from
-`dovetail_ops_onnx` ([Operators](operators.md)). Everything else may change without notice.
+`dovetail_ops_onnx` ([Operators](operators.md)). Everything else may change without notice. A subclass has to define the members
+that are abstract; those with a type and no brackets are properties.
 """
 
 
@@ -81,7 +82,8 @@ def entry(name: str, value: object) -> Iterator[str]:
         yield "".join(f"- `{target}`: {' '.join(text.split())}\n" for target, text in fields)
     for method in public_methods(declared):
         text = " ".join((ast.get_docstring(method) or "").split())
-        yield f"- **`{heading(method)}`** {text}".rstrip() + "\n"
+        abstract = "*Abstract.* " if "abstractmethod" in map(ast.unparse, method.decorator_list) else ""
+        yield f"- **`{heading(method)}`** {abstract}{text}".rstrip() + "\n"
 
 
 def fenced(code: str) -> str:
