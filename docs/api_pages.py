@@ -58,7 +58,8 @@ def authoring() -> str:
 AUTHORING_HEAD = """\
 The modules that packages import, and all of their names. Besides these, plugins import `dovetail.hookspecs` ([Hooks](hooks.md)),
 `dovetail.errors` ([Errors](errors.md)), the graph in `dovetail.graph`, and the classes of standard operators from
-`dovetail_ops_onnx` ([Operators](operators.md)). Everything else may change without notice.
+`dovetail_ops_onnx` ([Operators](operators.md)). Everything else may change without notice. A subclass has to define the members
+that are abstract; those with a type and no brackets are properties.
 """
 
 
@@ -89,9 +90,15 @@ def entry(name: str, value: object, specials: Iterable[tuple[str, str]] = ()) ->
     fields = [(target, text) for target, text in followed_by_text(declared.body)]
     if fields:
         yield "".join(f"- `{target}`: {' '.join(text.split())}\n" for target, text in fields)
-    methods = [(heading(method), " ".join((ast.get_docstring(method) or "").split())) for method in public_methods(declared)]
+    methods = [(heading(method), described(method)) for method in public_methods(declared)]
     if listed := [f"- **`{shown}`** {text}".rstrip() + "\n" for shown, text in (*methods, *specials)]:
         yield "".join(listed)
+
+
+def described(method: ast.FunctionDef) -> str:
+    """The docstring of a method on one line, marked where subclasses have to define it."""
+    abstract = "*Abstract.* " if "abstractmethod" in map(ast.unparse, method.decorator_list) else ""
+    return abstract + " ".join((ast.get_docstring(method) or "").split())
 
 
 def fenced(code: str) -> str:

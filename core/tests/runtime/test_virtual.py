@@ -127,6 +127,59 @@ def test_a_hook_that_gives_something_else(toy_core: Any) -> None:
         core.compile_model(chain(), "WRONG")
 
 
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda: {}["lost"], r"targets\(\) raised KeyError: 'lost' \(test_virtual\.py, line \d+, in <lambda>\)"),
+        (lambda: exit(3), r"targets\(\) raised SystemExit: 3"),
+        (lambda: Targets(("A.0",)), r"targets\(\) gave Targets\(.*\n  accepted: a tuple of one Targets or more"),
+        (lambda: (), r"targets\(\) gave \(\)"),
+        (lambda: (Targets("A.0"),), r"targets\(\) gave .*each with the names of devices in a tuple"),
+        (lambda: (Targets(()),), r"targets\(\) gave "),
+    ],
+)
+def test_wrong_targets_name_the_virtual_device(toy_core: Any, register_virtual: Any, answer: Any, message: str) -> None:
+    core, _ = toy_core(A=nothing)
+
+    class Wrong(VirtualDevice):
+        def targets(self, session: Session, arguments: str, properties: Mapping[str, Any]) -> tuple[Targets, ...]:
+            found: tuple[Targets, ...] = answer()
+            return found
+
+    register_virtual(core, "WRONG", Wrong())
+    for asked in (core.compile_model, core.query_model):
+        with pytest.raises(PluginError, match=f"(?s)device WRONG: {message}"):
+            asked(chain(), "WRONG")
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (lambda: Composite(), r"compile\(\) raised TypeError: Can't instantiate abstract class Composite"),
+        (lambda: "a model", r"compile\(\) gave 'a model'; accepted: a dovetail\.virtual\.Composite, or None"),
+    ],
+)
+def test_a_wrong_composite_names_the_virtual_device(toy_core: Any, register_virtual: Any, result: Any, message: str) -> None:
+    core, _ = toy_core(A=nothing)
+
+    class Wrong(Last):
+        def compile(self, session: Session, model: Model, arguments: str, properties: Mapping[str, Any]) -> Composite:
+            found: Composite = result()
+            return found
+
+    register_virtual(core, "WRONG", Wrong())
+    with pytest.raises(PluginError, match=f"device WRONG: {message}"):
+        core.compile_model(chain(), "WRONG:A")
+
+
+def test_a_request_that_cannot_be_made_names_the_class_of_its_model(last: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    core, _ = last
+    compiled = core.compile_model(chain(), "LAST:A,B")
+    monkeypatch.setattr(LastModel, "create_request", lambda self: None)
+    with pytest.raises(CompileError, match=r"device LastModel on B\.0: create_request\(\) gave None"):
+        compiled({"x": X})
+
+
 def test_properties_that_were_set_for_a_virtual_device(last: Any) -> None:
     core, _ = last
     core.set_property("LAST", {"FUSION": 1})

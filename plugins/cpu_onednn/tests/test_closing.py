@@ -3,6 +3,7 @@
 import gc
 import threading
 import weakref
+from ctypes import c_void_p
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from dovetail.errors import InferError
 from dovetail.graph import GraphBuilder
 from dovetail.op import Eltwise, Operator
+from dovetail_cpu_onednn.handles import Handle
 from dovetail_ops_onnx.mat_mul import MatMul
 
 
@@ -90,3 +92,32 @@ def test_a_run_in_progress_ends_with_what_it_holds(bench):
     Slow.closed.set()
     thread.join(20)
     np.testing.assert_allclose(found[0], np.maximum(x.astype(np.float64) @ w, 0), rtol=1e-5, atol=1e-5)
+
+
+def test_objects_in_a_cycle_are_destroyed_after_the_finalizers_of_users():
+    """Of objects in a cycle Python calls all finalizers first, in any order: one of a user's may run the model once more."""
+    calls = []
+
+    class Users:
+        def __init__(self, name):
+            self.name = name
+
+        def __del__(self):
+            calls.append((self.name, self.handle.pointer.value))
+
+    first, handle = Users("first"), Handle(c_void_p(8), lambda pointer: calls.append(("destroyed", pointer.value)))
+    last = Users("last")
+    first.handle = last.handle = handle
+    first.other, last.other = last, first
+    del first, handle, last
+    gc.collect()
+    assert sorted(calls[:2]) == [("first", 8), ("last", 8)]
+    assert calls[2:] == [("destroyed", 8)]
+
+
+def test_an_object_without_cycles_is_destroyed_at_once():
+    calls = []
+    handle = Handle(c_void_p(8), lambda pointer: calls.append(pointer.value))
+    assert not calls
+    del handle
+    assert calls == [8]

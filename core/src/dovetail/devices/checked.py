@@ -1,6 +1,7 @@
 """Calls of a device's code with their results checked: a mistake in it is an error that names the device and the node."""
 
 from collections.abc import Callable, Container, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from dovetail.devices.device_array import DeviceArray
 from dovetail.devices.memory import MemoryPlan
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import LayerConfig, TypedNode
+from dovetail.devices.virtual import Composite, Targets, VirtualDevice
 from dovetail.errors import CompileError, DovetailError, InferError, PluginError, UsageError
 from dovetail.evaluate.context import located
 from dovetail.graph.graph import Graph, Node
@@ -22,6 +24,7 @@ __all__ = [
     "Result",
     "ask",
     "check_results",
+    "composite_of",
     "configurations",
     "configured",
     "explain_run",
@@ -30,6 +33,7 @@ __all__ = [
     "new_request",
     "prescribes",
     "reports_of",
+    "targets_of",
 ]
 
 _REPORT = "report it to the authors of the device"
@@ -143,8 +147,38 @@ def reports_of(name: str, executable: Executable, nodes: Container[str]) -> Sequ
     return reports
 
 
-def new_request(name: str, executable: Executable) -> ExecutableRequest:
-    """The result of `Executable.create_request`. Raises `CompileError` where that is not a request."""
+def targets_of(name: str, virtual: VirtualDevice, *given: Any) -> tuple[Targets, ...]:
+    """The answer of `VirtualDevice.targets`. Raises `PluginError` naming the device where that is anything else."""
+    found: object = _of_virtual(name, "targets()", partial(virtual.targets, *given), virtual)
+    if isinstance(found, tuple | list) and found and all(isinstance(one, Targets) and _are_names(one.devices) for one in found):
+        return tuple(found)
+    hint = "accepted: a tuple of one Targets or more, each with the names of devices in a tuple"
+    raise PluginError(f"device {name}: targets() gave {_shown(found)}", hint=hint)
+
+
+def composite_of(name: str, virtual: VirtualDevice, *given: Any) -> Composite | None:
+    """The result of `VirtualDevice.compile`. Raises `PluginError` naming the device where that is anything else."""
+    found: object = _of_virtual(name, "compile()", partial(virtual.compile, *given), virtual)
+    if found is not None and not isinstance(found, Composite):
+        raise PluginError(f"device {name}: compile() gave {_shown(found)}; accepted: a dovetail.virtual.Composite, or None")
+    return found
+
+
+def _of_virtual(name: str, what: str, call: Callable[[], T], virtual: VirtualDevice) -> T:
+    try:
+        return call()
+    except (DovetailError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise PluginError(f"device {name}: {what} raised {located(error, _package(virtual))}", hint=_REPORT) from error
+
+
+def _are_names(devices: object) -> bool:
+    return isinstance(devices, tuple | list) and bool(devices) and all(isinstance(one, str) for one in devices)
+
+
+def new_request(name: str, executable: Executable | Composite) -> ExecutableRequest:
+    """The result of `create_request`. Raises `CompileError` where that is not a request."""
     try:
         found: object = executable.create_request()
     except (DovetailError, MemoryError):

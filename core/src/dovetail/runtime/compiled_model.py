@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dovetail import _log
 from dovetail.dataclass import dataclass
+from dovetail.devices.checked import new_request
 from dovetail.devices.virtual import Composite
 from dovetail.devices.work_budget import WorkBudget
 from dovetail.errors import UsageError
@@ -223,7 +224,9 @@ class CompiledModel:
     def bind(self, shapes: Shapes, make: Callable[[Plan], PlanRequest]) -> BoundRequest:
         """Everything that runs with these input shapes need; for a run that began before `close`, which waits for its end."""
         composite = self._prepared().composite
-        return make(self._plans.get(shapes)) if composite is None else composite.create_request()
+        if composite is None:
+            return make(self._plans.get(shapes))
+        return new_request(f"{type(composite).__name__} on {composite.device}", composite)
 
     def taking(self, inputs: Any) -> "CompiledModel":
         """The model compiled with those of its overridable constants as inputs that `inputs` gives; itself when it gives none.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from dovetail import _log
 from dovetail.config import ConfigSource
-from dovetail.devices.checked import prescribes
+from dovetail.devices.checked import composite_of, prescribes
 from dovetail.devices.contract import Device, DeviceInfo
 from dovetail.devices.interruptible import are_calls_left
 from dovetail.devices.refusals import Refusal
@@ -307,7 +307,7 @@ class Core:
                 from dovetail.runtime.stored_plans import PlanFolder  # as above
 
                 PlanFolder(folder, self.plugins).keep_interface(self._interface_needs(device, given), model, device)
-            composite = found.compile(self._session, model, arguments, properties)
+            composite = composite_of(name, found, self._session, model, arguments, properties)
             if composite is not None:
                 own = {name: value for name, value in properties.items() if name == "TIME_LIMIT"}
                 limit = CompileOptions.read(own).TIME_LIMIT

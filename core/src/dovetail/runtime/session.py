@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail import _log
-from dovetail.devices.checked import configured
+from dovetail.devices.checked import configured, targets_of
 from dovetail.devices.contract import Device, DeviceInfo
 from dovetail.devices.virtual import Targets, VirtualDevice
 from dovetail.errors import (
@@ -120,7 +120,7 @@ class DeviceSession:
         found = self.virtual(device)
         if found is not None:
             name, virtual, arguments = found
-            return virtual.targets(self, arguments, self.properties_of(name, properties))
+            return targets_of(name, virtual, self, arguments, self.properties_of(name, properties))
         word = device.strip().upper()
         if word in (*_KINDS, DEFAULT_DEVICE):
             return (self._best(word, properties),)

@@ -10,14 +10,28 @@ __all__ = ["Attr", "Handle", "Memory", "MemoryDesc", "Primitive", "PrimitiveDesc
 class Handle:
     """An object of the library, destroyed with this one."""
 
-    __slots__ = ("_destroy", "pointer")
+    __slots__ = ("_destroy", "_last", "pointer")
 
     def __init__(self, pointer: c_void_p, destroy: Callable[[c_void_p], object]) -> None:
         self.pointer = pointer
         self._destroy = destroy
 
     def __del__(self) -> None:
-        self._destroy(self.pointer)
+        # Of objects in a cycle, all are finalized before any is freed, and a user's `__del__` may still run the model.
+        self._last = _Last(self.pointer, self._destroy)
+
+
+class _Last:
+    """Destroys an object of the library when its handle is freed."""
+
+    __slots__ = ("destroy", "pointer")
+
+    def __init__(self, pointer: c_void_p, destroy: Callable[[c_void_p], object]) -> None:
+        self.pointer = pointer
+        self.destroy = destroy
+
+    def __del__(self) -> None:
+        self.destroy(self.pointer)
 
 
 class MemoryDesc(Handle):
