@@ -1,4 +1,4 @@
-"""What kernels make of constants, such as weights in another order, which the plans of a model share."""
+"""Values that kernels make of constants, such as weights in another order, which the plans of a model share."""
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
