@@ -101,7 +101,9 @@ class Recurrence(CLKernel):
         each = max(1, min(_SEQUENCES, batch * count // self.caps.compute_units))
         if in_sequences:  # in one program, because each takes PoCL some time
             units = _units(op, hidden)
-            own |= {"IN_SEQUENCES": True, "SEQUENCES": 1 if each == 1 else _SEQUENCES}
+            most = self.packed.settled("recurrent_sequences", node, 1 if each == 1 else _SEQUENCES)
+            each = min(each, most)
+            own |= {"IN_SEQUENCES": True, "SEQUENCES": most}
             own |= {"UNITS": units, "CELL": "float8" if units > 1 else False}
         source = assemble("recurrent.cl", shared | own)
         gates = Scratch(f"scratch:{node.name}:0", count * time * batch * rows * whole)
