@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import dovetail
 from dovetail.device import AbstractOperator, DeviceInfo, TypedNode
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels import _recurrent
@@ -51,6 +52,20 @@ def test_recurrences(
     graph, feeds = bench.single(op, arrays, (1, 2, 3), len(want))
     for found, expected in zip(bench.run(device, graph, feeds), want, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_other_numbers_of_sequences(info: DeviceInfo, bench: Any, rng: np.random.Generator) -> None:
+    """A model with an open batch keeps the program of the first one, which on CPUs has loops for one sequence or four."""
+    op = LSTM(direction="bidirectional")
+    arrays = _inputs(op, 16, 5, 3, 1, rng)
+    g = dovetail.GraphBuilder()
+    weights = [g.constant(a) for a in arrays[1:4]]
+    model = g.model([g.node(op, g.input("x", "float32", [3, "N", 5]), *weights)])
+    with dovetail.Core(config=False) as core, core.compile_model(model, info.name) as compiled:
+        for batch in (1, 9, 2, 64, 1):
+            x = rng.standard_normal((3, batch, 5)).astype(np.float32)
+            want = op.reference(*(a.astype(np.float64) for a in (x, *arrays[1:4])))[0]
+            np.testing.assert_allclose(compiled({"x": x})[0], want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("hidden", [24, 36])

@@ -17,6 +17,7 @@
 // CLEARED elements of `exchange`, and `recurrent` has nothing to do if the first of them counts all members.
 //
 // With ALL_FLOATS, that T, R and ACC are float, a single item of a group adds up in vectors.
+// With IN_SEQUENCES the kernel of recurrent_sequences.cl takes the place of `recurrent`.
 //
 // With WIDE > 1, which divides `hidden`, items read so many elements of R at once: FLOATS(p) gives them as a vector of floats.
 //
@@ -220,6 +221,9 @@ static void add_up(__global const R* r, SPACE const ACC* vector, SPACE ACC* sums
 #define ADD_UP(first, end, vector) add_up(r, vector, sums, hidden, first, end, part);
 #endif
 
+#ifdef IN_SEQUENCES
+#include "recurrent_sequences.cl"
+#else
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent(
     __global const ACC* restrict gates, __global const R* restrict rec, __global const T* bias, __global const T* peep,
     __global const int* lens, __global const T* h0, __global const T* c0, __global T* y, __global T* yh, __global T* yc,
@@ -307,3 +311,4 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent(
     if (yc) STORE_T(yc, state + j, c[j]);
   }
 }
+#endif

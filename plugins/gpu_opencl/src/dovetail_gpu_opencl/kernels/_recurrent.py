@@ -1,4 +1,5 @@
-"""RNN, GRU and LSTM: the products with X of all steps at once, then the steps, on one work group or several for each sequence."""
+"""RNN, GRU and LSTM: the products with X of all steps at once, then the steps, on one work group or several for each sequence,
+or on CPUs several sequences in a work item."""
 
 from collections.abc import Iterator
 
@@ -42,10 +43,12 @@ _LOCAL = 48 << 10
 _SHARED, _MOST_STATES, _FEWEST_STEPS, _PATIENCE = 256, 1024, 4, 1000
 """For recurrent_shared.cl: items of a work group, the longest row of weights of which an item keeps an eighth in registers, steps
 for which it pays, and how often a group looks for the others before it leaves: about a millisecond."""
+_VECTORS, _SEQUENCES = frozenset(("tanh", "sigmoid", "affine", "softsign")), 4
+"""For recurrent_sequences.cl: activations whose C takes vectors, and the most sequences of a work item."""
 
 
 class Recurrence(CLKernel):
-    """recurrent.cl and recurrent_shared.cl. Two directions run side by side if they have the same activations."""
+    """recurrent.cl, recurrent_shared.cl, recurrent_sequences.cl. Two directions of the same activations run side by side."""
 
     name = "recurrent"
     halves_by_load = True
@@ -94,6 +97,14 @@ class Recurrence(CLKernel):
             "MEMBERS": groups * count or False,
             "CLEARED": cleared or False,
         }
+        in_sequences = self.caps.kind == "CPU" and own["ALL_FLOATS"]
+        each = max(1, min(_SEQUENCES, batch * count // self.caps.compute_units))
+        if in_sequences:  # in one program, because each takes PoCL some time
+            units = _units(op, hidden)
+            most = self.packed.settled("recurrent_sequences", node, 1 if each == 1 else _SEQUENCES)
+            each = min(each, most)
+            own |= {"IN_SEQUENCES": True, "SEQUENCES": most}
+            own |= {"UNITS": units, "CELL": "float8" if units > 1 else False}
         source = assemble("recurrent.cl", shared | own)
         gates = Scratch(f"scratch:{node.name}:0", count * time * batch * rows * whole)
         states = Scratch(f"scratch:{node.name}:1", count * batch * held * whole)
@@ -108,6 +119,11 @@ class Recurrence(CLKernel):
         (items,), (local,) = spread(time * batch * rows, self.caps)
         work, side = ((items, count), (local, 1)) if group == 1 else self._blocks(rows, time * batch, count)
         launches = [Launch("recurrent.cl", source, "project", x_arguments, work, side)]
+        if in_sequences:
+            states = Scratch(states.value, count * batch * (3 * hidden + rows) * whole)
+            place = (ceil_div(batch, each), count)
+            arguments = (*h_arguments, states, *sizes, *reverse)
+            return (*launches, Launch("recurrent.cl", source, "recurrent_sequences", arguments, place, (1, 1)))
         if groups:
             defines = {**shared, "HIDDEN": hidden, "BATCH": batch, "GROUP": _SHARED, "PATIENCE": _PATIENCE}
             text, arguments = assemble("recurrent_shared.cl", defines), (*h_arguments, *exchange, *sizes, *reverse)
@@ -148,6 +164,12 @@ class Recurrence(CLKernel):
     def _blocks(rows: int, steps: int, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         blocks = (ceil_div(size, _SIDE * _TILE) * _SIDE for size in (rows, steps))
         return (*blocks, count), (_SIDE, _SIDE, 1)
+
+
+def _units(op: GRU | LSTM | RNN, hidden: int) -> int:
+    """Hidden units that recurrent_sequences.cl computes at once."""
+    takes_vectors = op.clip is None and {name.lower() for name in op.activations or op.defaults} <= _VECTORS
+    return 8 if takes_vectors and hidden % 8 == 0 else 1
 
 
 def _operator(node: TypedNode) -> GRU | LSTM | RNN:

@@ -9,8 +9,8 @@ from dovetail_ops_onnx.roi_align import RoiAlign_10
 __all__ = ["KERNELS"]
 
 _CHANNELS = (2, 32)
-"""Channels of a work item, on GPUs and on CPUs: places and weights of samples are computed once for them. Planes of 200 x 200 are slower
-with more on GPUs, because neighbouring items read fewer neighbours of one plane."""
+"""Channels of a work item, on GPUs and on CPUs: places and weights of samples are computed once for them. With more on GPUs
+planes of 200 x 200 take longer, because neighbouring items read fewer neighbours of a plane."""
 
 
 class RoiAlignKernel(CLKernel):
