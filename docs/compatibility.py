@@ -363,14 +363,17 @@ against onnxruntime, OpenVINO or the framework itself. "Remains" leaves out file
 
 | Tool | Models | Remains |
 | --- | --- | --- |
-| PyTorch's exporters: timm, torch_geometric, transformers | 397 | BatchNormalization 9 with five outputs is refused |
+| PyTorch's exporters: timm, torch_geometric, transformers | 397 | nothing |
+| optimum-onnx 0.1: decoders with caches, merged ones, encoders, speech, images, in tiny configurations | 67 | nothing |
+| PyTorch's newer exporter: diffusers, segmentation_models_pytorch, MONAI, decoders with caches | 39 | nothing |
+| PyTorch's older exporter with operator sets 7 and 8 | 14 | BatchNormalization 7 with five outputs is refused |
 | tf2onnx, jax2onnx, Keras, torchaudio, OpenVINO's PyTorch frontend, skl2onnx, onnxslim | 188 | nothing |
 | onnxruntime: `quantize_static`, `quantize_dynamic`, float16, optimized models | 301 | `com.microsoft.nchwc` is refused |
 | onnxruntime: `transformers.optimizer`; quantizers of MatMulNBits and MatMulBnb4 | 227 | nothing |
 | NNCF: weights of 8 and 4 bits, NF4, MXFP4, FP8, CB4, NVFP4, and `quantize` | 100 | CB4, NVFP4, some NF4: up to 3e-4 |
 | paddle2onnx 2.1 with Paddle 3.3.1 | 136 | nothing |
 | onnxscript, Spox, ndonnx, functions in models | 15 | nothing |
-| Brevitas, PyTorch's pt2e, torchao | 36 | `QuantLSTMCell` is refused |
+| Brevitas, PyTorch's pt2e, torchao | 41 | nothing |
 | LightGBM, XGBoost, CatBoost, Hummingbird | 56 | a target without leaves has its base value, in onnxruntime 0 |
 | External data, sparse constants, IR versions 3 to 14, operator sets to 28 | 82 | nothing |
 | OpenVINO's stateful decoders, also in f16, int8, int4 and NF4 | 6 | rows of attention whose keys are all masked are finite |
