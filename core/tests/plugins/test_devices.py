@@ -244,6 +244,11 @@ def test_a_model_is_read_by_the_frontend_of_its_suffix(site: Any) -> None:
     assert "fake_frontends_other" not in sys.modules
 
 
+def test_a_file_of_plans_is_no_format_and_says_what_runs_it() -> None:
+    with pytest.raises(UnknownFormat, match=r"(?s)a file of plans is not a model file.*Core\.import_model"):
+        dovetail.Core(config=False).compile_model("digits.plans")
+
+
 def test_an_unknown_suffix_names_the_known_ones_and_those_out_of_order(site: Any) -> None:
     site.plugin("frontends", "acme", READER)
     site.plugin("frontends", "zip", READER)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.config import Config, ConfigSource
 from dovetail.errors import DeviceNotFound, DovetailError, GraphError, PluginFailed, UnknownFormat, did_you_mean
+from dovetail.names import PLAN_SUFFIX
 from dovetail.plugins.discovery import index
 from dovetail.plugins.in_process import Registration, attach
 from dovetail.plugins.records import IN_PROCESS, PluginRecord
@@ -375,6 +376,9 @@ class PluginManager:
     def _frontend(self, suffix: str) -> PluginRecord:
         record = self._states.choose("frontends", suffix)
         if record is None:
+            if f".{suffix}" == PLAN_SUFFIX:
+                hint = "`dovetail run` and Core.import_model run them; everything else needs the file that they were made from"
+                raise UnknownFormat("a file of plans is not a model file", hint=hint)
             others = [r for r in self.records() if r.kind == "frontends" and r.state not in ("found", "loaded")]
             hints = [did_you_mean(suffix, self.formats())]
             hints += [f"{r.key}: {r.provider} is {r.state} ({r.reason})." for r in others]
