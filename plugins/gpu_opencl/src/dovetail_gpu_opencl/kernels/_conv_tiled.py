@@ -100,7 +100,7 @@ class ConvTiled(Tiled, ConvKernel):
 def pack_by_depth(weights: NDArray[np.generic], groups: int) -> NDArray[np.generic]:
     """[M, C, *K] as [groups, elements of K * C, M / groups rounded up to 4], padded with zeros."""
     maps, channels = weights.shape[:2]
-    own = maps // groups
-    turned = weights.reshape(groups, own, channels, -1).transpose(0, 3, 2, 1)
+    own, taps = maps // groups, math.prod(weights.shape[2:])
+    turned = weights.reshape(groups, own, channels, taps).transpose(0, 3, 2, 1)
     padded = np.pad(turned, ((0, 0), (0, 0), (0, 0), (0, -own % 4)))
-    return padded.reshape(groups, -1, padded.shape[-1])
+    return padded.reshape(groups, taps * channels, padded.shape[-1])
