@@ -376,9 +376,10 @@ def test_without_a_second_thread_the_calling_one_works(monkeypatch: pytest.Monke
     def refused(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refused)
     done: list[int] = []
-    helped(done.append, 100, 2)
+    with monkeypatch.context() as patched:  # not longer: pytest-timeout's threads start after the test
+        patched.setattr(threading.Thread, "start", refused)
+        helped(done.append, 100, 2)
     assert done == [*range(100)]
 
 

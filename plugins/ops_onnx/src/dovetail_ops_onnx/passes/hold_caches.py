@@ -243,7 +243,7 @@ class _Held:
         first = samples[self._short]
         found = KeyAxis(first, self._caches, self._short, self._texts)
         lengths = Lengths(self._graph, samples, [cache.new for cache in self._caches], found.joins)
-        self._define_orders(self._tokens() if lengths.wanted or self._are_rows_ordered() else "")
+        self._define_orders(self._tokens() if lengths.wanted or self._needs_order(self._caches[0].new) else "")
         self._define_lengths(lengths)
         changes: dict[str, dict[int, str]] = {}
         for join in found.joins:
@@ -283,9 +283,9 @@ class _Held:
                 view = self._node(Slice(), cache.past, self._ints(0), before, self._ints(cache.axis))
                 self._seen[cache.past] = view
 
-    def _are_rows_ordered(self) -> bool:
+    def _needs_order(self, rows: str) -> bool:
         """Whether new rows are computed from the mask or a past, such as by positions: the order of these must not need them."""
-        waiting, seen = [cache.new for cache in self._caches], set[str]()
+        waiting, seen = [rows], set[str]()
         ordered = {*(cache.past for cache in self._caches), *(() if self._is_counted else (_MASK,))}
         while waiting:
             name = waiting.pop()
