@@ -133,6 +133,16 @@ def test_q_linear_mat_mul(bench, monkeypatch, columns, lead):
     assert found.reshape(-1).tolist() == wanted
 
 
+@pytest.mark.parametrize(("y_scale", "wanted"), [(0, [0, 255, 0]), (np.nan, [0, 0, 0]), (np.inf, [7, 7, 7])])
+def test_quotients_that_are_no_numbers(bench, y_scale, wanted):
+    """Of sums 0, 2 and -2: NaN becomes 0, infinities saturate."""
+    one, zero, a = np.float32(1), np.int8(0), np.array([[0], [2], [-2]], np.int8)
+    with np.errstate(all="ignore"):
+        inputs = [a, one, zero, np.ones((1, 1), np.int8), one, zero, np.float32(y_scale), np.uint8(7)]
+        found = ran(bench, QLinearMatMul(), [np.asarray(x) for x in inputs], "exact float32", range(1, 8))
+    assert found.reshape(-1).tolist() == wanted
+
+
 def cancelling(rng, terms):
     """Numbers and weights whose sums grow far beyond 2^24 and come back to one digit: the numbers, the weights, the sum."""
     a, b = np.full(2 * terms + 1, 255, np.uint8), np.full(2 * terms + 1, 127, np.int8)

@@ -24,7 +24,18 @@ from dovetail.device import (
 )
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import describe, number_of, plain
-from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, relaid, when_asked
+from dovetail_cpu_onednn.kernel import (
+    LOW,
+    Argument,
+    NodePlan,
+    PrimitiveKernel,
+    Refused,
+    Stage,
+    given,
+    relaid,
+    value_argument,
+    when_asked,
+)
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, LARGEST, Appended, attach, eltwise_kind, is_one_element_a_channel
 
@@ -36,6 +47,8 @@ LOSES_NAN = frozenset({"relu", "clip", "exp", "hardsigmoid", "hardswish", "gelu_
 
 SMALLEST = 1.401298464324817e-45
 """The smallest positive float32."""
+
+SCALE = Arg.SCALES | Arg.SRC
 
 MAX, MIN = 0x1FFF2, 0x1FFF3
 """The larger and the smaller of two numbers: of a number and itself that number, NaN and the sign of 0 too."""
@@ -56,9 +69,10 @@ class ElementwiseKernel(PrimitiveKernel):
 
     def _plan(self, node: TypedNode) -> NodePlan:
         chained, own = _chain_of(node)
+        scaled: tuple[Argument, ...] = ()
         if isinstance(own[0], Binary) and own[0].algorithm == "rsub":
-            # oneDNN subtracts the other way round only.
-            own = (Binary("sub", own[0].operand), Eltwise("linear", -1.0), *own[1:])
+            # oneDNN subtracts the other way round only, and -(s - o) ends in a step that its cache of primitives takes for Neg.
+            own, scaled = (Binary("add", own[0].operand), *own[1:]), (value_argument(SCALE, np.array([-1], np.float32)),)
         where = [node.node.inputs.index(p.operand) for p in own if not isinstance(p, Eltwise)]
         first, rest, dims = own[0], own[1:], _computed_dims(node)
         ends = (
@@ -70,7 +84,7 @@ class ElementwiseKernel(PrimitiveKernel):
         if not isinstance(first, Binary) or first.algorithm not in BINARY:
             raise Refused(Reason.POST_OP, f"oneDNN has no primitive for {first}")
         second = Argument(Arg.SRC_1, "input", where[0], _broadcast(node, where[0], dims))
-        return self._plan_binary(node, BINARY[first.algorithm], (*ends, second), where[1:], (), rest)
+        return self._plan_binary(node, BINARY[first.algorithm], (*ends, second, *scaled), where[1:], (), rest)
 
     def _plan_eltwise(
         self, node: TypedNode, ends: tuple[Argument, Argument], where: Sequence[int], first: Eltwise, rest: Sequence[PostOp]
@@ -108,8 +122,8 @@ class ElementwiseKernel(PrimitiveKernel):
         before: Sequence[Appended],
         rest: Sequence[PostOp],
     ) -> NodePlan:
-        """The primitive over `arguments`: source, destination, second source, and what `before` reads. Behind it come `before`,
-        `rest` (over inputs `inside`) and the node's post-ops.
+        """The primitive over `arguments`: source, destination, second source, and what `before` reads, or a scale of the source.
+        Behind it come `before`, `rest` (over inputs `inside`) and the node's post-ops.
         """
         extended = node
         if rest:
@@ -117,7 +131,8 @@ class ElementwiseKernel(PrimitiveKernel):
             extended = replace(node, node=replace(node.node, post_ops=(*rest, *node.post_ops)), operands=operands)
         chain = attach(extended, False, False, before=before, dims=_computed_dims(node))
         src, dst, second = (argument.desc for argument in arguments[:3])
-        pd = library().describe("binary", algorithm, src, second, dst, attr=chain.attr)
+        masks = [("scales", int(Arg.SRC), 0)] if any(one.arg == SCALE for one in arguments) else []
+        pd = library().describe("binary", algorithm, src, second, dst, attr=library().attr(chain.appended, masks))
         return NodePlan((Stage(pd, (*arguments, *(_placed(a, inside) for a in chain.arguments(pd)))),))
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:

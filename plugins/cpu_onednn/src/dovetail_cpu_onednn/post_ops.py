@@ -9,7 +9,7 @@ from dovetail_cpu_onednn.descriptors import describe, number_of, plain, undecide
 from dovetail_cpu_onednn.kernel import Argument, Refused, Stage
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["BINARY", "ELTWISE", "Appended", "Chain", "attach", "eltwise_kind", "is_one_element_a_channel"]
+__all__ = ["BINARY", "ELTWISE", "Appended", "Chain", "attach", "eltwise_kind", "is_one_element_a_channel", "times"]
 
 ELTWISE = {
     "relu": 0x20,
@@ -129,8 +129,15 @@ def eltwise_kind(post_op: Eltwise) -> list[Appended]:
         raise Refused(Reason.POST_OP, f"oneDNN has no eltwise {post_op.algorithm}")
     found: list[Appended] = [("eltwise", (ELTWISE[post_op.algorithm], post_op.alpha, post_op.beta))]
     if post_op.scale != 1:
-        found.append(("eltwise", (ELTWISE["linear"], post_op.scale, 0.0)))
+        found.append(times(post_op.scale))
     return found
+
+
+def times(factor: float) -> Appended:
+    """A factor as a step. The offset -0.0 leaves the sign of 0 as it is, and is not taken for another one: oneDNN's cache of
+    primitives holds 0.0 and -0.0 for equal.
+    """
+    return "eltwise", (ELTWISE["linear"], factor, -0.0)
 
 
 def is_one_element_a_channel(dims: Sequence[int]) -> bool:
@@ -170,7 +177,7 @@ def _append(
     assert isinstance(post_op, Binary)
     algorithm = post_op.algorithm
     if algorithm == "rsub":
-        chain.appended.append(("eltwise", (ELTWISE["linear"], -1.0, 0.0)))
+        chain.appended.append(times(-1.0))
         algorithm = "add"
     if algorithm not in BINARY:
         raise Refused(Reason.POST_OP, f"oneDNN has no binary {algorithm}")

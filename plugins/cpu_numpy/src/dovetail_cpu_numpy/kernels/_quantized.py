@@ -26,14 +26,17 @@ def along(parameter: Array, shape: tuple[int, ...], axis: int) -> Array:
     return np.broadcast_to(parameter.reshape([-1 if a == at and not single else 1 for a in range(len(shape))]), shape)
 
 
-def stored(values: Array, zero: Array | None, dst: Array) -> Iterator[Launch]:
-    """dst = saturate(round(values) + zero), halves to even, for an integer type of up to 16 bits; NaN becomes 0."""
+def stored(values: Array, zero: Array | None, dst: Array, *, is_number: bool = False) -> Iterator[Launch]:
+    """dst = saturate(round(values) + zero), halves to even, for an integer type of up to 16 bits; NaN becomes 0.
+
+    `is_number`: no value is NaN, so that none need be looked for.
+    """
     bounds = np.iinfo(dst.dtype)
     yield into(np.rint, values, out=values)
     if zero is not None:
         yield into(np.add, values, zero, out=values)
     yield limit(values, bounds.min, bounds.max, values)
-    yield partial(_store, values, dst)
+    yield partial(np.copyto, dst, values, "unsafe") if is_number else partial(_store, values, dst)
 
 
 def _store(values: Array, dst: Array) -> None:
@@ -80,6 +83,8 @@ def requantized(
     `total` and `dst` have one shape, to which the others broadcast; `buffer` is float64, of a block.
     """
     wide = [None if a is None else np.broadcast_to(a, dst.shape) for a in (bias, *units)]
+    with np.errstate(all="ignore"):
+        is_number = bool(np.isfinite(units[0] / units[1]).all())  # and so are sums, which are of whole numbers
     for block in blocks(dst.shape):
         part = dst[block]
         values = buffer[: part.size].reshape(part.shape)
@@ -89,4 +94,4 @@ def requantized(
             yield into(np.add, values, added, out=values)
         yield partial(np.multiply, values, unit, values)
         yield partial(np.divide, values, scale, values)
-        yield from stored(values, constant(float(zero.reshape(())), values), part)
+        yield from stored(values, constant(float(zero.reshape(())), values), part, is_number=is_number)

@@ -12,7 +12,7 @@ from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, given
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan.scan import holds_no_nan_or
-from dovetail_cpu_onednn.post_ops import ELTWISE, attach
+from dovetail_cpu_onednn.post_ops import attach, times
 
 if TYPE_CHECKING:
     from dovetail_ops_onnx.reduce_sum import ReduceSum  # the others have its methods, and few models have them all
@@ -87,7 +87,7 @@ class ColumnKernel(PrimitiveKernel):
         lib, window = library(), rows if self.is_mean else 1 << (rows - 1).bit_length()
         read = lib.strided((batch, columns, rows, 1), (rows * columns, 1, columns, columns))
         written = lib.strided((batch, columns, 1, 1), (columns, 1, columns, columns))
-        chain = attach(node, False, False, before=() if self.is_mean else [("eltwise", (ELTWISE["linear"], float(window), 0.0))])
+        chain = attach(node, False, False, before=() if self.is_mean else [times(float(window))])
         how = Alg.POOLING_AVG_INCLUDE_PADDING, read, written, (1, 1), (window, 1), (0, 0), (0, 0), (window - rows, 0)
         pd = lib.describe("pooling_forward", INFERENCE, *how, attr=chain.attr)
         return NodePlan(chain.stages(pd, (Argument(Arg.SRC, "input", 0, read), Argument(Arg.DST, "output", 0, written)), written))

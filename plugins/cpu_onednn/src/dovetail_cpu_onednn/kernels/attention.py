@@ -16,7 +16,7 @@ from dovetail_cpu_onednn.descriptors import number_of, plain, plain_strides
 from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
-from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended
+from dovetail_cpu_onednn.post_ops import BINARY, Appended, times
 from dovetail_ops_onnx.attention import Attention_23, Sizes
 
 _OPTIONAL = 3
@@ -199,7 +199,7 @@ def _stages(
 def _scores(factor: float, operands: tuple[Argument, Argument], scores: MemoryDesc, bias: Argument | None) -> tuple[Stage, ...]:
     """The scaled product with the bias, which is part of oneDNN's fast product where possible, and added after it elsewhere."""
     lib, q, k = library(), operands[0].desc, operands[1].desc
-    chain: list[Appended] = [("eltwise", (ELTWISE["linear"], factor, 0.0))]
+    chain: list[Appended] = [times(factor)]
     arguments = (*operands, Argument(Arg.DST, "scratch", 0, scores))
     if bias is None:
         return (Stage(lib.describe("matmul", q, k, None, scores, attr=lib.attr(chain)), arguments),)

@@ -6,7 +6,7 @@ from dovetail_cpu_onednn.kernel import LOW, NodePlan, PrimitiveKernel, Refused, 
 from dovetail_cpu_onednn.kernels._matmul import Product, product
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
-from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended
+from dovetail_cpu_onednn.post_ops import BINARY, Appended, times
 from dovetail_ops_onnx.gemm import Gemm
 
 
@@ -25,7 +25,7 @@ class GemmProduct(PrimitiveKernel):
         src = library().strided((m, k), (1, m) if op.transA else (k, 1), src_type)
         wei = library().strided((k, n), (1, k) if op.transB else (n, 1), wei_type)
         operands = Product(src, wei, plain((m, n), dst_type))
-        before: list[Appended] = [] if op.alpha == 1 else [("eltwise", (ELTWISE["linear"], op.alpha, 0.0))]
+        before: list[Appended] = [] if op.alpha == 1 else [times(op.alpha)]
         c = node.inputs[2] if len(node.inputs) > 2 else None
         if c is None:
             return product(node, operands, shared, before=before)
