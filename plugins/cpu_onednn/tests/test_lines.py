@@ -16,7 +16,12 @@ from dovetail_ops_onnx.reduce_mean import ReduceMean
 from dovetail_ops_onnx.reduce_min import ReduceMin
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 
-KINDS = {"max": (ReduceMax, np.max), "min": (ReduceMin, np.min), "sum": (ReduceSum, np.sum), "mean": (ReduceMean, np.mean)}
+KINDS: dict[str, tuple[Any, Any]] = {
+    "max": (ReduceMax, np.max),
+    "min": (ReduceMin, np.min),
+    "sum": (ReduceSum, np.sum),
+    "mean": (ReduceMean, np.mean),
+}
 SHAPES = [((32, 2), (1,)), ((1, 7), (1,)), ((5, 67, 33), (2,)), ((3, 41, 5, 9), (2, 3)), ((101, EXACT), (1,))]
 SHAPES += [((33, EXACT + 1), (1,)), ((1, 1), (1,)), ((64, 1), (1,)), ((40, 3, 17), (0, 1, 2)), ((9, 40, 6), (1, 2))]
 SHAPES += [((3, 112, 112), (1, 2)), ((2, 4099), (1,)), ((50, 7, 7), (1, 2)), ((50, 33), (1,))]
