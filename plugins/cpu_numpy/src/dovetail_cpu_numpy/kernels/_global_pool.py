@@ -4,8 +4,7 @@ import numpy as np
 
 from dovetail.device import TypedNode
 from dovetail_cpu_numpy.kernel import BLAS
-from dovetail_cpu_numpy.kernels._reduce import UfuncReduce
-from dovetail_ops_onnx._reduce import Reduction
+from dovetail_cpu_numpy.kernels._reduce import Reduction, UfuncReduce
 
 __all__ = ["GlobalPool"]
 

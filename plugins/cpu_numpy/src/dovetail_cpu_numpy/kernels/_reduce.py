@@ -9,9 +9,15 @@ import numpy as np
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_numpy.kernel import BLAS, Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Array, Launch, constant, into
-from dovetail_ops_onnx._reduce import Reduction
+from dovetail_ops_onnx.reduce_max import ReduceMax
+from dovetail_ops_onnx.reduce_mean import ReduceMean
+from dovetail_ops_onnx.reduce_min import ReduceMin
+from dovetail_ops_onnx.reduce_prod import ReduceProd
+from dovetail_ops_onnx.reduce_sum import ReduceSum
 
-__all__ = ["REDUCIBLE", "UfuncReduce"]
+__all__ = ["REDUCIBLE", "Reduction", "UfuncReduce"]
+
+Reduction = ReduceMax | ReduceMean | ReduceMin | ReduceProd | ReduceSum
 
 FEW = 4
 """Elements of the last axis up to which columns are faster than rows: 8 us for 26,000 rows of two, which `reduce` sums in 314."""
