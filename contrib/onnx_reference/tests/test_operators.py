@@ -1,4 +1,4 @@
-"""Operators of the pack against onnxruntime, and what the pack promises of itself."""
+"""Operators of the pack as in their definitions, and what the pack promises of itself."""
 
 import subprocess
 import sys
@@ -6,35 +6,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 import dovetail
 from dovetail.errors import DovetailError, UnknownOperator
 
 FLOAT = onnx.TensorProto.FLOAT
-CASES: dict[str, tuple[str, list[Any], list[int], dict[str, Any]]] = {
-    "mel": (
-        "MelWeightMatrix",
-        [np.array(4), np.array(16), np.array(8000), np.array(100, np.float32), np.array(3500, np.float32)],
-        [FLOAT],
-        {},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_as_onnxruntime(core: dovetail.Core, model: Any, name: str) -> None:
-    op_type, arrays, outputs, attributes = CASES[name]
-    file = model(op_type, arrays, outputs, **attributes)
-    feeds = {f"x{i}": a for i, a in enumerate(arrays)}
-    want = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"]).run(None, feeds)
-    for array in arrays:
-        array.flags.writeable = False
-    with core.compile_model(core.read_model(file, format="onnx"), "NUMPY") as compiled:
-        results = compiled(feeds)
-        for i, expected in enumerate(want):
-            np.testing.assert_allclose(results[i], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_adagrad_as_in_its_definition(core: dovetail.Core, model: Any, rng: np.random.Generator) -> None:
@@ -128,8 +105,8 @@ def test_wrong_nodes(core: dovetail.Core, model: Any, case: str) -> None:
 
 
 def test_reports_name_the_pack(core: dovetail.Core, model: Any) -> None:
-    _, arrays, outputs, attributes = CASES["mel"]
-    file = model("MelWeightMatrix", arrays, outputs, **attributes)
+    arrays = [RATE, COUNT, ones(3), ones(3), ones(3)]
+    file = model("Adagrad", arrays, [FLOAT, FLOAT], TRAINING)
     with core.compile_model(core.read_model(file, format="onnx"), "NUMPY") as compiled:
         compiled(arrays)
         (node,) = compiled.report().nodes
@@ -137,9 +114,9 @@ def test_reports_name_the_pack(core: dovetail.Core, model: Any) -> None:
 
 
 def test_operators_of_dovetail_are_left_alone(core: dovetail.Core) -> None:
-    core.plugins.operator("", "MelWeightMatrix", 17)
+    core.plugins.operator("", "ImageDecoder", 20)
     own = [one for one in core.plugins.operators("") if core.plugins.provider(one).startswith("dovetail-ops-onnx-reference")]
-    assert "MelWeightMatrix" in {operator.op_type for operator in own}
+    assert "ImageDecoder" in {operator.op_type for operator in own}
     without = dovetail.Core(plugins="-dovetail-ops-onnx-reference")
     for operator in own:
         with pytest.raises(UnknownOperator):
@@ -159,17 +136,6 @@ def test_onnx_is_not_imported_for_other_models() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
-def test_what_onnx_reference_refuses_is_an_error_that_names_the_node(core: dovetail.Core, model: Any) -> None:
-    _, arrays, outputs, _ = CASES["mel"]
-    arrays = [np.array(-4), *arrays[1:]]
-    file = model("MelWeightMatrix", arrays, outputs)
-    with (
-        core.compile_model(core.read_model(file, format="onnx"), "NUMPY") as compiled,
-        pytest.raises(DovetailError, match=r"MelWeightMatrix\).*onnx.reference: "),
-    ):
-        compiled(arrays)
-
-
 def test_what_onnx_reference_lacks_stays_unknown() -> None:
     core = dovetail.Core(plugins="dovetail-ops-onnx-reference")
     with pytest.raises(UnknownOperator, match="Gradient"):
@@ -187,5 +153,5 @@ def test_every_registered_operator_has_an_implementation() -> None:
 
 def test_data_that_is_no_image(core: dovetail.Core, model: Any) -> None:
     file = model("ImageDecoder", [np.zeros(9, np.uint8)], [FLOAT], pixel_format="RGB")
-    with pytest.raises(DovetailError, match=r"ImageDecoder.*cannot identify image file <_io.BytesIO>$"):
+    with pytest.raises(DovetailError, match=r"ImageDecoder\).*onnx.reference: .*cannot identify image file <_io.BytesIO>$"):
         core.compile_model(core.read_model(file, format="onnx"), "NUMPY")([np.zeros(9, np.uint8)])

@@ -51,7 +51,7 @@ def control_node(op: Operator, body: RunBody, made: Callable[[Sequence[Any]], ob
         def iterations(self, *_: Any) -> None:
             return None
 
-    step = HostStep(Node("twice", op, ("x",), ("y",)), (0,), (2,), (Body(NONE, cast(Any, None), (1,)),), 1 << 20)
+    step = HostStep(Node("twice", op, ("x",), ("y",)), (0,), (2,), (Body(NONE, cast(Any, None), (1,), cast(Any, None)),), 1 << 20)
     return ControlNode(step, [Runs()])
 
 

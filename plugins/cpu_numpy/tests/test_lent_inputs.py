@@ -7,6 +7,8 @@ from dovetail.graph import GraphBuilder
 from dovetail_cpu_numpy.request import LENT
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.gather_elements import GatherElements
+from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
+from dovetail_ops_onnx.global_max_pool import GlobalMaxPool
 from dovetail_ops_onnx.reshape import Reshape
 
 ROWS, COLUMNS = 7, LENT // 4 // 7 + 3
@@ -27,6 +29,14 @@ def test_large_inputs_are_not_copied(bench, rows, lent):
     request = bench.executable(g.model([y]).graph).create_request()
     assert [name for _, name in request._lent] == lent
     assert len(request._copied) == 1 - len(lent)
+
+
+@pytest.mark.parametrize("op", [GlobalAveragePool(), GlobalMaxPool()])
+def test_global_pools_read_planes_where_the_caller_has_them(bench, op):
+    g = GraphBuilder()
+    y = g.node(op, g.input("x", "float32", (1, ROWS, COLUMNS, 1)))
+    request = bench.executable(g.model([y]).graph).create_request()
+    assert [name for _, name in request._lent] == ["x"]
 
 
 def test_an_input_that_is_an_output_too_is_copied(bench):

@@ -1,5 +1,7 @@
 """Reductions over last axes, in lines: sums and means against float64, extremes with NaN and infinities, for new sizes too."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -7,14 +9,22 @@ import dovetail
 from dovetail.graph import GraphBuilder
 from dovetail_cpu_onednn.kernels import _reduce
 from dovetail_ops_onnx._reduce import EXACT
+from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
+from dovetail_ops_onnx.global_max_pool import GlobalMaxPool
 from dovetail_ops_onnx.reduce_max import ReduceMax
 from dovetail_ops_onnx.reduce_mean import ReduceMean
 from dovetail_ops_onnx.reduce_min import ReduceMin
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 
-KINDS = {"max": (ReduceMax, np.max), "min": (ReduceMin, np.min), "sum": (ReduceSum, np.sum), "mean": (ReduceMean, np.mean)}
+KINDS: dict[str, tuple[Any, Any]] = {
+    "max": (ReduceMax, np.max),
+    "min": (ReduceMin, np.min),
+    "sum": (ReduceSum, np.sum),
+    "mean": (ReduceMean, np.mean),
+}
 SHAPES = [((32, 2), (1,)), ((1, 7), (1,)), ((5, 67, 33), (2,)), ((3, 41, 5, 9), (2, 3)), ((101, EXACT), (1,))]
 SHAPES += [((33, EXACT + 1), (1,)), ((1, 1), (1,)), ((64, 1), (1,)), ((40, 3, 17), (0, 1, 2)), ((9, 40, 6), (1, 2))]
+SHAPES += [((3, 112, 112), (1, 2)), ((2, 4099), (1,)), ((50, 7, 7), (1, 2)), ((50, 33), (1,))]
 
 
 @pytest.mark.parametrize("device", ["ONEDNN", "NUMPY"])
@@ -35,6 +45,17 @@ def test_results(device: str, dtype: str, keepdims: bool, name: str) -> None:
             size = 4e-6 if dtype == "float32" else 1e-14
             scale = np.sum(np.abs(np.where(np.isfinite(data), data, 0)), axis=axes, keepdims=keepdims)
             np.testing.assert_allclose(compiled(data)[y], wanted, rtol=1e-6, atol=float(size * scale.max()))
+
+
+@pytest.mark.parametrize("dims", [(7, 7), (112, 112), (4099,), (3, 3)])
+@pytest.mark.parametrize(("operator", "numpy"), [(GlobalAveragePool, np.mean), (GlobalMaxPool, np.max)])
+def test_global_pools_on_numpy(operator: Any, numpy: Any, dims: tuple[int, ...]) -> None:
+    g, axes = GraphBuilder(), tuple(range(2, 2 + len(dims)))
+    y = g.node(operator(), g.input("x", "float32", (2, 3, *dims)))
+    compiled = dovetail.Core(config=False).compile_model(g.model([y]), "NUMPY")
+    x = np.random.default_rng(4).uniform(0, 1, (2, 3, *dims)).astype(np.float32)
+    x[0, 1].flat[-1], x[1, 2].flat[5] = np.nan, np.inf
+    np.testing.assert_allclose(compiled(x)[y], numpy(x.astype(np.float64), axis=axes, keepdims=True), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -263,6 +263,12 @@ class RunGraph(Protocol):
     def __call__(self, graph: "Graph", arguments: Sequence[Any]) -> list[Any]:
         """The outputs of `graph`."""
 
+    def types(self, graph: "Graph", arguments: Sequence[Any]) -> Sequence[TensorType | None]:
+        """The types of the outputs of `graph` as inferred for such arguments, without a run of it.
+
+        A shape may be open where it depends on data; None where no type can be inferred.
+        """
+
     def iterations(
         self,
         graph: "Graph",

@@ -55,12 +55,14 @@ Source = int | NDArray[Any] | None
 class Body:
     """A sub-graph of a node: its plans, and where the values come from that it reads from outside.
 
-    `declared` is the signature that the model declares for it; None where it leaves one open.
+    `types` infers the types of its outputs, as `RunGraph.types`. `declared` is the signature that the model declares for it; None
+    where it leaves one open.
     """
 
     graph: Graph
     plans: "PlanCache[Signature, Plan]"
     captures: tuple[Source, ...]
+    types: Callable[[Signature], Sequence[TensorType | None]]
     declared: Signature | None = None
 
     def plan_ahead(self, where: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -16,7 +16,7 @@ from dovetail.devices.contract import Device
 from dovetail.devices.interruptible import Speed
 from dovetail.devices.refusals import Reason, Refusal
 from dovetail.devices.virtual import Placement
-from dovetail.errors import CompileError, UnsupportedNode
+from dovetail.errors import CompileError, OperatorError, OutOfMemory, UnsupportedNode
 from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.reloadable import let_go, reloadable
 from dovetail.graph.rewriting import drop_dead_nodes
@@ -355,9 +355,17 @@ class Planner:
         types = {**graph.types, **{name: TensorType.of(array, known=True) for name, array in known.items()}}
         whole = graph.replace(inputs=(*graph.inputs, *captures), constants={**graph.constants, **known}, types=types)
         declared = declared_signature([{**outer, **graph.types}.get(name) for name in whole.inputs])
-        return Body(
-            graph, self._later(whole, prepared=False, few=_FEW_BODIES), tuple(sources[name] for name in captures), declared
-        )
+        plans = self._later(whole, prepared=False, few=_FEW_BODIES)
+        inferred = lru_cache(_FEW_BODIES)(partial(self._output_types, whole))
+        return Body(graph, plans, tuple(sources[name] for name in captures), inferred, declared)
+
+    def _output_types(self, graph: Graph, key: Signature) -> tuple[TensorType | None, ...]:
+        """As `RunGraph.types`. What is wrong with a node is an error only where it runs."""
+        try:
+            typed = self._typed(graph, key)
+        except (OperatorError, OutOfMemory):
+            return (None,) * len(graph.outputs)
+        return tuple([typed.graph.types.get(name) or typed.late.get(name) for name in graph.outputs])
 
 
 class Prepared:

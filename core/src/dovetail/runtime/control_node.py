@@ -12,9 +12,9 @@ from dovetail.evaluate.context import node_context
 from dovetail.evaluate.inference import padded
 from dovetail.graph.graph import Graph, Iterations, Node
 from dovetail.graph.types import TensorType
-from dovetail.planning.deferred import separate
+from dovetail.planning.deferred import separate, signature
 from dovetail.planning.held import HeldBytes
-from dovetail.planning.plan import HostStep, Source
+from dovetail.planning.plan import Body, HostStep, Source
 
 __all__ = ["ControlNode", "RunBody", "RunsBody"]
 
@@ -42,7 +42,7 @@ class ControlNode:
     def __init__(self, step: HostStep, bodies: Sequence[RunsBody]) -> None:
         node = step.node
         self._step, self._reads = step, step.reads
-        self._bodies = {id(body.graph): (runs, body.captures) for body, runs in zip(step.bodies, bodies, strict=True)}
+        self._bodies = {id(body.graph): (runs, body) for body, runs in zip(step.bodies, bodies, strict=True)}
         self._missing = padded([], node.op.inputs)[len(step.reads) :]
         self._wanted = tuple(map(bool, node.outputs))
         self._checked: list[Any] | None = None  # the kinds of the values that were checked last; loops and later runs repeat them
@@ -85,7 +85,7 @@ class _RunCounted:
     def __init__(
         self,
         step: HostStep,
-        bodies: Mapping[int, tuple[RunsBody, Sequence[Source]]],
+        bodies: Mapping[int, tuple[RunsBody, Body]],
         slots: Sequence[Any],
         wanted: Sequence[bool],
     ) -> None:
@@ -96,11 +96,15 @@ class _RunCounted:
     def __call__(self, graph: Graph, arguments: Sequence[Any]) -> list[Any]:
         run = self._runs.get(id(graph))
         if run is None:
-            runs, captures = self._bodies[id(graph)]
-            run = self._runs[id(graph)] = runs.body(self._step.node, _values(captures, self._slots))
+            runs, body = self._bodies[id(graph)]
+            run = self._runs[id(graph)] = runs.body(self._step.node, _values(body.captures, self._slots))
         results = run(arguments)
         self._held.add(results)
         return results
+
+    def types(self, graph: Graph, arguments: Sequence[Any]) -> Sequence[TensorType | None]:
+        _, body = self._bodies[id(graph)]
+        return body.types(signature([*arguments, *_values(body.captures, self._slots)]))
 
     def iterations(
         self,
@@ -111,8 +115,8 @@ class _RunCounted:
         stacked: Sequence[bool],
         most: int | None,
     ) -> Iterations | None:
-        runs, captures = self._bodies[id(graph)]
-        captured = _values(captures, self._slots)
+        runs, body = self._bodies[id(graph)]
+        captured = _values(body.captures, self._slots)
         return runs.iterations(self._step.node, self._step.limit, captured, (fixed, state, scanned), stacked, most)
 
 

@@ -1,13 +1,14 @@
 """Shared by operators that run sub-graphs."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from dovetail.op import Graph, OperatorError, TensorType
+from dovetail.op import Graph, OperatorError, RunGraph, TensorType
 from dovetail_ops_onnx._types import Array
 
-__all__ = ["check_arguments", "check_outputs", "stacked"]
+__all__ = ["check_arguments", "check_outputs", "last_types", "stacked"]
 
 
 def check_arguments(body: Graph, inputs: int, outputs: int) -> None:
@@ -25,6 +26,24 @@ def check_outputs(given: int, count: int) -> None:
         raise OperatorError(
             f"the node has {count} outputs, its sub-graph gives {given}", hint=f"accepted: at most {given} outputs"
         )
+
+
+def last_types(run: RunGraph, body: Graph, first: int, arguments: Sequence[Any] | None) -> list[TensorType | None]:
+    """The types of the outputs of the body from number `first` on, as the model declares them.
+
+    With `arguments`, for a body that does not run, those that it leaves open as they are inferred for such arguments.
+    """
+    declared = [body.types.get(name) for name in body.outputs[first:]]
+    if arguments is None or all(t is not None and t.is_static for t in declared):
+        return declared
+    found = run.types(body, arguments)[first:]
+    return [_static(one, other) for one, other in zip(declared, found, strict=True)]
+
+
+def _static(declared: TensorType | None, found: TensorType | None) -> TensorType | None:
+    if found is None or found.shape is None or (declared is not None and declared.is_static):
+        return declared
+    return found if declared is None else declared.with_shape(found.shape)
 
 
 def stacked(values: Sequence[Array] | Array, axis: int, declared: TensorType | None) -> Array:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.op import Graph, Iterations, Operator, OperatorError, RunGraph
-from dovetail_ops_onnx._control import check_arguments, check_outputs, stacked
+from dovetail.op import Graph, Iterations, Operator, OperatorError, RunGraph, TensorType
+from dovetail_ops_onnx._control import check_arguments, check_outputs, last_types, stacked
 from dovetail_ops_onnx._types import Array
 
 _TRUE, _INT64 = np.array(True), np.dtype(np.int64)
@@ -30,9 +30,14 @@ class Loop(Operator):
     def control(self, run: RunGraph, limit: Any = None, cond: Any = None, *carried: Any) -> Any:
         """Carried values after the last iteration, then the stacked ones."""
         state, stacks = self.iterated(run, limit, cond, carried)
-        names = self.body.outputs[1 + len(carried) :]
-        types = [self.body.types.get(name) for name in names]
+        types = self._stacked_types(run, carried, stacks)
         return (*state, *(None if s is None else stacked(s, 0, t) for s, t in zip(stacks, types, strict=True)))
+
+    def _stacked_types(self, run: RunGraph, carried: Sequence[Any], stacks: Sequence[Any]) -> list[TensorType | None]:
+        """The types of the values that are stacked, inferred where there are none."""
+        runs = not any(isinstance(one, list) and not one for one in stacks)
+        arguments = None if runs else (np.array(0, _INT64), _TRUE, *carried)
+        return last_types(run, self.body, 1 + len(carried), arguments)
 
     def iterated(self, run: RunGraph, limit: Any, cond: Any, carried: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Carried values after the last iteration, and those of all iterations for each further output of the body.
@@ -87,8 +92,7 @@ class CollectingLoop(Loop):
         """As Loop; the sequences at the end."""
         carried, sequences = values[: -self.lists], values[-self.lists :]
         state, stacks = self.iterated(run, limit, cond, carried)
-        names = self.body.outputs[1 + len(carried) : -self.lists]
-        types = [self.body.types.get(name) for name in names]
+        types = self._stacked_types(run, carried, stacks)[: -self.lists]
         arrays = [None if s is None else stacked(s, 0, t) for s, t in zip(stacks, types, strict=False)]
         added = zip(sequences, stacks[len(arrays) :], strict=True)
         return (*state, *arrays, *(None if more is None else _joined(first, more) for first, more in added))

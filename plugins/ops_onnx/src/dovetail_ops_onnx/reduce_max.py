@@ -1,7 +1,7 @@
 """ReduceMax: the largest element over axes. https://onnx.ai/onnx/operators/onnx__ReduceMax.html"""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +18,12 @@ class ReduceMax(Reduction):
     """
 
     types = {"T": REDUCIBLE | {DType.INT8, DType.UINT8, DType.BOOL}}
-    longest_line: ClassVar[int] = 1 << 30
 
     def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
         return np.maximum.reduce(x, axis=axes, keepdims=True, initial=lowest(x.dtype))
 
+    def takes_lines(self, length: int) -> bool:
+        return True
+
     def lines_step(self, lines: Array, dst: Array) -> Callable[[], object]:
-        return extremes_of_lines(lines.argmax, lines, dst)
+        return extremes_of_lines(lines.argmax, np.maximum, lines, dst)

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from dovetail_ops_onnx._numerics import is_float
-from dovetail_ops_onnx._reduce import EXACT, Reduction, sums_of_lines
+from dovetail_ops_onnx._reduce import Reduction, parts_of_line, sums_of_lines
 from dovetail_ops_onnx._types import Array
 
 
@@ -18,7 +18,6 @@ class ReduceMean(Reduction):
     """
 
     magnitude = "sum"
-    longest_line: ClassVar[int] = EXACT
 
     def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
         total = np.add.reduce(x, axis=axes, keepdims=True, dtype=x.dtype)
@@ -26,6 +25,9 @@ class ReduceMean(Reduction):
         if is_float(x):
             return total / np.asarray(count, x.dtype)
         return np.sign(total) * (np.abs(total) // np.asarray(count, x.dtype))
+
+    def takes_lines(self, length: int) -> bool:
+        return parts_of_line(length) > 0
 
     def lines_step(self, lines: Array, dst: Array) -> Callable[[], object]:
         add_up, count = sums_of_lines(lines, dst), np.asarray(lines.shape[1], lines.dtype)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.op import Graph, Operator, OperatorError, RunGraph
-from dovetail_ops_onnx._control import check_arguments, check_outputs, stacked
+from dovetail_ops_onnx._control import check_arguments, check_outputs, last_types, stacked
 from dovetail_ops_onnx._types import Array
 
 
@@ -29,8 +29,11 @@ class Scan_8(Operator):
         count = len(values) - self.num_scan_inputs
         _check_count(count, values, self.body)
         directions = _per_value(self.directions, self.num_scan_inputs, "directions")
-        types = [self.body.types.get(name) for name in self.body.outputs[count:]]
-        if not len(values[0]):  # nothing runs: states are as given, and shapes are those declared
+        given = [*(v.shape[1:] for v in values[:count]), *(v.shape[2:] for v in values[count:])]
+        runs = len(values[0]) and np.all(values[count].shape[1] if lengths is None else lengths)
+        one = None if runs else [np.zeros(shape, v.dtype) for shape, v in zip(given, values, strict=True)]
+        types = last_types(run, self.body, count, one)
+        if not len(values[0]):  # nothing runs: states are as given
             empty = [stacked([], 0, t) for t in types]
             time = values[count].shape[1]
             return (*values[:count], *(np.empty((0, time, *e.shape[1:]), e.dtype) for e in empty))
@@ -75,7 +78,8 @@ class Scan(Operator):
         state, stacks = _scanned(run, self.body, list(values[:count]), scanned)
         axes = _per_value(self.scan_output_axes, len(stacks), "scan_output_axes")
         ways = _per_value(self.scan_output_directions, len(stacks), "scan_output_directions")
-        types = [self.body.types.get(name) for name in self.body.outputs[count:]]
+        slices = None if len(scanned[0]) else [np.zeros(v.shape[1:], v.dtype) for v in scanned]
+        types = last_types(run, self.body, count, slices and [*values[:count], *slices])
         ordered = [s[::-1] if way else s for s, way in zip(stacks, ways, strict=True)]
         return (*state, *(stacked(s, a, t) for s, a, t in zip(ordered, axes, types, strict=True)))
 

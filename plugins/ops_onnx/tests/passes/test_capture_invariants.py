@@ -80,7 +80,11 @@ def test_results_are_those_of_onnxruntime(name, count):
     feed = {"n": np.array(count), "x": X}
     # onnxruntime 1.32 crashes where a result of a loop has no name.
     whole = MODELS["as it is" if name == "its result unread" else name][0]
-    expected = onnxruntime.InferenceSession(whole).run(None, feed)
+    session = onnxruntime.InferenceSession(whole)
+    expected = session.run(None, feed)
+    if count == 0:  # onnxruntime forgets the shapes of carried values, and stacks none of them as [0]
+        once = session.run(None, {**feed, "n": np.array(1)})
+        expected = [e if e.size else e.reshape(0, *o.shape[1:]) for e, o in zip(expected, once, strict=True)]
     core = dovetail.Core()
     for properties in ({}, {"PASSES": "-capture_invariants"}):
         found = core.compile_model(core.read_model(content, "onnx"), "NUMPY", properties)(feed)

@@ -15,7 +15,9 @@ from dovetail_ops_onnx.reduce_min import ReduceMin
 from dovetail_ops_onnx.reduce_prod import ReduceProd
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 
-__all__ = ["REDUCIBLE", "UfuncReduce"]
+__all__ = ["REDUCIBLE", "Reduction", "UfuncReduce"]
+
+Reduction = ReduceMax | ReduceMean | ReduceMin | ReduceProd | ReduceSum
 
 FEW = 4
 """Elements of the last axis up to which columns are faster than rows: 8 us for 26,000 rows of two, which `reduce` sums in 314."""
@@ -37,24 +39,39 @@ class UfuncReduce(NumpyKernel):
     def refuse(self, node: TypedNode) -> Refusal | None:
         if any(given is not None and given.value is None for given in node.inputs[1:]):
             return Refusal(Reason.ATTRIBUTE, "axes that are not constant")
-        if self._ufunc.identity is None and _count(node) == 0:
+        if self._ufunc.identity is None and self._count(node) == 0:
             return Refusal(Reason.SHAPE, "no elements to reduce, and no neutral one")
         return refuse_dtypes(node.outputs, self._accepted)
 
     def bind(self, call: Call) -> Iterable[Launch]:
-        (dst,), axes = call.outputs, _axes(call.node)
+        (dst,), axes = call.outputs, self.axes(call.node)
         src = call.input(0)
         kept = dst.reshape([1 if a in axes else d for a, d in enumerate(src.shape)])
-        lines = _reduction(call.node).lines(_data(call.node), axes)
+        reduction = self.reduction(call.node)
+        lines = reduction.lines(_data(call.node), axes)
         if axes == (src.ndim - 1,) and 1 < src.shape[-1] <= FEW:
             yield from self._by_column(src, kept[..., 0])
         elif lines is not None:
-            yield _reduction(call.node).lines_step(src.reshape(lines), dst.reshape(lines[0]))
+            yield reduction.lines_step(src.reshape(lines), dst.reshape(lines[0]))
             return
         else:
             yield partial(self._ufunc.reduce, src, axes, dst.dtype, kept, keepdims=True)
         if self._mean:
-            yield into(np.divide, dst, constant(_count(call.node), dst), out=dst)
+            yield into(np.divide, dst, constant(self._count(call.node), dst), out=dst)
+
+    def reduction(self, node: TypedNode) -> Reduction:
+        """The reduction that the node is."""
+        assert isinstance(node.op, Reduction)
+        return node.op
+
+    def axes(self, node: TypedNode) -> tuple[int, ...]:
+        """The axes that are reduced."""
+        axes = node.inputs[1] if len(node.inputs) > 1 else None
+        return self.reduction(node).reduced_axes(_data(node).rank, None if axes is None else axes.value)
+
+    def _count(self, node: TypedNode) -> int:
+        """The number of elements that make one of the result."""
+        return math.prod(_data(node).dims[axis] for axis in self.axes(node))
 
     def _by_column(self, src: Array, dst: Array) -> Iterable[Launch]:
         """The ufunc over whole columns, in the order in which `reduce` takes them."""
@@ -64,23 +81,7 @@ class UfuncReduce(NumpyKernel):
             first = dst
 
 
-def _reduction(node: TypedNode) -> ReduceMax | ReduceMean | ReduceMin | ReduceProd | ReduceSum:
-    op = node.op
-    assert isinstance(op, ReduceMax | ReduceMean | ReduceMin | ReduceProd | ReduceSum)
-    return op
-
-
 def _data(node: TypedNode) -> TensorType:
     data = node.inputs[0]
     assert data is not None
     return data
-
-
-def _axes(node: TypedNode) -> tuple[int, ...]:
-    axes = node.inputs[1] if len(node.inputs) > 1 else None
-    return _reduction(node).reduced_axes(_data(node).rank, None if axes is None else axes.value)
-
-
-def _count(node: TypedNode) -> int:
-    """The number of elements that make one of the result."""
-    return math.prod(_data(node).dims[axis] for axis in _axes(node))

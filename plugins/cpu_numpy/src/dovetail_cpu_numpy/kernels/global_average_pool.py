@@ -3,5 +3,6 @@
 import numpy as np
 
 from dovetail_cpu_numpy.kernels._global_pool import GlobalPool
+from dovetail_ops_onnx.reduce_mean import ReduceMean
 
-KERNELS = (GlobalPool(np.add, mean=True),)
+KERNELS = (GlobalPool(np.add, ReduceMean(), mean=True),)
