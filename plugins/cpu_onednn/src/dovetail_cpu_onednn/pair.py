@@ -40,7 +40,7 @@ class Helper(Generic[T]):
             try:
                 self._thread.start()
             except RuntimeError as error:  # the process may have no more threads: the calling thread does all of it
-                if error.__context__ is not None:  # an interrupt in the middle of start()
+                if isinstance(error.__context__, KeyboardInterrupt):  # in the middle of start()
                     raise
                 self._thread, self._helps = None, False
 
