@@ -131,6 +131,54 @@ def test_another_thread_cancels_a_blocking_run(compile_with: Any, runs_before: i
     assert _usable(request)
 
 
+class WhileRead:
+    """An input; another thread does something while it is read."""
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self._action = action
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        acting = threading.Thread(target=self._action)
+        acting.start()
+        acting.join()
+        return np.array([1, 2], np.float32)
+
+
+def _chain(nodes: int) -> Any:
+    """A request of a model of short nodes."""
+    g = dovetail.GraphBuilder()
+    value = g.input("x", "float32", [2])
+    for i in range(nodes):
+        value = g.node(Report() if i else Neg(), value, name=f"n{i}")
+    return dovetail.Core().compile_model(g.model([value]), "NUMPY").create_infer_request()
+
+
+@pytest.mark.parametrize("way", ["infer", "start_async", "trace"])
+@pytest.mark.parametrize("before", ["nothing", "a run"])
+def test_a_run_is_cancelled_while_its_inputs_are_read(way: str, before: str) -> None:
+    """The request counts as running by then: what says that there is a run ends it, not the one before."""
+    request, found = _chain(2), list[bool]()
+    x = np.array([1, 2], np.float32)
+    if before == "a run":
+        request.infer(x)
+
+    def run() -> None:
+        getattr(request, way)({"x": WhileRead(lambda: found.append(request.cancel()))})
+        request.wait()
+
+    for _ in range(2):  # also after a run that was cancelled
+        with pytest.raises(RunCancelled, match="the run was cancelled at node 'n0'"):
+            run()
+    assert found == [True, True]
+    assert request.infer(x)[0].tolist() == [-1, -2]
+
+
+def test_a_trace_of_a_short_node_is_cancelled_between_two_runs() -> None:
+    request = _chain(1)
+    with pytest.raises(RunCancelled, match="the run was cancelled at its beginning"):
+        request.trace({"x": WhileRead(request.cancel)}, runs=1000)
+
+
 def test_a_cancelled_task_ends_its_run(compile_with: Any) -> None:
     request = compile_with().create_infer_request()
 

@@ -138,13 +138,14 @@ class InferRequest:
         """
         if self._busy.locked() or (self._background is not None and self._background.running):  # is_running, without a call
             self._refuse()
+        # Before the request counts as running: `cancel` must not find the budget of the run before, which calls that go on use.
+        if self._budget is None or not self._is_plain or self._budget.deadline is not None:
+            self._budget = WorkBudget(self._time_limit)
         # `with`, because an interrupt between acquire() and try would keep the lock for ever.
         with self._busy:
             if self._closed or self._background is not None:
                 self._require_idle()
             arrays, shapes = self._read(inputs) if self._overridable else self._reader.read(inputs)
-            if self._budget is None or not self._is_plain or self._budget.deadline is not None:
-                self._budget = WorkBudget(self._time_limit)  # the last one may be cancelled, for calls that go on
             return self._run(arrays, share_outputs, on_device, shapes)
 
     def trace(self, inputs: Any = None, runs: int = 1) -> Trace:
@@ -154,9 +155,9 @@ class InferRequest:
         """
         if self.is_running:
             self._refuse()
+        self._budget = WorkBudget(self._time_limit)
         with self._busy:
             self._require_idle()
-            self._budget = WorkBudget(self._time_limit)
             trace, self._results = self._compiled.traced(inputs, 1 + runs, self._budget)
         return trace
 
@@ -167,7 +168,7 @@ class InferRequest:
         """
         if self.is_running:
             self._refuse()
-        run = Background()
+        run, self._budget = Background(), WorkBudget(self._time_limit)
         # The worker waits for the lock, and leaves a run alone whose start an interrupt has ended.
         with self._busy:
             self._require_idle()
@@ -177,7 +178,6 @@ class InferRequest:
         try:
             arrays = [owned(a) for a in self._read(inputs)[0]]
             self._userdata = userdata
-            self._budget = WorkBudget(self._time_limit)
             self._background = run
             run.future = self._compiled.submit(lambda: self._run_async(arrays, run))
         except BaseException:
