@@ -18,6 +18,9 @@ from dovetail.tracing import Trace
 from dovetail.virtual import Composite, Targets, VirtualDevice
 from dovetail_ops_onnx.neg import Neg
 
+LIMIT = 60
+"""Seconds after which a thread that should go on counts as hanging."""
+
 
 class HurriedDevice(ReferenceDevice):
     """The first executable is final, as are those of `afresh`; others are provisional. Kernels are called as they are."""
@@ -115,7 +118,7 @@ def test_finish_compiling_makes_plans_final_before_they_run_again(compiled):
 
 def test_runs_go_on_while_the_plan_is_made(compiled, monkeypatch):
     going_on = threading.Event()
-    monkeypatch.setattr(HurriedDevice, "compiling", staticmethod(lambda: going_on.wait(10)))
+    monkeypatch.setattr(HurriedDevice, "compiling", staticmethod(lambda: going_on.wait(LIMIT)))
     request = compiled.create_infer_request()
     for _ in range(5):
         np.testing.assert_array_equal(request.infer(rows(2))[0], -rows(2))
@@ -170,7 +173,7 @@ def test_closing_a_model_ends_the_thread(compiled, monkeypatch):
     monkeypatch.setattr(HurriedDevice, "compiling", staticmethod(wait))
     for _ in range(2):
         compiled(rows(2))
-    assert began.wait(10)
+    assert began.wait(LIMIT)
     compiled.close()
     assert ended == [True]
     assert not threads()
@@ -178,12 +181,13 @@ def test_closing_a_model_ends_the_thread(compiled, monkeypatch):
 
 def test_final_plans_are_made_one_after_the_other(compiled, core, monkeypatch):
     """A model that is closed does not wait for its turn."""
-    going_on, running, most = threading.Event(), [], []
+    began, going_on, running, most = threading.Event(), threading.Event(), [], []
 
     def compiling():
         running.append(True)
         most.append(len(running))
-        going_on.wait(10)
+        began.set()
+        going_on.wait(LIMIT)
         running.pop()
 
     monkeypatch.setattr(HurriedDevice, "compiling", staticmethod(compiling))
@@ -191,6 +195,7 @@ def test_final_plans_are_made_one_after_the_other(compiled, core, monkeypatch):
     for count in (2, 3):
         for _ in range(2):
             compiled(rows(count))
+        assert began.wait(LIMIT)  # it is the turn of a plan of this model
     for _ in range(2):
         other(rows(4))
     assert len(threads()) == 3
@@ -203,15 +208,16 @@ def test_final_plans_are_made_one_after_the_other(compiled, core, monkeypatch):
 
 
 def test_no_final_plan_is_made_for_a_plan_that_left_the_cache(core, monkeypatch):
-    going_on = threading.Event()
-    monkeypatch.setattr(HurriedDevice, "compiling", staticmethod(lambda: going_on.wait(10)))
+    began, going_on = threading.Event(), threading.Event()
+    monkeypatch.setattr(HurriedDevice, "compiling", staticmethod(lambda: (began.set(), going_on.wait(LIMIT))))
     first, second = (core.compile_model(model(), "H", {"PLAN_CACHE": 1}) for _ in range(2))
     for compiled in (first, second):
         for count in (1, 2, 2):
             compiled(rows(count))
+        assert began.wait(LIMIT)  # it is the turn of the first
     (_, waiting) = threads()
     second(rows(3))
-    waiting.join(10)
+    waiting.join(LIMIT)
     assert not waiting.is_alive()
     going_on.set()
     first.finish_compiling()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dovetail import Core
+from dovetail.device import current_budget
 from dovetail.errors import OutOfMemory, TimeLimitExceeded
 from dovetail.graph import GraphBuilder
 from dovetail.runtime import staged_iterations
@@ -172,9 +173,20 @@ def endless(b: GraphBuilder, x: str, y: str, *_: str) -> tuple[list[str], None]:
 
 
 @pytest.mark.parametrize("device", STAGING)
-def test_limits_of_time_and_memory_end_the_loop(device: str, staged: list[bool]) -> None:
-    with pytest.raises(TimeLimitExceeded, match=r"node .*\(Loop\)|it is in a sub-graph of node .*\(Loop\)"):
-        looped(device, endless, None, TIME_LIMIT=0.1)
+def test_limits_of_time_and_memory_end_the_loop(device: str, staged: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    iterate = staged_iterations.StagedIterations.__call__
+
+    def expiring(iterations: staged_iterations.StagedIterations) -> None:
+        """An iteration, in which the time limit passes."""
+        iterate(iterations)
+        budget = current_budget()
+        assert budget is not None
+        budget.deadline = 0.0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(staged_iterations.StagedIterations, "__call__", expiring)
+        with pytest.raises(TimeLimitExceeded, match=r"node .*\(Loop\)|it is in a sub-graph of node .*\(Loop\)"):
+            looped(device, endless, None, TIME_LIMIT=3600)
     with pytest.raises(OutOfMemory, match=r"node .*\(Loop\) holds values of .* bytes; the limit is 1,000,000"):
         looped(device, endless, None, outputs=3, MEMORY_LIMIT=1_000_000)
     assert staged == [True, True]

@@ -12,6 +12,7 @@ import dovetail
 from dovetail.errors import RunCancelled, TimeLimitExceeded
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.tanh import Tanh
+from dovetail_virtual_devices import lanes
 from dovetail_virtual_devices.batch import BatchModel
 
 ROW = np.array([[-1, 0.5, 2]], np.float32)
@@ -60,6 +61,19 @@ def held(toy_core: Any) -> Iterator[Any]:
         gated.gate.set()
 
 
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once a run waits for a device."""
+    found, check_run = threading.Event(), lanes.check_run
+
+    def looking(where: str) -> None:
+        found.set()
+        check_run(where)
+
+    monkeypatch.setattr(lanes, "check_run", looking)
+    return found
+
+
 def check_cancelled(gated: Gated, first: Any, second: Any, waited_for: str) -> None:
     """Cancel the second run, which waits; the first one, which holds the device, ends as if alone."""
     assert second.cancel()
@@ -72,20 +86,23 @@ def check_cancelled(gated: Gated, first: Any, second: Any, waited_for: str) -> N
 
 
 @pytest.mark.parametrize("device", ["MULTI:A", "BATCH:A(1)"])
-def test_a_run_that_waits_for_a_device(held: Any, device: str) -> None:
+def test_a_run_that_waits_for_a_device(held: Any, device: str, waiting: threading.Event) -> None:
     gated, (first, second) = held(device, 2, NUM_STREAMS=1)
     assert gated.entered.acquire(timeout=LIMIT)
     second.start_async(ROW)
-    assert not second.wait(0.05)
+    assert waiting.wait(LIMIT)
     check_cancelled(gated, first, second, "a device")
     np.testing.assert_allclose(second.infer(ROW)[0], WANT, rtol=1e-6)
 
 
-def test_a_time_limit_while_a_run_waits_for_a_device(held: Any) -> None:
-    gated, (first, second) = held("MULTI:A", 2, NUM_STREAMS=1, TIME_LIMIT=0.3)
+def test_a_time_limit_while_a_run_waits_for_a_device(held: Any, waiting: threading.Event) -> None:
+    gated, (first, second) = held("MULTI:A", 2, NUM_STREAMS=1, TIME_LIMIT=3600)
     assert gated.entered.acquire(timeout=LIMIT)
-    with pytest.raises(TimeLimitExceeded, match="waits for a device"):
-        second.infer(ROW)
+    second.start_async(ROW)
+    assert waiting.wait(LIMIT)
+    second._budget.deadline = 0.0  # the limit passes
+    with pytest.raises(TimeLimitExceeded, match=r"waits for a device: the time limit of 3600 seconds has passed"):
+        second.wait(LIMIT)
     assert first.is_running
 
 
