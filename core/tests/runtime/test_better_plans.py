@@ -144,6 +144,21 @@ def test_a_provisional_plan_stays_where_the_final_one_fails(compiled, monkeypatc
     assert kernel(compiled, 2) == "provisional"
 
 
+def test_a_provisional_plan_stays_where_no_thread_starts(compiled, monkeypatch, caplog):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    request = compiled.create_infer_request()
+    with caplog.at_level(logging.WARNING, "dovetail"):
+        for _ in range(4):
+            np.testing.assert_array_equal(request.infer(rows(2))[0], -rows(2))
+    assert caplog.text.count("stays in use: can't start new thread") == 1
+    assert kernel(compiled, 2) == "provisional"
+    compiled.finish_compiling()
+    assert kernel(compiled, 2) == "final"
+
+
 def test_a_request_stays_with_the_provisional_plan_where_there_is_no_memory_for_both(compiled, monkeypatch, caplog):
     def fail():
         raise OutOfMemory("no memory is left")

@@ -1,6 +1,7 @@
 """AsyncInferQueue: results in order, awaited results, and errors in their place. Callbacks are tested with requests."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.errors import InputError, OperatorError, UsageError
+from dovetail.errors import InferError, InputError, OperatorError, UsageError
 from dovetail_ops_onnx.gather import Gather
 
 TABLE = np.arange(100, dtype=np.float32)
@@ -58,6 +59,23 @@ def test_an_error_is_raised_in_its_place(queue: dovetail.AsyncInferQueue) -> Non
         next(results)
     with pytest.raises(InputError, match="accepted: int64"):
         list(queue.map([np.zeros(1, np.float32)]))
+    assert [found[0].item() for found in queue.map(index(i) for i in range(7))] == list(range(7))
+
+
+def test_where_no_thread_starts_the_error_says_what_to_do(
+    queue: dovetail.AsyncInferQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container with a limit on threads: nothing hangs, runs on the calling thread go on, and later ones too."""
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(InferError, match=r"(?s)can't start new thread.*infer\(\) runs on the calling thread"):
+            queue.start_async(index(3))
+        assert queue._requests[0].infer(index(3))[0].item() == 3
+        queue.wait_all()
     assert [found[0].item() for found in queue.map(index(i) for i in range(7))] == list(range(7))
 
 

@@ -1,6 +1,8 @@
 """Requests and executables that are closed: what they held is freed, and they refuse to run."""
 
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 from ctypes import c_void_p
@@ -121,3 +123,30 @@ def test_an_object_without_cycles_is_destroyed_at_once():
     assert not calls
     del handle
     assert calls == [8]
+
+
+EMPTIED = """
+import gc, sys, threading
+import numpy as np
+import dovetail
+from dovetail_ops_onnx import find
+
+g = dovetail.GraphBuilder()
+y = g.node(find("MatMul", 17)(), g.input("x", "float32", [4, 4]), g.constant(np.ones((4, 4), np.float32)))
+compiled = dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN")
+request = compiled.create_infer_request()
+request.start_async([np.ones((4, 4), np.float32)])
+request.wait()
+kept = compiled(np.ones((4, 4), np.float32)), compiled, request
+del compiled, request
+for name in ("dovetail_cpu_onednn.handles", "dovetail_cpu_onednn.signals", "dovetail.runtime.infer_request"):
+    vars(sys.modules[name]).update(dict.fromkeys(vars(sys.modules[name])))
+del kept
+gc.collect()
+"""
+
+
+def test_objects_that_outlive_their_modules_are_freed_without_a_word() -> None:
+    """An interpreter that ends empties modules; where it is embedded, as in frozen programs, models may be freed after that."""
+    done = subprocess.run([sys.executable, "-c", EMPTIED], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")

@@ -244,6 +244,20 @@ def test_library_of_another_version(monkeypatch, version):
     assert not found._loaded
 
 
+def test_library_that_only_the_record_of_its_distribution_finds(tmp_path, monkeypatch):
+    """`pip install --user` and pex install for another prefix than that of the interpreter."""
+    library = tmp_path / "lib" / "libdnnl.so.3"
+    library.parent.mkdir()
+    library.touch()
+    packages = tmp_path / "lib" / "python3" / "site-packages"
+    record = packages / "onednn_cpu_gomp-2023.2.0.dist-info" / "RECORD"
+    record.parent.mkdir(parents=True)
+    record.write_text("onednn/LICENSE,,\n../../libdnnl.so.3,sha256=x,54\n../../gone/libdnnl.so.3,,\n")
+    monkeypatch.setattr(sys, "prefix", "/nowhere")
+    monkeypatch.setattr(sys, "path", ["/nowhere", str(packages)])
+    assert next(found._candidates()) == str(library)
+
+
 NAMED = """
 import sys
 from dovetail_cpu_onednn import library

@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -111,6 +112,16 @@ def test_processes_that_do_not_work(device: Any, programs: Programs, monkeypatch
     wanted = launches()
     programs.prepare([(launch, "node") for launch in wanted], apart=False)
     assert not programs._prepared
+    assert results(device, programs, wanted) == [*range(COUNT)]
+
+
+def test_threads_that_do_not_start(device: Any, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    wanted = launches()
+    programs.prepare([(launch, "node") for launch in wanted], apart=False)
     assert results(device, programs, wanted) == [*range(COUNT)]
 
 

@@ -325,6 +325,20 @@ def test_another_device_answers_while_the_best_one_compiles(slow_core: Any, dim:
     assert list(opened) == ["A.0"]
 
 
+def test_without_threads_the_best_device_compiles_first(slow_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    open_again, go = slow_core
+    go.set()
+    core, _ = open_again()
+    monkeypatch.setattr(threading.Thread, "start", start)
+    compiled = core.compile_model(chain(), "AUTO")
+    assert compiled.device == "A.0"
+    np.testing.assert_allclose(compiled(X)[0], WANT, rtol=1e-6)
+    assert "nothing compiles in the background: can't start new thread" in compiled.report().notes[1]
+
+
 @pytest.mark.parametrize("properties", [{"ENABLE_STARTUP_FALLBACK": False}, {"REPRODUCIBLE": True}])
 def test_nothing_answers_in_its_place_when_the_user_does_not_want_that(slow_core: Any, properties: dict[str, Any]) -> None:
     open_again, go = slow_core

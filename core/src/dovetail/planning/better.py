@@ -1,6 +1,7 @@
 """The final plan in place of a provisional one, made on a thread."""
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
@@ -54,12 +55,19 @@ class Better(Generic[P]):
         """For each run, before it: the plan, None as long as it is not there. The run behind the first `after` has it made."""
         self._runs += 1  # of threads that count at once one may be lost
         if self._runs > self.after and self._thread is None:
-            self._start()
+            try:
+                self._start()
+            except RuntimeError as error:  # the process may have no more threads
+                self.after = sys.maxsize
+                self.stays(error)
         return self.plan
 
     def finish(self) -> None:
         """Have it made now, and wait for it."""
-        self._start().join()
+        try:
+            self._start().join()
+        except RuntimeError:  # as in `asked`
+            self._run()
 
     def cancel(self) -> None:
         """Let the thread end: nobody has the provisional plan any more."""
@@ -77,8 +85,9 @@ class Better(Generic[P]):
         with self._lock:
             if self._thread is None:
                 # A daemon: the end of the process does not wait for programs that nobody will run.
-                self._thread = threading.Thread(target=self._run, name="dovetail-plan", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="dovetail-plan", daemon=True)
+                thread.start()
+                self._thread = thread
             return self._thread
 
     def _run(self) -> None:

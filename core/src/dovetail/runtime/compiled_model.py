@@ -15,7 +15,7 @@ from dovetail.dataclass import dataclass
 from dovetail.devices.checked import new_request
 from dovetail.devices.virtual import Composite
 from dovetail.devices.work_budget import WorkBudget
-from dovetail.errors import UsageError
+from dovetail.errors import InferError, UsageError
 from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
 from dovetail.locks import Lock
@@ -42,6 +42,11 @@ __all__ = ["CompiledModel", "Planning", "Preparation", "finish_elsewhere"]
 
 _VARIANTS = 8
 """How many sets of overridden constants a model is kept compiled for."""
+
+_NO_THREADS = (
+    "infer() runs on the calling thread. Or allow this process more threads (`ulimit -u`, pids.max of its control group) or more "
+    "memory for their stacks (`ulimit -v`, threading.stack_size)"
+)
 
 _worker = threading.local()
 """`here` is true in the threads that run inferences in the background, and so in their callbacks."""
@@ -386,10 +391,14 @@ class CompiledModel:
         """With the lock. An interrupt may leave a thread that the pool does not know; it ends when the pool is shut down."""
         try:
             return pool.submit(work)
-        except BaseException:
+        except BaseException as error:
             self._pool = None
             self._left.append(pool)
             pool.shutdown(wait=False)
+            if isinstance(error, RuntimeError) and not isinstance(
+                error.__context__, KeyboardInterrupt
+            ):  # in the middle of start()
+                raise InferError(f"{self.model.source}: no run starts in the background: {error}", hint=_NO_THREADS) from error
             raise
 
     def close(self) -> None:

@@ -93,9 +93,9 @@ class _Lease:
     def __init__(self, bound: BoundRequest, owner: "InferRequest") -> None:
         self._bound, self._owner, self._spare = bound, ref(owner), owner._spare
 
-    def __del__(self) -> None:
+    def __del__(self, most: int = _SPARE) -> None:  # a default, because an interpreter that ends empties this module first
         owner = self._owner()
-        if owner is None or owner._closed or owner._spare is not self._spare or len(self._spare) >= _SPARE:
+        if owner is None or owner._closed or owner._spare is not self._spare or len(self._spare) >= most:
             self._bound.close()
         else:
             self._spare.append(self._bound)

@@ -193,9 +193,17 @@ def _loaded(packages: set[str]) -> dict[str, list[tuple[str, int, int]]]:
     for name, module in sorted(sys.modules.items()):
         top, path = name.partition(".")[0], getattr(module, "__file__", None)
         if top in found and path and (folder := _folder(top)):
-            size, time = _state(path) or (0, 0)
-            found[top].append((os.path.relpath(path, folder), size, time // 10**9))
+            found[top].append((os.path.relpath(path, folder), *(_state_of_module(path) or (0, 0))))
     return found
+
+
+def _state_of_module(path: str) -> tuple[int, int] | None:
+    """Bytes and seconds of a module's file; of the archive or the frozen program that has the module, where it is not a file."""
+    found = _state(path)
+    if found is None:
+        holder = next(folder for folder in Path(path).absolute().parents if folder.exists())
+        found = _state(str(holder) if holder.is_file() else sys.executable)
+    return found and (found[0], found[1] // 10**9)
 
 
 def _folder(package: str) -> str:
@@ -205,6 +213,8 @@ def _folder(package: str) -> str:
     for entry in sys.path:  # as Python finds most packages, in a fraction of the time
         if os.path.exists(os.path.join(entry, package, "__init__.py")):
             return os.path.join(entry, package)
+        if os.path.isfile(entry):  # an archive, which may have it
+            break
     from importlib.util import find_spec  # here, because few packages are found otherwise
 
     found = find_spec(package)
@@ -216,11 +226,7 @@ def _changed(modules: Mapping[str, Sequence[Sequence[Any]]]) -> str:
     for package, files in modules.items():
         folder = _folder(package)
         for path, size, seconds in files:
-            try:
-                now = os.stat(f"{folder}/{path}")
-            except OSError:
-                return f"{package}/{path}"
-            if now.st_size != size or int(now.st_mtime) != seconds:
+            if _state_of_module(f"{folder}/{path}") != (size, seconds):
                 return f"{package}/{path}"
     return ""
 

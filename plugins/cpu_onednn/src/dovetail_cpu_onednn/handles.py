@@ -7,20 +7,6 @@ from typing import Any
 __all__ = ["Attr", "Handle", "Memory", "MemoryDesc", "Primitive", "PrimitiveDesc", "Stream"]
 
 
-class Handle:
-    """An object of the library, destroyed with this one."""
-
-    __slots__ = ("_destroy", "_last", "pointer")
-
-    def __init__(self, pointer: c_void_p, destroy: Callable[[c_void_p], object]) -> None:
-        self.pointer = pointer
-        self._destroy = destroy
-
-    def __del__(self) -> None:
-        # Of objects in a cycle, all are finalized before any is freed, and a user's `__del__` may still run the model.
-        self._last = _Last(self.pointer, self._destroy)
-
-
 class _Last:
     """Destroys an object of the library when its handle is freed."""
 
@@ -32,6 +18,21 @@ class _Last:
 
     def __del__(self) -> None:
         self.destroy(self.pointer)
+
+
+class Handle:
+    """An object of the library, destroyed with this one."""
+
+    __slots__ = ("_destroy", "_last", "pointer")
+
+    def __init__(self, pointer: c_void_p, destroy: Callable[[c_void_p], object]) -> None:
+        self.pointer = pointer
+        self._destroy = destroy
+
+    def __del__(self, last: type[_Last] = _Last) -> None:
+        # Of objects in a cycle, all are finalized before any is freed, and a user's `__del__` may still run the model.
+        # `last` is a default, because an interpreter that ends empties this module before the last models are freed.
+        self._last = last(self.pointer, self._destroy)
 
 
 class MemoryDesc(Handle):

@@ -92,9 +92,20 @@ def _candidates() -> Iterator[str]:
             path = Path(sys.prefix) / folder / name
             if path.is_file():
                 yield str(path)
+    yield from _recorded()
     from ctypes.util import find_library  # here, because it is seldom needed, slow to import, and starts programs
 
     yield find_library("dnnl") or _NAMES[0]
+
+
+def _recorded() -> Iterator[str]:
+    """Where its distribution says that the library is: with `pip install --user` and in pex files not in `sys.prefix`."""
+    for entry in sys.path:
+        for record in sorted(Path(entry).glob("onednn*.dist-info/RECORD")):
+            for line in record.read_text(encoding="utf-8").splitlines():
+                path = Path(entry, line.partition(",")[0])
+                if path.name in _NAMES and path.is_file():
+                    yield str(path.resolve())
 
 
 def _open(path: str) -> Onednn | str:

@@ -42,12 +42,14 @@ class SignalStack:
         found = _Stack()
         if self._set(None, ctypes.byref(found)) == 0 and found.flags & _DISABLED:
             self._memory = mmap.mmap(-1, _BYTES)
+            # Here, because an interpreter that ends empties this module before the last threads' objects are freed.
+            self._none = ctypes.byref(_Stack(None, _DISABLED, 0))
             start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
             self._set(ctypes.byref(_Stack(start, 0, _BYTES)), None)
 
     def __del__(self) -> None:
         if self._memory is not None:  # threads delete their objects themselves
-            self._set(ctypes.byref(_Stack(None, _DISABLED, 0)), None)
+            self._set(self._none, None)
 
 
 @contextmanager

@@ -45,11 +45,15 @@ class Builders(Generic[K]):
         self._waiting = deque(jobs.items())
         self._command = interpreter.command("-m", "dovetail_gpu_opencl.builders", device) or []
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(processes)]
+        self._threads: list[threading.Thread] = []
+        self._count = processes
 
     def __enter__(self) -> "Builders[K]":
-        for thread in self._threads:
-            thread.start()
+        with contextlib.suppress(RuntimeError):  # the process may have no more threads: the others build, and this one
+            for _ in range(self._count):
+                thread = threading.Thread(target=self._serve, daemon=True)
+                thread.start()
+                self._threads.append(thread)
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -123,9 +123,15 @@ class AutoModel(Composite):
         best = self._names[0] if helper else self.active.device
         self._notes.append(f"{best}: the best of {', '.join(name for name in self._names if name not in self._failed)}")
         if helper and self.active.device == helper:
-            self._notes.append(f"{helper}: answers until {self._names[0]} has compiled")
-            self._background = threading.Thread(target=self._compile_best, name="dovetail-auto", daemon=True)
-            self._background.start()
+            background = threading.Thread(target=self._compile_best, name="dovetail-auto", daemon=True)
+            try:
+                background.start()
+            except RuntimeError as error:  # the process may have no more threads
+                self._notes.append(f"{helper}: does not answer first, because nothing compiles in the background: {error}")
+                self.active = self._first_compiled(self._names)
+            else:
+                self._notes.append(f"{helper}: answers until {self._names[0]} has compiled")
+                self._background = background
 
     # --- as a compiled model -----------------------------------------------------------------------------------------
 
