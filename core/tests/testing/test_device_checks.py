@@ -13,6 +13,10 @@ from dovetail.testing.check import ConformanceFailure
 from dovetail.testing.devices import DeviceChecks, check_refusal
 
 GROUPS = ("operators", "data_types", "shapes", "memory", "requests", "graphs")
+NOT_CLAIMED = (
+    "staged() returns None: loops copy what their iterations pass on",
+    "the device made the final plan at once",
+)
 
 
 def failed(results: list[Any]) -> dict[str, str]:
@@ -26,7 +30,7 @@ def test_a_device_that_runs_everything_passes(toy: Any, group: str) -> None:
     assert failed(results) == {}
     # Nodes whose output shapes depend on data run on the host, whatever the device.
     refused = [r.detail for r in results if r.outcome is Outcome.REFUSED]
-    assert set(refused) <= {"shape known only at run time: its output shapes depend on data"}
+    assert set(refused) <= {"shape known only at run time: its output shapes depend on data", *NOT_CLAIMED}
     assert counts[Outcome.PASSED] > 3
 
 

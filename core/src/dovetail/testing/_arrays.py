@@ -7,7 +7,10 @@ from numpy.typing import NDArray
 
 from dovetail.graph.dtype import DType
 
-__all__ = ["VARIANTS", "Guarded", "awkward", "close", "read_only", "same", "sample"]
+__all__ = ["TOLERANCE", "VARIANTS", "Guarded", "awkward", "close", "equal", "read_only", "same", "sample"]
+
+TOLERANCE = 1e-4
+"""Of random graphs in float32 against float64, relative to the largest value; the largest seen on our devices is 1e-5."""
 
 Array = NDArray[Any]
 
@@ -37,6 +40,12 @@ def same(a: Array, b: Array) -> bool:
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     return a.tolist() == b.tolist() if a.dtype == object else a.tobytes() == b.tobytes()
+
+
+def equal(a: Array, b: Array) -> bool:
+    """Equal values; any NaN equals any other."""
+    floats = a.dtype.kind in "fc"
+    return a.shape == b.shape and (np.array_equal(a, b, equal_nan=True) if floats else same(a, b))
 
 
 def close(got: Array, want: Array, tolerance: float) -> bool:

@@ -19,7 +19,8 @@ from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
 from dovetail.operators.operator import Operator
 from dovetail.runtime import CompiledModel, Core
-from dovetail.testing._arrays import VARIANTS, Guarded, awkward, close, read_only, same, sample
+from dovetail.testing import request_checks
+from dovetail.testing._arrays import TOLERANCE, VARIANTS, Guarded, awkward, close, equal, read_only, same, sample
 from dovetail.testing._operators import standard
 from dovetail.testing.case import Case, passed
 from dovetail.testing.case_files import random_kinds, standard_cases
@@ -28,9 +29,6 @@ from dovetail.testing.kit import Kit
 from dovetail.testing.random_graphs import Kind, evaluate, random_feeds, random_model
 
 __all__ = ["DeviceChecks"]
-
-TOLERANCE = 1e-4
-"""Of random graphs in float32 against float64, relative to the largest value; the largest seen on our devices is 1e-5."""
 
 RANDOM_GRAPHS = 16
 
@@ -259,6 +257,10 @@ class DeviceChecks(Kit):
         yield self.example_check("requests", "threads", self._threads)
         yield self.example_check("requests", "background", self._background)
         yield self.example_check("requests", "open_close_open", self._reopened)
+        yield self.example_check("requests", "on_device", request_checks.on_device)
+        yield self.example_check("requests", "staged", request_checks.staged)
+        yield self.example_check("requests", "traced", request_checks.traced)
+        yield self.example_check("requests", "final_plan", request_checks.final_plan)
 
     def _two_runs(self, compiled: CompiledModel, feeds: Feeds, other: Feeds) -> None:
         request = compiled.create_infer_request()
@@ -350,19 +352,13 @@ def _run_twice(case: Case, compiled: CompiledModel) -> None:
         require(not wrong, word + wrong)
     if not case.op.is_random:
         for first, second in zip(*found, strict=True):
-            require(_equal(first, second), "two runs give different results")
-
-
-def _equal(a: Array, b: Array) -> bool:
-    """Equal values; any NaN equals any other."""
-    floats = a.dtype.kind in "fc"
-    return a.shape == b.shape and (np.array_equal(a, b, equal_nan=True) if floats else same(a, b))
+            require(equal(first, second), "two runs give different results")
 
 
 def _require_same(compiled: CompiledModel, first: Mapping[Any, Array], second: Mapping[Any, Array], message: str) -> None:
     """Bitwise; where requests run on several devices, which may round differently, within the tolerance."""
     for name, array in first.items():
-        alike = _equal(array, second[name])
+        alike = equal(array, second[name])
         if not alike and len(compiled.devices) > 1:
             alike = close(second[name], array.astype(np.float64), TOLERANCE)
         require(alike, f"output {name!r}: {message}")
