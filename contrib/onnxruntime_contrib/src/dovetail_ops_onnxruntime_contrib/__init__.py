@@ -40,10 +40,11 @@ FAMILIES = {
 
 @hookimpl
 def dovetail_register_ops(registry: "OpRegistry", domain: str) -> None:
-    """Register the modules by the operators that they define: SimplifiedLayerNormalization is in the standard domain."""
+    """Register the modules by the operators that they define: two normalizations are in the standard domain."""
     if domain == "com.microsoft":
         registry.add_package(__name__, FAMILIES)
     else:
-        from dovetail_ops_onnxruntime_contrib.normalizations import SimplifiedLayerNormalization
+        from dovetail_ops_onnxruntime_contrib.normalizations import LayerNormalization_1, SimplifiedLayerNormalization
 
         registry.add(SimplifiedLayerNormalization)
+        registry.add(LayerNormalization_1)

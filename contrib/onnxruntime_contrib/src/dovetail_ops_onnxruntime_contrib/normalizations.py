@@ -17,6 +17,7 @@ from dovetail_ops_onnxruntime_contrib._nodes import cast, given, ints, node
 
 __all__ = [
     "EmbedLayerNormalization",
+    "LayerNormalization_1",
     "SimplifiedLayerNormalization",
     "SkipLayerNormalization",
     "SkipSimplifiedLayerNormalization",
@@ -48,6 +49,12 @@ class SimplifiedLayerNormalization(MicrosoftOperator):
         x = given(g, X)
         y = node(g, RMSNormalization(axis=self.axis, epsilon=self.epsilon), X, scale)
         return y, _inverse_rms(g, X, x.dtype, tuple(range(self.axis % x.rank, x.rank)), self.epsilon)
+
+
+class LayerNormalization_1(LayerNormalization):
+    """The standard's, in models of operator sets before 17: ONNX Runtime's optimizers write it into all of them."""
+
+    since = 1
 
 
 class SkipSimplifiedLayerNormalization(MicrosoftOperator):
