@@ -19,6 +19,7 @@ from dovetail.device import (
     Node,
     NodeReport,
     TensorType,
+    TypedNode,
     phase,
     plan_graph,
     share_storage,
@@ -33,12 +34,14 @@ from dovetail_cpu_onednn.memory import ALIGNMENT, naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import clip_checks
 from dovetail_cpu_onednn.nan.fused_steps import nan_checks
 from dovetail_cpu_onednn.node_plans import is_cached
+from dovetail_cpu_onednn.notes import notes_of
 from dovetail_cpu_onednn.pair import Helper
 from dovetail_cpu_onednn.placement import Decided, Placement, Seen
 from dovetail_cpu_onednn.python_kernel import Array, PythonKernel
 from dovetail_cpu_onednn.repeated import Kinds, kinds_of
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
 from dovetail_cpu_onednn.shared_constants import Constant, Referable, SharedConstants
+from dovetail_cpu_onednn.spare_rows import RUNS, are_inside, with_room
 
 if TYPE_CHECKING:
     from dovetail_cpu_onednn.batch_parts import InBatch
@@ -60,13 +63,19 @@ class Prepared(Referable):
 class Planned:
     """The plan of a node, and those of its stages that run where the result shares the memory of these operands.
 
-    `scratch` has the bytes of its work buffers: of the primitives' own, which take turns in one, and of the plan's.
+    `scratch` has the bytes of its work buffers: of the primitives' own, which take turns in one, and of the plan's. `spare` is
+    the node with the rows that the primitives touch, where these are more than it has.
     """
 
     sharing: tuple[bool, ...]
     plan: NodePlan
     stages: tuple[Stage, ...]
     scratch: tuple[int, ...]
+    spare: TypedNode | None = None
+
+    def fits(self, node: TypedNode, graph: Graph, storage: Mapping[str, str]) -> bool:
+        """Whether the plan serves a node that is alike, or other sizes of the same: its spare rows have to lie in the arena."""
+        return self.spare is None or are_inside(node, self.spare, graph, storage)
 
 
 Task = tuple[Placement, tuple[Stage, ...]]
@@ -111,16 +120,19 @@ class OnednnExecutable(Executable):
         self._takes = {(n := p.node.node.name): taken[n] if placed.get(n) is p else _taken(p) for p in placements}
         # The memory of a result decides between a sum in place and a binary post-op, so storage is planned before.
         storage = self._storage(sized, earlier)
-        self.blocks = {name: sized.types[storage[name]].nbytes for name in graph.outputs}
         self.constants: Mapping[str, Array] = LaidOut(graph)
         self.planned: dict[str, Planned] = {}
         self._placed: dict[str, Placement] = {}
         self.decided: dict[str, Decided] = {}
         self.in_parts: dict[str, tuple[Prepared, ...]] = {}
-        before = _Before() if earlier is None else _Before.of(earlier, placements, storage, hurries and not graph.states, others)
+        hurries = hurries and earlier is not None and not graph.states
+        before = _Before() if earlier is None else _Before.of(earlier, placements, storage, hurries, others)
         with Helper(_make, threads) as helper:
-            found, as_first = self._plan_nodes(placements, storage, before, plans, shared, helper)
+            found, as_first = self._plan_nodes(placements, storage, before, plans, shared, helper, hurries)
             self.placements = tuple(self._placed.values())
+            spare = [(self._placed[name].node, one.spare) for name, one in self.planned.items() if one.spare is not None]
+            sized = with_room(sized, storage, spare) if spare else sized
+            self.blocks = {name: sized.types[storage[name]].nbytes for name in graph.outputs}
             self.memory = self._memory(sized, storage, earlier)
         self.prepared: Mapping[str, tuple[Prepared, ...]] = {
             **{name: stages for name, (_, stages) in before.kept.items()},
@@ -132,7 +144,9 @@ class OnednnExecutable(Executable):
             from dovetail_cpu_onednn.batch_parts import worth_runs  # here, because few executables are provisional
 
             self.provisional, self.provisional_runs = True, worth_runs(self.in_parts)
-        self.notes = (*_notes(placements, threads), *_of_parts(self.in_parts, placements))
+        elif spare:
+            self.provisional, self.provisional_runs = True, RUNS
+        self.notes = notes_of(placements, threads, len(self.in_parts), len(spare))
         self._batches_before = others if earlier is None else before.batches
         self._requests: weakref.WeakSet[OnednnRequest] = weakref.WeakSet()
         self._lock = threading.Lock()
@@ -158,6 +172,7 @@ class OnednnExecutable(Executable):
         plans: Mapping[str, NodePlan],
         shared: SharedConstants,
         helper: Helper[Task],
+        hurries: bool,
     ) -> tuple[dict[str, list[Found]], dict[str, str]]:
         """Plan the nodes that are not kept: all about one node after the other, because the second thread gets Python's lock
         while oneDNN chooses, and seldom else.
@@ -170,6 +185,7 @@ class OnednnExecutable(Executable):
         as_first: dict[str, str] = {}
         as_before: dict[str, bool] = {}
         asked: set[PrimitiveDesc] = set()
+        may_spare = self.graph if hurries else None
         for placement in placements:
             name, planned = placement.node.node.name, None
             if name in before.kept:
@@ -183,7 +199,7 @@ class OnednnExecutable(Executable):
                 self._placed[name], self.decided[name] = placement, before.decided[name]
                 continue
             if isinstance(placement.kernel, PrimitiveKernel):
-                planned = self.planned[name] = _planned(placement, storage, helper, alike, plans.get(name))
+                planned = self.planned[name] = _planned(placement, storage, helper, alike, plans.get(name), may_spare)
                 model = first.setdefault(id(planned), name)
                 if as_before.get(model) and before.are_one(name, model):
                     as_first[name] = model
@@ -232,7 +248,8 @@ class OnednnExecutable(Executable):
         for placement in placements:
             name = placement.node.name
             known = planned.get(name) if placed.get(name) is placement and name in prepared else None
-            if known is not None and known.sharing == _sharing(placement, storage):
+            is_alike = known is not None and known.sharing == _sharing(placement, storage)
+            if known is not None and is_alike and known.fits(placement.node, self.graph, storage):
                 found[name] = known, prepared[name]
         return found
 
@@ -310,12 +327,14 @@ class _Before:
         hurries: bool,
         others: "Mapping[str, tuple[InBatch, ...]]",
     ) -> "_Before":
-        """Those of an executable, for these placements. Unless the new one `hurries`, no node stays in parts."""
+        """Those of an executable, for these placements. Unless the new one `hurries`, no node stays in parts or with spare
+        rows.
+        """
         from dovetail_cpu_onednn.batch_parts import all_in_parts, merged  # here, because most programs have one size
 
         kept, in_parts = earlier.kept(placements, storage), earlier.in_parts
-        if in_parts and not hurries:
-            kept = {name: one for name, one in kept.items() if name not in in_parts}
+        if not hurries:
+            kept = {name: one for name, one in kept.items() if name not in in_parts and one[0].spare is None}
         batches, changed = merged(earlier.batches, others), [one for one in placements if one.node.node.name not in kept]
         parts = all_in_parts(changed, batches) if hurries and batches else {}
         return _Before(kept, earlier.prepared, earlier.planned, earlier.decided, batches, in_parts.keys(), parts)
@@ -323,20 +342,6 @@ class _Before:
     def are_one(self, name: str, model: str) -> bool:
         """Whether two nodes had the same plan."""
         return name in self.prepared and self.planned.get(name) is self.planned.get(model) is not None
-
-
-def _notes(placements: Sequence[Placement], threads: int) -> tuple[str, ...]:
-    alone = sum(p.threads == 1 for p in placements)
-    if threads == 1 or not alone:
-        return ()
-    return (f"ONEDNN: {alone} of {len(placements)} nodes run on one thread, because their work is too small for {threads}",)
-
-
-def _of_parts(in_parts: Mapping[str, Sequence[Prepared]], placements: Sequence[Placement]) -> tuple[str, ...]:
-    if not in_parts:
-        return ()
-    text = f"{len(in_parts)} of {len(placements)} nodes run as smaller batches that ran before, until these have run often"
-    return (f"ONEDNN: {text}",)
 
 
 def _planned_of(parts: Sequence[Prepared]) -> Planned:
@@ -376,24 +381,32 @@ def _planned(
     helper: Helper[Task],
     alike: MutableMapping[object, Planned],
     found: NodePlan | None,
+    graph: Graph | None,
 ) -> Planned:
     """The plan of a node. The helper makes its primitives.
 
-    `alike` are the plans of the groups of nodes, `found` is the plan by which the kernel accepted this one.
+    `alike` are the plans of the groups of nodes, `found` is the plan by which the kernel accepted this one, `graph` the one whose
+    nodes may have spare rows.
     """
     sharing = _sharing(placement, storage)
     key = None if placement.group is None else (placement.group, sharing)
-    if key is not None and (known := alike.get(key)) is not None:
+    known = None if key is None else alike.get(key)
+    if known is not None and (graph is None or known.fits(placement.node, graph, storage)):
         return known
+    kernel = cast("PrimitiveKernel", placement.kernel)
+    library().plan_threads(placement.threads)
+    spare = None if graph is None else kernel.with_spare_rows(placement.node)
+    if spare is not None and graph is not None and not are_inside(placement.node, spare, graph, storage):
+        spare = None
     with naming_out_of_memory(placement.node.node), phase(placement.node.name, "prepare", kernel=placement.label):
-        plan = _plan(placement, any(sharing), found)
+        plan = _plan(kernel, spare or placement.node, any(sharing), found)
     # Without copies of operands in whose memory the result is written.
     stages = tuple([s for s in plan.stages if s.unless_shared is None or not sharing[s.unless_shared]])
     if any(stage.desc.primitive is None for stage in stages):
         helper.add((placement, stages))
     size = max([stage.desc.scratchpad[1] for stage in plan.stages], default=0)
-    planned = Planned(sharing, plan, stages, (size, *plan.scratch) if size or plan.scratch else ())
-    if key is not None and is_cached(placement.kernel):
+    planned = Planned(sharing, plan, stages, (size, *plan.scratch) if size or plan.scratch else (), spare)
+    if key is not None and is_cached(kernel):
         alike[key] = planned
     return planned
 
@@ -413,9 +426,7 @@ def _make(task: Task) -> None:
             library().primitive(stage.desc)
 
 
-def _plan(placement: Placement, shared: bool, found: NodePlan | None) -> NodePlan:
-    node, kernel = placement.node, cast(PrimitiveKernel, placement.kernel)
-    library().plan_threads(placement.threads)
+def _plan(kernel: PrimitiveKernel, node: TypedNode, shared: bool, found: NodePlan | None) -> NodePlan:
     try:
         return kernel.final(node, shared, found)
     except Refused as answer:

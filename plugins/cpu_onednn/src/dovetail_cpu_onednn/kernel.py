@@ -275,6 +275,10 @@ class PrimitiveKernel(OnednnKernel):
         """How the node runs in the layouts of its types; `found` is that by which `supports` accepted it. Raises as `plan`."""
         return found if found is not None and not shared and found.is_in(node) else self.plan(node, False, shared)
 
+    def with_spare_rows(self, node: TypedNode) -> TypedNode | None:
+        """The node with more rows of its values, for which one primitive serves several sizes: see `spare_rows`; None without."""
+        return None
+
     def in_place(self, node: TypedNode) -> Sequence[str]:
         if self.overwrites and node.inputs[0] == node.outputs[0]:
             return node.node.inputs[:1]
