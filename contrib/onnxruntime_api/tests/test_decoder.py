@@ -14,18 +14,21 @@ import dovetail_onnxruntime
 from dovetail_onnxruntime import decoder
 
 _DECODERS = runpy.run_path(str(Path(__file__).with_name("_decoders.py")))
-HEADS, SIZE, WORDS, LAYERS, decoder_model, Program, same, same_caches = (
-    _DECODERS[name] for name in ("HEADS", "SIZE", "WORDS", "LAYERS", "decoder_model", "Program", "same", "same_caches")
-)
+_NAMES = ("HEADS", "SIZE", "WORDS", "LAYERS", "decoder_model", "grouped_model", "Program", "same", "same_caches")
+HEADS, SIZE, WORDS, LAYERS, decoder_model, grouped_model, Program, same, same_caches = (_DECODERS[name] for name in _NAMES)
 
 
 @pytest.fixture
 def peer() -> Any:
     """A session of onnxruntime with the model."""
+    return _peer(decoder_model())
+
+
+def _peer(model: bytes) -> Any:
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
-    return onnxruntime.InferenceSession(decoder_model(), providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
 
 
 @pytest.fixture
@@ -125,33 +128,65 @@ def test_masks_with_zeros(session: Any, peer: Any) -> None:
     assert len(session._compiled.plans) == 1
 
 
-def test_caches_of_other_names(peer: Any) -> None:
-    """As PyTorch's newer exporter names them: outputs by the operator."""
+@pytest.mark.parametrize(
+    "others", [{}, {"attention_mask": "mask"}, {"input_ids": "tokens"}, {"attention_mask": "m", "input_ids": "w"}]
+)
+@pytest.mark.parametrize("make", [decoder_model, grouped_model])
+def test_other_names(make: Any, others: dict[str, str]) -> None:
+    """Caches as PyTorch's newer exporter names them, outputs by the operator; the mask and the words as a program likes."""
+    import onnx
+
+    model = onnx.load_from_string(make())
+    peer = _peer(model.SerializeToString())
+    caches = [value.name for value in model.graph.input if value.name.startswith("past")]
+    names = {name: name.replace(".", "_").replace("key_values", "in") for name in caches}
+    names |= {name.replace("past_key_values", "present"): f"cat_{index}" for index, name in enumerate(caches)} | others
+    _rename(model, names)
+    session = dovetail_onnxruntime.InferenceSession(model.SerializeToString())
+    theirs, given = Program(peer), {name: np.zeros((1, HEADS, 0, SIZE), np.float32) for name in caches}
+    outputs = [arg.name for arg in session.get_outputs()]
+    for words in ([1, 5, 2], [4], [7], [3], [3]):
+        feed = {
+            "input_ids": np.array([words]),
+            "attention_mask": np.ones((1, theirs.length + len(words)), np.int64),
+            "position_ids": np.arange(theirs.length, theirs.length + len(words))[None],
+            **given,
+        }
+        found = dict(zip(outputs, session.run(None, {names.get(n, n): feed[n] for n in theirs.inputs}), strict=True))
+        given = {name: found[names[name.replace("past_key_values", "present")]] for name in caches}
+        same(found["logits"], theirs.step(words))
+    assert len(session._compiled.plans) == (make is decoder_model)  # a grouped model needs none for its prompt
+
+
+def test_an_input_as_long_as_a_mask_that_is_none(peer: Any) -> None:
+    """The mean of all words so far is another one with zeros before them."""
     import onnx
 
     model = onnx.load_from_string(decoder_model())
-    caches = [value.name for value in model.graph.input if value.name.startswith("past")]
-    names = {name: name.replace(".", "_").replace("key_values", "in") for name in caches}
-    names |= {name.replace("past_key_values", "present"): f"cat_{index}" for index, name in enumerate(caches)}
+    _rename(model, {"attention_mask": "history", "logits": "before"})
+    mean = [
+        helper.make_node("Cast", ["history"], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMean", ["numbers"], ["mean"], keepdims=0),
+        helper.make_node("Add", ["before", "mean"], ["logits"]),
+    ]
+    model.graph.node.extend(mean)
+    model.graph.output[0].name = "logits"
+    session, theirs = dovetail_onnxruntime.InferenceSession(model.SerializeToString()), Program(peer)
+    given = dict(theirs.caches)
+    for words in ([1, 5, 2], [4], [7]):
+        total = theirs.length + len(words)
+        feed = {"input_ids": np.array([words]), "position_ids": np.arange(theirs.length, total)[None]}
+        found = session.run(None, {**feed, "history": np.ones((1, total), np.int64), **given})
+        given = dict(zip(given, found[1:], strict=True))
+        same(found[0], theirs.step(words) + 1)
+
+
+def _rename(model: Any, names: dict[str, str]) -> None:
     for value in (*model.graph.input, *model.graph.output):
         value.name = names.get(value.name, value.name)
     for node in model.graph.node:
         for ports in (node.input, node.output):
             ports[:] = [names.get(name, name) for name in ports]
-    session = dovetail_onnxruntime.InferenceSession(model.SerializeToString())
-    theirs, given = Program(peer), {name: np.zeros((1, HEADS, 0, SIZE), np.float32) for name in caches}
-    outputs = [arg.name for arg in session.get_outputs()]
-    for words in ([1, 5, 2], [4], [7]):
-        feed = {
-            "input_ids": np.array([words]),
-            "attention_mask": np.ones((1, theirs.length + len(words)), np.int64),
-            "position_ids": np.arange(theirs.length, theirs.length + len(words))[None],
-            **{names[name]: cache for name, cache in given.items()},
-        }
-        found = dict(zip(outputs, session.run(None, feed), strict=True))
-        given = {name: found[names[name.replace("past_key_values", "present")]] for name in caches}
-        same(found["logits"], theirs.step(words))
-    assert len(session._compiled.plans) == 1
 
 
 def test_memory_is_used_again_when_nobody_has_it(session: Any, peer: Any) -> None:

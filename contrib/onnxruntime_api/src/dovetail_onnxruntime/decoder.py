@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from dovetail import CompiledModel, Graph, InferRequest, Model, TensorType
 from dovetail.dataclass import dataclass
 from dovetail.errors import DovetailError
-from dovetail.graph import DType
+from dovetail.graph import DType, Node
+from dovetail.op import UnboundOperator
 from dovetail.passes import drop_dead_nodes
 from dovetail_onnxruntime.growing import LENGTH, Growing, growing_caches
 from dovetail_onnxruntime.providers import core
@@ -34,6 +35,8 @@ _ROOM = 256
 """The fewest tokens for which caches have room; they get four times as many when these are used up."""
 _TEXTS = 4
 """Texts whose caches are kept: a program may continue several in turn."""
+
+_IDENTITY = UnboundOperator("", "Identity", 13, {})
 
 Array = NDArray[Any]
 
@@ -198,9 +201,11 @@ class Decoder:
         names = () if known.choices is None else known.choices.names
         fixed = {**flags, **{name: np.array(chosen) for name, chosen in zip(names, step.chosen, strict=True)}}
         types = {name: TensorType.of(value, known=True) for name, value in fixed.items()}
+        types |= {new: graph.types[name] for name, new in known.renamed.items()}
+        copies = [Node(f"{new} as {name}", _IDENTITY, (new,), (name,)) for name, new in known.renamed.items()]
         graph = graph.replace(
-            nodes=tuple(node for node in graph.nodes if fixed.keys().isdisjoint(node.outputs)),
-            inputs=(*(name for name in graph.inputs if name not in flags), LENGTH),
+            nodes=(*copies, *(node for node in graph.nodes if fixed.keys().isdisjoint(node.outputs))),
+            inputs=(*(known.renamed.get(name, name) for name in graph.inputs if name not in flags), LENGTH),
             constants={**graph.constants, **fixed},
             types={**graph.types, **types, LENGTH: TensorType(DType.INT64, (1,))},
         )
@@ -364,12 +369,13 @@ class Bound:
 
 def _inputs(feed: Mapping[str, Array], step: _Step, known: Growing, room: int) -> Mapping[str, Any]:
     """The inputs of the model with states that have room for so many tokens."""
-    given = {name: value for name, value in feed.items() if name not in known.caches and name not in known.flags}
+    names = known.renamed
+    given = {names.get(name, name): v for name, v in feed.items() if name not in known.caches and name not in known.flags}
     given[LENGTH] = np.array([step.total])
     if known.mask:
         mask = feed[known.mask]
         rest = np.zeros((step.batch, room - step.total), mask.dtype)
-        given[known.mask] = np.concatenate([mask, rest] if known.counts else [rest, mask], axis=1)
+        given[names.get(known.mask, known.mask)] = np.concatenate([mask, rest] if known.counts else [rest, mask], axis=1)
     return given
 
 

@@ -2,21 +2,17 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from dovetail import Graph, Model
-from dovetail.dataclass import dataclass
+from dovetail.dataclass import dataclass, field
 from dovetail.graph import Node
 from dovetail.op import UnboundOperator
+from dovetail_onnxruntime.decoder_inputs import MASK, TOKENS, mask_of, tokens_of
 
 __all__ = ["LENGTH", "Choices", "Growing", "growing_caches"]
 
 LENGTH = "cache_length"
 """The input of the pass `hold_caches` for the number of tokens; a model that has it already is left alone."""
-
-_MASK = "attention_mask"
-_TOKENS = ("input_ids", "decoder_input_ids", "inputs_embeds", "decoder_inputs_embeds")
-"""The names of the input with the new tokens: [batch, tokens] or [batch, tokens, width]."""
 
 _COPYING = ("Cast", "Identity")
 """Between an input, the Concat and the output: models in half precision whose inputs and outputs are float32 have a Cast."""
@@ -34,6 +30,7 @@ class Growing:
     `tokens` is the input with the new ones, `mask` that with a value for each token so far, "" without one; `counts` says that
     the ones of the mask count the tokens. `flags` are inputs that choose the branch with these outputs, and their values.
     `choices` are conditions of branches that depend on the length of the mask alone, such as of rotary embeddings for long texts.
+    `renamed` has the names by which `hold_caches` knows the tokens and the mask, where the model has others.
     """
 
     caches: Mapping[str, str]
@@ -43,6 +40,7 @@ class Growing:
     counts: bool
     flags: Mapping[str, bool]
     choices: "Choices | None" = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,31 +53,45 @@ class Choices:
 
 @dataclass(frozen=True)
 class _Continued:
-    """A value that a node makes longer along an axis, in the branch that is chosen where inputs have these values."""
+    """A value that a node makes longer along an axis by `rows`, in the branch that is chosen where inputs have these values."""
 
     past: str
     axis: int
+    rows: str
     counts: bool = False
     flags: frozenset[tuple[str, bool]] = frozenset()
 
 
 def growing_caches(model: Model) -> Growing | None:
     """The caches of a model with tokens, all along one axis; None for other models."""
-    tokens, mask = next((name for name in _TOKENS if name in model.inputs), ""), _mask(model)
     graph = model.graph
     continued = ((name, replace(one, past=_source(graph, one.past))) for name in graph.outputs for one in _continued(graph, name))
     found = {name: one for name, one in continued if _is_open(model, name, one)}
     kinds = {(one.axis % len(model.inputs[one.past].shape or ()), one.counts, one.flags) for one in found.values()}
     caches = {one.past: name for name, one in found.items()}
-    if len(kinds) != 1 or len(caches) != len(found) or not tokens or LENGTH in model.inputs:
+    if len(kinds) != 1 or len(caches) != len(found) or LENGTH in model.inputs:
         return None
     axis, counts, flags = kinds.pop()
-    if not counts:
-        return Growing(caches, axis, tokens, mask, counts, dict(flags))
-    choices = _choices(model.graph, mask) if mask else None
-    return (
-        None if choices is None else Growing(caches, axis, tokens, mask, counts, dict(flags), choices if choices.names else None)
-    )
+    others = [name for name in model.inputs if name not in caches and name not in dict(flags)]
+    mask = mask_of(model, others, counts)
+    tokens = tokens_of(model, [name for name in others if name != mask], [one.rows for one in found.values()], bool(mask))
+    if not tokens:
+        return None
+    choices = _choices(graph, mask) if mask and counts else Choices((), ())
+    renamed = _renamed(model, tokens, mask)
+    if choices is None or renamed is None:
+        return None
+    return Growing(caches, axis, tokens, mask, counts, dict(flags), choices if choices.names else None, renamed)
+
+
+def _renamed(model: Model, tokens: str, mask: str) -> Mapping[str, str] | None:
+    """See `Growing`; None where another input has the name."""
+    found = {} if model.inputs.keys() & {*TOKENS} else {tokens: TOKENS[0]}
+    if mask and mask != MASK:
+        if MASK in model.inputs:
+            return None
+        found[mask] = MASK
+    return found
 
 
 def _choices(graph: Graph, mask: str) -> Choices | None:
@@ -122,27 +134,19 @@ def _continued(graph: Graph, output: str) -> Iterator[_Continued]:
         return
     place, raw = node.outputs.index(output), node.op.raw
     if node.op.op_type == "Concat" and len(node.inputs) == 2:
-        yield _Continued(node.inputs[0], raw["axis"])
+        yield _Continued(node.inputs[0], raw["axis"], node.inputs[1])
     elif node.op.op_type in _COPYING:
         yield from _continued(graph, node.inputs[0])
     elif node.op.op_type == "GroupQueryAttention" and place in _GROUPED and not raw.get("sliding_window_cache"):
-        yield _Continued(node.inputs[_GROUPED[place]], 2, counts=True)
+        rows = node.inputs[place] or node.inputs[0]  # the query has them all where there are no keys
+        yield _Continued(node.inputs[_GROUPED[place]], 2, rows, counts=True)
     for name, branch in node.op.named_subgraphs.items() if node.op.op_type == "If" else ():
         for one in _continued(branch, branch.outputs[place]):
             flags = one.flags | {(node.inputs[0], name == "then_branch")}
-            yield _Continued(one.past, one.axis, one.counts, flags)
+            yield replace(one, flags=flags)
 
 
 def _source(graph: Graph, name: str) -> str:
     """The value that casts and copies have made this one of."""
     node = graph.producers.get(name)
     return name if node is None or node.op.op_type not in _COPYING else _source(graph, node.inputs[0])
-
-
-def _mask(model: Model) -> str:
-    declared = model.inputs.get(_MASK)
-    if declared is None or declared.shape is None or len(declared.shape) != 2 or isinstance(declared.shape[1], int):
-        return ""
-    # That of an encoder is as long as its results.
-    others: Iterator[Any] = (size for name, one in model.inputs.items() if name != _MASK for size in one.shape or ())
-    return "" if declared.shape[1] is not None and declared.shape[1] in others else _MASK
