@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 from page_parts import NOTE, ROOT, documented, signature, table
 
@@ -74,7 +75,7 @@ def is_constant(name: str, value: object) -> bool:
     return not isinstance(value, type) and getattr(value, "__name__", "") != name
 
 
-def entry(name: str, value: object, specials: Iterable[tuple[str, str]] = ()) -> Iterator[str]:
+def entry(name: str, value: Any, specials: Iterable[tuple[str, str]] = ()) -> Iterator[str]:
     """The paragraphs that describe a name: how it is declared, its docstring, its public methods and `specials`."""
     source = textwrap.dedent(inspect.getsource(value))
     declared = ast.parse(source).body[0]

@@ -32,10 +32,10 @@ def language_model(rng: np.random.Generator, name: str = "decoder") -> GraphProt
     shapes: dict[str, Sequence[int]] = {"words": (VOCABULARY, HIDDEN), "places": (64, HIDDEN), "head": (HIDDEN, VOCABULARY)}
     for i in range(LAYERS):
         shapes |= {f"qkv{i}": (HIDDEN, 3 * HIDDEN), f"bias{i}": (3 * HIDDEN,)}
-        inputs = [f"x{i}", f"qkv{i}", f"bias{i}", "attention_mask", f"past_{i}"]
-        op = {"domain": "com.microsoft", "num_heads": HEADS, "unidirectional": 1}
+        given = [f"x{i}", f"qkv{i}", f"bias{i}", "attention_mask", f"past_{i}"]
+        op: dict[str, Any] = {"domain": "com.microsoft", "num_heads": HEADS, "unidirectional": 1}
         nodes += [
-            helper.make_node("Attention", inputs, [f"a{i}", f"present_{i}"], **op),
+            helper.make_node("Attention", given, [f"a{i}", f"present_{i}"], **op),
             helper.make_node("Add", [f"x{i}", f"a{i}"], [f"x{i + 1}"]),
         ]
     nodes.append(helper.make_node("MatMul", [f"x{LAYERS}", "head"], ["logits"]))
@@ -93,7 +93,7 @@ def encoder_decoder(
     def decode(ids: str, past: Sequence[str], cross: Sequence[str]) -> list[Any]:
         nodes = [helper.make_node("Gather", ["words", ids], ["x"])]
         nodes += [helper.make_node("MatMul", ["x", w], [f"x_{w}"]) for w in ("q", "k", "v")]
-        op = {"domain": "com.microsoft", "num_heads": HEADS}
+        op: dict[str, Any] = {"domain": "com.microsoft", "num_heads": HEADS}
         own = [f"x_{w}" for w in ("q", "k", "v")] + ["", "", "", *past]
         nodes += [
             helper.make_node(

@@ -68,8 +68,8 @@ def agree(core: dovetail.Core) -> Agree:
                     difference = np.abs(results[i].astype(np.int64) - expected.astype(np.int64))
                     assert difference.max(initial=0) <= steps, f"output {i}"
                 else:
-                    close = {"rtol": tolerance, "atol": tolerance, "err_msg": f"output {i}"}
-                    np.testing.assert_allclose(results[i].astype(np.float64), expected.astype(np.float64), **close)
+                    got, close = results[i].astype(np.float64), expected.astype(np.float64)
+                    np.testing.assert_allclose(got, close, rtol=tolerance, atol=tolerance, err_msg=f"output {i}")
             return compiled.report()
 
     return run

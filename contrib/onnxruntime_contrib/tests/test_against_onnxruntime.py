@@ -337,7 +337,7 @@ def test_dynamic_quantize_lstm_is_nearer_to_the_float_network(rng: np.random.Gen
     b = _floats(rng, dirs, 8 * hidden)
     arrays = {"W": weights[0], "R": weights[1], "B": b, "Ws": scales[0], "Wz": zeros[0], "Rs": scales[1], "Rz": zeros[1]}
     names = ["x", "W", "R", "B", "", "", "", "", "Ws", "Wz", "Rs", "Rz"]
-    attributes = {"direction": direction, "hidden_size": hidden}
+    attributes: dict[str, Any] = {"direction": direction, "hidden_size": hidden}
     node = helper.make_node("DynamicQuantizeLSTM", names, ["y"], domain="com.microsoft", **attributes)
     plain = helper.make_node("LSTM", ["x", "W", "R", "B"], ["y"], **attributes)
     floats = {"W": weights[0] * 0.01, "R": weights[1] * 0.01}

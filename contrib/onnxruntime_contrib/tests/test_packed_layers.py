@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dovetail
+from dovetail.passes import composition
 from dovetail_ops_onnx.passes import _typed_again
 from dovetail_ops_onnxruntime_contrib.mat_mul_n_bits import MatMulNBits
 from dovetail_ops_onnxruntime_contrib.normalizations import SkipSimplifiedLayerNormalization
@@ -60,7 +61,7 @@ def test_further_rows_take_over_what_fits_them(layers: Any, rng: np.random.Gener
 
 def test_equal_layers_are_composed_once(layers: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     model, wanted = layers
-    composed, composition = list[str](), _typed_again.composition
+    composed = list[str]()
 
     def counted(node: Any, *rest: Any) -> Any:
         composed.append(node.op.op_type)

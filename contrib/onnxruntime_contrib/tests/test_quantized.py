@@ -209,12 +209,10 @@ def test_attention_with_a_past(agree: Any, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("mask", [True, False])
 def test_embeddings(agree: Any, rng: np.random.Generator, dtype: Any, segments: bool, mask: bool) -> None:
     given = [True, True, segments, True, True]
-    tables = [_bytes(rng, dtype, *shape) for shape in ((11, 8), (9, 8), (2, 8), (8,), (8,))]
-    scales = [_scale(0.01 * (i + 1)) for i in range(5)]
-    zeros = [np.array(2 * i + 1, dtype) for i in range(5)]
-    tables, scales, zeros = (
-        [a if kept else None for a, kept in zip(list_, given, strict=True)] for list_ in (tables, scales, zeros)
-    )
+    shapes = ((11, 8), (9, 8), (2, 8), (8,), (8,))
+    tables = [_bytes(rng, dtype, *shape) if there else None for shape, there in zip(shapes, given, strict=True)]
+    scales = [_scale(0.01 * (i + 1)) if there else None for i, there in enumerate(given)]
+    zeros = [np.array(2 * i + 1, dtype) if there else None for i, there in enumerate(given)]
     ids = rng.integers(0, 11, (2, 5)).astype(np.int32)
     second = rng.integers(0, 2, (2, 5)).astype(np.int32) if segments else None
     kept = np.array([[1] * 5, [1, 1, 1, 0, 0]], np.int32) if mask else None
@@ -251,7 +249,7 @@ def test_gather_of_four_bits(core: Any, rng: np.random.Generator, kind: int, gat
     constants = [_four_bits(data, "data", kind), numpy_helper.from_array(scales, "scales")]
     constants += [_four_bits(zero, "zeros", kind)] if zeros else []
     names = ["data", "indices", "scales", *(["zeros"] if zeros else [])]
-    attributes = {"gather_axis": gather, "quantize_axis": quantize, "block_size": 16}
+    attributes: dict[str, Any] = {"gather_axis": gather, "quantize_axis": quantize, "block_size": 16}
     node = helper.make_node("GatherBlockQuantized", names, ["y"], domain="com.microsoft", **attributes)
     info = helper.make_tensor_value_info("indices", TensorProto.INT64, [1, 3])
     result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)

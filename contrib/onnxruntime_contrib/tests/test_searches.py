@@ -92,7 +92,7 @@ def test_beam_search(run: Run, early: int, beams: int, best: int, penalty: float
     _check(*run(file, feeds))
 
 
-def _restrictions(rng: np.random.Generator) -> dict[str, Mapping[str, Array]]:
+def _restrictions(rng: np.random.Generator) -> dict[str, dict[str, Array]]:
     return {
         "repetition": _numbers(repetition_penalty=1.7),
         "least length": _numbers(min_length=12),

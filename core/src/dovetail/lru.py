@@ -25,7 +25,7 @@ class LruCache(Generic[K, V]):
         self._lock = Lock()
 
     def get(self, key: K) -> V | None:
-        """The value, now the most recently used; None when there is none."""
+        """The value, now the most recently used; None for an unknown key."""
         with self._lock:
             value = self._values.get(key)
             if value is not None:
@@ -54,7 +54,7 @@ class LruCache(Generic[K, V]):
 
     @property
     def latest(self) -> V | None:
-        """The most recently used value; None when there is none."""
+        """The most recently used value; None when empty."""
         with self._lock:
             return next(reversed(self._values.values()), None)
 

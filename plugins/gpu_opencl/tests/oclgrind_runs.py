@@ -59,7 +59,6 @@ ELSEWHERE = {
     **dict.fromkeys(("conv_depthwise_channels", "average_pool_innermost", "max_pool_innermost"), _BETWEEN),
     **dict.fromkeys(("mean_channels", "attention_halves"), _BETWEEN),
     **dict.fromkeys(("attention_floats.cl", "attention_floats", "packed_attention_floats", "packed_attention_blocks"), _BETWEEN),
-    **dict.fromkeys(("float_products.cl",), "a part of the files of these"),
     **dict.fromkeys(("recurrent_shared.cl",), "work groups that wait for each other, of which Oclgrind runs one after the other"),
     **dict.fromkeys(("packed_attention", "layer_normalization_halves", "gemm_normalized", "normalized_sum"), _BETWEEN),
 }

@@ -170,3 +170,20 @@ def test_axes_that_an_operand_follows(
     operand = TensorType(DType.FLOAT32, dims, np.zeros(dims, np.float32) if constant else None)
     assert followed(operand, target) == expected
     assert operand_strides(operand, target) == strides
+
+
+@pytest.mark.parametrize(("maps", "channels"), [(0, 8), (8, 0)])
+@pytest.mark.parametrize(
+    ("name", "dtype", "kernel", "reason"),
+    [("Conv", np.float16, "conv_pipelined", "no channels"), ("ConvInteger", np.uint8, "conv_bytes", "no weights")],
+)
+def test_convolutions_without_weights_are_refused_by_kernels_that_pack_them(
+    name: str, dtype: Any, kernel: str, reason: str, maps: int, channels: int, kind_device: Callable[[str], Any], bench: Any
+) -> None:
+    device = kind_device("GPU")
+    device.caps = dataclasses.replace(device.caps, matrix="f16", pipeline=True, ptx=True)
+    device._bound = {}
+    graph, _ = single(bench, name, [np.ones((1, channels, 5, 5), dtype), np.ones((maps, channels, 3, 3), dtype)], (1,))
+    node = TypedNode.of(graph.nodes[0], graph)
+    (found,) = (k for k in device.kernels(node) if k.name == kernel)
+    assert reason in str(found.supports(node))

@@ -16,7 +16,7 @@ _FEW = 100
 
 
 class OneHotEncoder(MachineLearningOperator):
-    """Y has one more axis than X, with a 1 at the place of the category; what is none is all 0, or an error without `zeros`.
+    """Y has one more axis than X, with a 1 at the place of the category; another value is all 0, or an error without `zeros`.
 
     Numbers are compared as int64.
     """
@@ -57,6 +57,6 @@ class OneHotEncoder(MachineLearningOperator):
 
     @functools.cached_property
     def _rows(self) -> Array:
-        """The results of all categories, and at the end, which is place -1, of what is none."""
+        """The results of all categories, and at the end, which is place -1, of any other value."""
         count = len(self._cats[0])
         return np.eye(count + 1, count, dtype=np.float32)

@@ -117,7 +117,7 @@ class SessionOptions(_Options):
         self.__dict__["_entries"][str(config_key)] = str(config_value)
 
     def get_session_config_entry(self, config_key: str) -> str:
-        """The entry of a key. Raises `RuntimeError` when there is none."""
+        """The entry of a key. Raises `RuntimeError` for an unknown key."""
         return _entry(self, "SessionOptions", config_key)
 
     def add_provider(self, provider_name: str, provider_options: Mapping[str, str]) -> None:
@@ -230,7 +230,7 @@ class RunOptions(_Options):
         refuse("RunOptions.add_active_adapter")
 
     def get_run_config_entry(self, config_key: str) -> str:
-        """The entry of a key. Raises `RuntimeError` when there is none."""
+        """The entry of a key. Raises `RuntimeError` for an unknown key."""
         return _entry(self, "RunOptions", config_key)
 
 

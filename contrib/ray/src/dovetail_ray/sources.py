@@ -61,7 +61,7 @@ class Rows:
 def files_of(source: str) -> list[Path]:
     """The files that an input means: itself, or those of a folder and its folders, in the order of their names.
 
-    Raises `UsageError` when there are none, or of several formats.
+    Raises `UsageError` without any, or with several formats.
     """
     path = Path(source)
     if path.is_file():

@@ -33,7 +33,7 @@ class LstmShape:
 
 @dataclass(frozen=True)
 class LstmCell:
-    """The attributes of a cell; a clip of 0 is none."""
+    """The attributes of a cell; a clip of 0 means no clip."""
 
     activation: str
     recurrent_activation: str

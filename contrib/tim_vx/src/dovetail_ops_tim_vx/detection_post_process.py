@@ -54,8 +54,8 @@ class DetectionPostProcess(TimVxOperator):
     centre at y / y_scale * anchor_h + anchor_y, its height is exp(h / h_scale) * anchor_h; x and w likewise.
 
     Outputs, with S = max_detections * max_classes_per_detection: boxes [batch, S, 4] as ymin, xmin, ymax, xmax, classes [batch,
-    S] counted without the background, scores [batch, S], num [batch]; all of the inputs' type, and zero where there is no
-    detection. Each image of the batch by itself (TFLite takes one).
+    S] counted without the background, scores [batch, S], num [batch]; all of the inputs' type, and zero beyond the
+    detections. Each image of the batch by itself (TFLite takes one).
 
     Suppression is greedy: of the boxes whose score is at least nms_score_threshold the best stays, and those with which it has
     an intersection over union above nms_iou_threshold go; and so on. A box without area overlaps none. By default that is done

@@ -38,7 +38,7 @@ class OpaqueOperator(AbstractOperator):
     outputs = (Port("outputs", variadic=True),)
 
     def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
-        """The declared types. Raises `ShapeError` where there are none, or where the inputs differ from those declared."""
+        """The declared types. Raises `ShapeError` where none are declared, or where the inputs differ from those declared."""
         for index, (given, declared) in enumerate(zip(inputs, self.declared, strict=False)):
             if given is not None and declared is not None and not _agree(given, declared):
                 raise ShapeError(

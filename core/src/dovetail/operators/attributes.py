@@ -26,7 +26,7 @@ class AttributeText(str):
     __slots__ = ()
 
     def read(self, type_name: str) -> Any:
-        """The value as an attribute of this type. Raises `ValueError` for text that is none."""
+        """The value as an attribute of this type. Raises `ValueError` for other text."""
         if type_name.startswith("tuple["):
             inner = type_name.removeprefix("tuple[").partition(",")[0]
             return tuple(AttributeText(item.strip()).read(inner) for item in self.split(",")) if self.strip() else ()

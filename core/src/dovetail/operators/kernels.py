@@ -124,7 +124,7 @@ class OpenCLKernel(KernelSource):
             raise OperatorError(f"the kernel file {name!r} of {package} cannot be read: {error}") from None
 
     def entry_for(self, dtype: DType) -> str | None:
-        """The kernel function for a data type of the first input; None when there is none."""
+        """The kernel function for a data type of the first input; None without one."""
         entry: Any = self.entry  # by name since the constructor
         return entry if isinstance(entry, str) else entry.get(dtype.value)
 

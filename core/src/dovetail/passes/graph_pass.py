@@ -243,7 +243,7 @@ def _checked(graph: Graph, after: Graph, one: GraphPass, where: str, hint: str) 
 def _with_constants(before: Graph, after: Graph) -> Graph:
     """The graph with the types of constants that are new, or have another content under the type of the old one.
 
-    Raises `GraphError` for a constant that is no array.
+    Raises `GraphError` for a constant that is not an array.
     """
     types = {}
     for name, array in after.constants.items():

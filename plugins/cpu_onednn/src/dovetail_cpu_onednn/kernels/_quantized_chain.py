@@ -36,8 +36,8 @@ class Epilogue:
     """A chain under construction. `head` is the factor and offset before its first step, `after` those that are pending.
 
     `vector` (float32) multiplies the sum where that is quantized at once: one number, or one for each output channel.
-    `numbers` are arguments of the steps at these positions, in `rank` dimensions. `divisor` divides what is stored. There are
-    neither with rank 0, where the number is no sum of products.
+    `numbers` are arguments of the steps at these positions, in `rank` dimensions. `divisor` divides what is stored. Both are
+    left out with rank 0, where the number is not a sum of products.
     """
 
     free: bool

@@ -2,7 +2,7 @@
 // keys (Dao, FlashAttention-2, 2023), by products of TF32 that are as exact as floats (float_products.cl).
 //
 // A work group computes ROWS = 16 * SUB_GROUPS queries of one head, each sub-group 16. Blocks of KEYS keys and their values are
-// copied to local memory while the block before is worked on. Scores and results that are no numbers are computed again, by fma.
+// copied to local memory while the block before is worked on. Scores and results that are not numbers are computed again, by fma.
 // NDRange: (ceil(QUERIES / ROWS) * 32 * SUB_GROUPS, HEADS, batch), local size (32 * SUB_GROUPS, 1, 1).
 //
 // Layout: see heads.cl; keys begin at element K_0, values at V_0; D and DV are multiples of 16, all steps multiples of 4. Rows of
@@ -10,36 +10,12 @@
 //
 // Tunables: SUB_GROUPS, KEYS (a multiple of 16). Local memory: 2 * KEYS * (D + DV + 8) * 4 bytes.
 #define FLOATS 1
-#include "heads.cl"
-#ifndef SUB_GROUPS
-#undef D
-#define D 16
-#undef DV
-#define DV 16
-#define SUB_GROUPS 2
-#define KEYS 32
-#endif
-#ifndef K_0
-#define K_0 0
-#define V_0 0
-#endif
-#define SUB_GROUP 32
-#define ITEMS (SUB_GROUP * SUB_GROUPS)
-#define ROWS (16 * SUB_GROUPS)
+#include "attention_fragments.cl"
 #define K_PITCH ((D + 4) * 4)
 #define V_PITCH ((DV + 4) * 4)
 #define STAGE_BYTES (KEYS * (K_PITCH + V_PITCH))
-#define LOG2_E 1.4426950408889634f
 #include "matrix_instructions.cl"
 #include "float_products.cl"
-// The sum `s` of query i and the key `at` as the exponent of its weight, by 2.
-#define PLACE(i, at) (((batch * HEADS + head) * QUERIES + (i)) * TOTAL + min(at, TOTAL - 1))
-#ifdef CAUSAL
-#define SEEN(i, at) ((at) < TOTAL && (at) <= (i))
-#else
-#define SEEN(i, at) ((at) < TOTAL)
-#endif
-#define EXPONENT(s, i, at) (SEEN(i, at) ? MASKED(CAPPED((s) * SCALE), MASK_AT(PLACE(i, at))) * LOG2_E : -INFINITY)
 #define ALONG_V _Pragma("unroll") for (int d = 0; d < DV / 8; ++d)
 
 static float dot_product(__global const float* x, __global const float* y) {

@@ -10,42 +10,18 @@
 // 16 bytes, so that the eight rows which ldmatrix reads at once are in 32 banks.
 //
 // Tunables: SUB_GROUPS, KEYS (a multiple of 16). Local memory: 2 * KEYS * (WIDE + WIDE_V + 16) * 2 bytes.
-#include "heads.cl"
+#include "attention_fragments.cl"
 #include "halves.cl"
-#ifndef SUB_GROUPS
-#undef D
-#define D 16
-#undef DV
-#define DV 16
-#define SUB_GROUPS 2
-#define KEYS 32
-#endif
-#ifndef K_0
-#define K_0 0
-#define V_0 0
-#endif
-#define SUB_GROUP 32
-#define ITEMS (SUB_GROUP * SUB_GROUPS)
-#define ROWS (16 * SUB_GROUPS)
 #define WIDE ((D + 15) / 16 * 16)
 #define WIDE_V ((DV + 15) / 16 * 16)
 #define K_PITCH ((WIDE + 8) * 2)
 #define V_PITCH ((WIDE_V + 8) * 2)
 #define STAGE_BYTES (KEYS * (K_PITCH + V_PITCH))
-#define LOG2_E 1.4426950408889634f
 #ifdef BFLOATS
 #define TWO(low, high) two_bfloats(low, high)
 #else
 #define TWO(low, high) two_halves(low, high)
 #endif
-// The product `s` of query i and the key `at` as the exponent of its weight, by 2.
-#define PLACE(i, at) (((batch * HEADS + head) * QUERIES + (i)) * TOTAL + min(at, TOTAL - 1))
-#ifdef CAUSAL
-#define SEEN(i, at) ((at) < TOTAL && (at) <= (i))
-#else
-#define SEEN(i, at) ((at) < TOTAL)
-#endif
-#define EXPONENT(s, i, at) (SEEN(i, at) ? MASKED(CAPPED((s) * SCALE), MASK_AT(PLACE(i, at))) * LOG2_E : -INFINITY)
 #include "matrix_instructions.cl"
 #ifndef PART
 #define PART 8

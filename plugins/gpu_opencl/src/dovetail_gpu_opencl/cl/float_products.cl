@@ -3,7 +3,7 @@
 // low + low * high. What is left out is 2^-24 of it, as an error of rounding. Matrix units add by truncation, so they add 16
 // products at most; these sums are added as floats.
 //
-// Infinities, NaN and numbers whose TF32 is infinite make sums that are no numbers. Those are computed again, by fma.
+// Infinities, NaN and numbers whose TF32 is infinite make sums that are not numbers. Those are computed again, by fma.
 // Numbers below 2^-113 lose bits: what they lose is less than 2^-136, and so less than where denormals are taken as zeros.
 #ifdef FLOATS
 #define NO_NUMBER(bits) (((bits) & 0x7f800000) == 0x7f800000)

@@ -138,9 +138,9 @@ class Images:
             filled[:, :, : weights.shape[3], : self.channels] = weights.transpose(0, 2, 3, 1)
         else:
             filled = np.zeros((maps, self.taps, self.width), np.int8)
-            filled[..., : self.channels] = weights.reshape(maps, self.channels, self.taps).swapaxes(1, 2)
+            filled[..., : self.channels] = weights.reshape(maps, self.channels, -1).swapaxes(1, 2)
         rows = np.zeros((round_up(maps, block), round_up(self.depth, 2 * DEPTH)), np.int8)
-        rows[:maps, : self.depth] = filled.reshape(maps, self.depth)
+        rows[:maps, : self.depth] = filled.reshape(maps, -1)
         if block > 1:
             rows = np.ascontiguousarray(rows.reshape(-1, block, rows.shape[1])[:, neighbours(block)]).reshape(rows.shape)
         return rows.view(np.uint16)

@@ -1,6 +1,5 @@
 """Convolutions of halves or floats as matrix products in a pipeline, channels innermost, for GPUs with matrix units."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -132,6 +131,6 @@ class ConvPipelined(Pipelined, ConvKernel):
 
 def _packed(weights: NDArray[np.generic], width: int, dtype: DType) -> NDArray[np.floating]:
     """[M, C, *K] as rows [M, elements of K * width], the channels filled up to `width`."""
-    (maps, channels), taps = weights.shape[:2], math.prod(weights.shape[2:])
-    filled = np.pad(weights.reshape(maps, channels, taps), ((0, 0), (0, width - channels), (0, 0)))
-    return pack_rows(filled.swapaxes(1, 2).reshape(maps, taps * width), dtype)
+    maps, channels = weights.shape[:2]
+    filled = np.pad(weights.reshape(maps, channels, -1), ((0, 0), (0, width - channels), (0, 0)))
+    return pack_rows(filled.swapaxes(1, 2).reshape(maps, -1), dtype)
