@@ -147,7 +147,9 @@ def verdict(check: Callable[..., Any], fault: str = "") -> Any:
     x, y = (g.input(name, "float32", (2, 3)) for name in "xy")
     summed = g.node(Add(), g.node(Neg(), x), y)
     model = g.model([summed, g.node(Relu(), summed)])
-    feeds, other = ({name: np.full((2, 3), value, np.float32) for name, value in zip("xy", pair, strict=True)} for pair in ((1, 3), (2, -5)))
+    feeds, other = (
+        {name: np.full((2, 3), value, np.float32) for name, value in zip("xy", pair, strict=True)} for pair in ((1, 3), (2, -5))
+    )
     with dovetail.Core() as core:
         register_device(core, DeviceInfo("TOY", "TOY", "CPU", "a toy"), lambda info: StagingDevice(info, fault))
         with core.compile_model(model, "TOY", {"FALLBACK": False}) as compiled:
