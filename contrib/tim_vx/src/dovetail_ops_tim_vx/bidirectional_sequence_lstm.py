@@ -45,8 +45,8 @@ class BidirectionalSequenceLstm(RecurrentOperator):
 
     Without W_i (and R_i, b_i) the input gate is 1 - f. With N every gate's sum is normalised over the cells (epsilon 1e-8) and
     multiplied by N before its bias is added. `forget_bias` is added to b_f. A clip of 0 means no clip. `aux` is an auxiliary
-    input as in NNAPI: with weights A [cells, aux_size] for both directions its product is added to that of X; without them the backward
-    direction reads it in place of X.
+    input as in NNAPI: with weights A [cells, aux_size] for both directions its product is added to that of X; without them the
+    backward direction reads it in place of X.
 
     fw_Y and bw_Y are like X with output_size features, in time order; without `return_sequences` they are the last outputs
     [batch, output_size]. fw_h, fw_c, bw_h, bw_c are the last states; the backward ones are those after the first time step.
