@@ -13,7 +13,8 @@ import pytest
 
 import dovetail
 from dovetail.device import DeviceInfo
-from dovetail.errors import UsageError
+from dovetail.errors import DeviceError, UsageError
+from dovetail_gpu_opencl import lifetime
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_ops_onnx.relu import Relu
 
@@ -145,6 +146,39 @@ for _ in range(3):
 time.sleep(0.3)
 """
     assert in_a_process(info.name, text).splitlines() in ([], *(["the process is ending"] * n for n in (1, 2, 3)))
+
+
+def test_the_end_of_the_process_waits_for_the_outer_of_two_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run brings states of another device to the host, with driver calls of their own."""
+    in_use, seen = lifetime._InUse(), list[bool]()
+    inner, ending = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with in_use:
+            with in_use:
+                pass
+            inner.set()
+            assert ending.wait(LIMIT)
+            seen.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert inner.wait(LIMIT)
+    monkeypatch.setattr(lifetime.time, "sleep", lambda seconds: ending.set())
+    monkeypatch.setattr(lifetime, "_LONGEST", LIMIT)
+    in_use.end()
+    assert seen == [True]
+    thread.join()
+    with pytest.raises(DeviceError, match="the process is ending"), in_use:
+        pass
+
+
+def test_the_end_of_the_process_does_not_wait_for_its_own_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt may end it in a context, before that is left."""
+    in_use = lifetime._InUse()
+    monkeypatch.setattr(lifetime.time, "sleep", pytest.fail)
+    in_use.__enter__()
+    in_use.end()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

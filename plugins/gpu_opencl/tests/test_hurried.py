@@ -1,6 +1,8 @@
 """On GPUs plans for other sizes hurry: they take kernels, merged nodes and parameters that are built. Final plans do not."""
 
 import dataclasses
+import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from dovetail.device import TypedNode, WorkBudget
 from dovetail.errors import CompileError, RunCancelled
 from dovetail_gpu_opencl.launch import Launch
 from dovetail_gpu_opencl.packed import PackedConstants
-from dovetail_gpu_opencl.program import Programs
+from dovetail_gpu_opencl.program import Programs, _quietly_build
 from dovetail_ops_onnx.cached_attention import CachedAttention
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.relu import Relu
@@ -234,3 +236,46 @@ def test_a_run_that_was_cancelled_builds_no_further_program(device: Any) -> None
         with pytest.raises(RunCancelled, match="node other"):
             programs.prepare([(launches[1], "other")], apart=True)
     assert programs.builds == 1
+
+
+def test_a_final_plan_begins_while_another_plan_notes_what_it_builds() -> None:
+    """Each on its thread. It was an error at random, after which the provisional plan stayed."""
+    packed = PackedConstants()
+
+    class Noted(list[Any]):
+        def __iter__(self) -> Any:
+            packed.built_with["kernel", f"node {len(packed.built_with)}"] = []
+            return super().__iter__()
+
+    packed.built_with |= {("kernel", str(i)): Noted([i]) for i in range(3)}
+    before = {*packed.built_with}
+    assert {*packed.afresh().built_with} == before != {*packed.built_with}
+
+
+def test_builds_of_two_threads_leave_the_filters_of_warnings_as_they_are() -> None:
+    """Where both were inside at once, the second to begin, which ended last, restored what the first had set."""
+    begun, both, ended = list[int](), threading.Event(), threading.Event()
+
+    class Built:
+        def build(self, **_: Any) -> "Built":
+            begun.append(threading.get_ident())
+            if len(begun) == 2:
+                both.set()
+                assert ended.wait(60)
+            else:
+                both.wait(0.5)
+            return self
+
+    def build() -> None:
+        _quietly_build(Built(), ())
+        ended.set()
+
+    before, shown = [*warnings.filters], warnings.showwarning
+    threads = [threading.Thread(target=build) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(begun) == 2
+    assert warnings.filters == before
+    assert warnings.showwarning is shown

@@ -273,7 +273,10 @@ class DeviceChecks(Kit):
     def _threads(self, compiled: CompiledModel, *given: Feeds) -> None:
         want = [compiled(feeds) for feeds in given]
         found: list[list[Any]] = [[], []]
-        threads = [threading.Thread(target=_repeat, args=(compiled, feeds, found[i])) for i, feeds in enumerate(given)]
+        together = threading.Barrier(len(given))
+        threads = [
+            threading.Thread(target=_repeat, args=(compiled, feeds, f, together)) for feeds, f in zip(given, found, strict=True)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -372,12 +375,18 @@ def _differing(got: Array, want: Array) -> str:
     )
 
 
-def _repeat(compiled: CompiledModel, feeds: Feeds, found: list[Any]) -> None:
+def _repeat(compiled: CompiledModel, feeds: Feeds, found: list[Any], together: threading.Barrier) -> None:
+    """Five runs, each of which begins when another thread's does."""
     try:
         request = compiled.create_infer_request()
-        found += [request.infer(feeds) for _ in range(5)]
+        for _ in range(5):
+            together.wait()
+            found.append(request.infer(feeds))
         request.close()
+    except threading.BrokenBarrierError:  # the other thread has an error
+        pass
     except Exception as error:  # the thread that waits raises it
+        together.abort()
         found.append(error)
 
 

@@ -22,16 +22,16 @@ class _InUse:
     """A context for calls of drivers. Raises `DeviceError` in a forked process, and when this process is ending."""
 
     def __init__(self) -> None:
-        self._threads: set[int] = set()
+        self._threads: list[int] = []  # once for each context that a thread is in: they nest
         self._ending = False
         self._home = os.getpid()
 
     def __enter__(self) -> None:
-        self._threads.add(threading.get_ident())  # before the check, so that `end` sees every thread that has passed it
+        self._threads.append(threading.get_ident())  # before the check, so that `end` sees every thread that has passed it
         try:
             self.check()
         except DeviceError:
-            self._threads.discard(threading.get_ident())
+            self._threads.remove(threading.get_ident())
             raise
 
     def check(self) -> None:
@@ -41,15 +41,16 @@ class _InUse:
             raise DeviceError("the process is ending", hint="join the threads that use OPENCL before the main thread returns")
 
     def __exit__(self, *_: object) -> None:
-        self._threads.discard(threading.get_ident())
+        self._threads.remove(threading.get_ident())
 
     def end(self) -> None:
         """Refuse further calls, and wait for those under way."""
         if os.getpid() != self._home:
             return
         self._ending = True
-        until = time.monotonic() + _LONGEST
-        while self._threads and time.monotonic() < until:
+        # This thread is in no context any more, but an interrupt may have kept it from saying so.
+        here, until = threading.get_ident(), time.monotonic() + _LONGEST
+        while any(one != here for one in self._threads) and time.monotonic() < until:
             time.sleep(0.001)
 
 

@@ -107,7 +107,8 @@ class PackedConstants:
         """The same for a plan that hurries not: it knows what was built, takes over no kernel, and gives none to others."""
         found = copy.copy(self)
         found.hurried, found.choices = False, {}
-        found.built_with = {key: [*parameters] for key, parameters in self.built_with.items()}
+        # Of a copy, which takes one step: a plan on another thread adds to it meanwhile.
+        found.built_with = {key: [*parameters] for key, parameters in self.built_with.copy().items()}
         return found
 
     def keeps(self, kernel: str, node: TypedNode) -> bool:

@@ -36,6 +36,8 @@ SPARE = 64
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MAY_HAVE_KERNELS = re.compile(r"(?<!-)\b(?:__)?kernel\b|#\s*include\b")
 _ABOUT, _PLACE, _QUALIFIER = cl.kernel_arg_info, cl.kernel_arg_address_qualifier, cl.kernel_arg_type_qualifier
+_CATCHING = threading.Lock()
+"""Held while warnings are caught: of two threads that did it at once, the last to end would restore what the other had set."""
 _NUMBERS = {"f": ("float",), "i": ("int", "uint", "unsigned int"), "I": ("uint", "int", "unsigned int")}
 """NumPy's character of a data type -> the names in OpenCL C of parameters that take it."""
 _OTHER_NUMBERS = frozenset({"float", "int", "uint", "unsigned int", "double", "half", "long", "ulong", "unsigned long", "short"})
@@ -270,7 +272,7 @@ def _misfit(kernel: Any, index: int, argument: Argument) -> str:
 
 
 def _quietly_build(program: Any, options: Sequence[str]) -> Any:
-    with warnings.catch_warnings():
+    with _CATCHING, warnings.catch_warnings():
         # pyopencl warns for every build log that is not empty; a log that matters comes with an error.
         warnings.simplefilter("ignore", cl.CompilerWarning)
         return program.build(options=list(options), cache_dir=False)
