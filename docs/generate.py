@@ -359,7 +359,12 @@ package's own tests use.
 def package_row(folder: Path) -> tuple[str, ...]:
     """One package: what it provides and needs."""
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    points = [(group, name) for group, names in project.get("entry-points", {}).items() for name in names]
+    points = [
+        (group, name)
+        for group, names in project.get("entry-points", {}).items()
+        for name in names
+        if group.startswith("dovetail.")
+    ]
     extras = project.get("optional-dependencies", {})
     programs = [f"the program `{name}`" for name in project.get("scripts", {})]
     modules = [f"the module `{path.parent.name}`" for path in folder.glob("src/*/__init__.py")]

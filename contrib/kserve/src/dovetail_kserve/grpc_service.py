@@ -15,6 +15,7 @@ from kserve.protocol.model_repository_extension import ModelRepositoryExtension
 
 from dovetail.errors import DovetailError
 from dovetail_kserve.errors import RequestRefused, error_text, grpc_status_name
+from dovetail_kserve.grpc_health import HEALTH, health_methods
 from dovetail_kserve.grpc_messages import read_request, write_response
 from dovetail_kserve.metrics import REFUSED
 from dovetail_kserve.offload import offloaded
@@ -73,8 +74,9 @@ def make_server(plane: Plane, max_bytes: int, *, reuse_port: bool) -> aio.Server
         ("grpc.so_reuseport", int(reuse_port)),
     ]
     server = aio.server(interceptors=(_Errors(),), options=options)
-    methods = _methods(_Servicer(plane))
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, methods),))
+    for service, methods in ((_SERVICE, _methods(_Servicer(plane))), (HEALTH, health_methods(plane, _SERVICE))):
+        handlers = {name: _parsing(method) for name, method in methods.items()}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
     return server
 
 
@@ -85,7 +87,7 @@ def _methods(servicer: _Servicer) -> dict[str, Any]:
     statistics = grpc.unary_unary_rpc_method_handler(
         servicer.ModelStatistics, StatisticsRequest.FromString, StatisticsResponse.SerializeToString
     )
-    return {name: _parsing(method) for name, method in {**collected.methods, "ModelStatistics": statistics}.items()}
+    return {**collected.methods, "ModelStatistics": statistics}
 
 
 def _parsing(method: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Limits on requests: size of the body, number and size of headers."""
+"""Limits on requests: size of the body, number and size of headers. And HEAD, which routes for GET do not answer."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
@@ -43,6 +43,8 @@ class LimitsMiddleware:
             answer.headers["connection"] = "close"  # the rest of the request is not read
             await answer(scope, receive, send)
             return
+        if scope["method"] == "HEAD":  # as GET: the server leaves the body of the answer out
+            scope = {**scope, "method": "GET"}
         await self._app(scope, self._counted(receive), send)
 
     def _check_headers(self, headers: list[tuple[bytes, bytes]]) -> None:

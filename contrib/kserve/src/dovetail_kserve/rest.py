@@ -109,7 +109,9 @@ def add_error_handlers(app: FastAPI) -> None:
     async def unknown(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         text = f"{request.method} {request.url.path[:200]}: {error.detail}"
-        return _refusal(UsageError(text, hint="the addresses are those of the open inference protocol v2"), error.status_code)
+        answer = _refusal(UsageError(text, hint="the addresses are those of the open inference protocol v2"), error.status_code)
+        answer.headers.update(error.headers or {})  # with 405, the methods that are allowed
+        return answer
 
     async def disconnected(_: Request, error: Exception) -> Response:
         # Nobody reads the answer: it is for the metrics, with the status that proxies use.

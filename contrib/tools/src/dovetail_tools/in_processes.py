@@ -65,6 +65,7 @@ def _begin(make_kit: Callable[[], Kit]) -> None:
     global _KIT
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the process that waits for this one
     _KIT = make_kit()
+    _KIT.open()
 
 
 def _results(numbers: Sequence[int]) -> dict[int, Result]:

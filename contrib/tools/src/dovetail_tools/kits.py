@@ -6,7 +6,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from dovetail.command import Program
-from dovetail.errors import PluginFailed
+from dovetail.errors import PluginFailed, UsageError
 from dovetail.op import Operator
 from dovetail.plugins import PACKS, PluginRecord, check_manifest
 from dovetail.runtime import REFERENCE_DEVICE, Core
@@ -18,11 +18,11 @@ from dovetail.testing.kit import Kit
 from dovetail.testing.packs import OpPackChecks
 from dovetail.testing.random_graphs import random_feeds, random_model
 
-__all__ = ["HookChecks", "kit_for", "session_for"]
+__all__ = ["HookChecks", "VirtualDeviceChecks", "kit_for", "session_for"]
 
 
 def kit_for(record: PluginRecord, make_core: Callable[[], Core] | None = None, seed: int = 7) -> Kit:
-    """The checks of a plugin: for a device those of its first device, for a virtual device those over the reference device.
+    """The checks of a plugin: for a device those of its first device, for a virtual device those of `VirtualDeviceChecks`.
 
     Loads nothing yet.
 
@@ -32,7 +32,7 @@ def kit_for(record: PluginRecord, make_core: Callable[[], Core] | None = None, s
     if record.kind == "devices":
         return DeviceChecks(record.key.upper(), make_core, seed)
     if record.kind == "virtual_devices":
-        return DeviceChecks(f"{record.key.upper()}:{REFERENCE_DEVICE}", make_core, seed)
+        return VirtualDeviceChecks(record.key.upper(), make_core, seed)
     if record.kind == "frontends":
         return FrontendChecks(record.key, make_core, seed)
     if record.kind in PACKS:
@@ -55,6 +55,26 @@ def session_for(record: PluginRecord, plugins: str | None = None) -> Core:
         core.close()
         raise PluginFailed(f"{record.id} is {found.state}: {found.reason}", hint=found.hint)
     return core
+
+
+class VirtualDeviceChecks(DeviceChecks):
+    """The checks of a virtual device over the reference device; over that twice where it refuses a single device."""
+
+    def __init__(self, word: str, make_core: Callable[[], Core] = Core, seed: int = 7) -> None:
+        super().__init__(f"{word}:{REFERENCE_DEVICE}", make_core, seed)
+
+    def open(self) -> None:
+        """As the base's. Raises `UsageError` that names the command with devices where the virtual device refuses both."""
+        try:
+            super().open()
+        except UsageError as error:
+            word = self.device.partition(":")[0]
+            self.device += f",{REFERENCE_DEVICE}"
+            try:
+                super().open()
+            except UsageError:
+                hint = f"name devices that it accepts: dovetail plugins test {word}:A,B. {error.hint}".rstrip()
+                raise UsageError(error.message, hint=hint) from error
 
 
 class HookChecks(Kit):

@@ -37,10 +37,10 @@ def test(name: str, processes: int | None, as_json: bool) -> None:
     """Check one plugin against everything it claims.
 
     NAME is a distribution, an entry name (device type, file suffix, operator domain) or an id from `dovetail plugins list`;
-    or a device, such as OPENCL.1 or MIRROR:OPENCL.0,OPENCL.1. Of a device plugin the first device is checked; an op pack is
-    checked on every device that is there. In the table, "3 of 5" means that three cases pass and two are refused with a
-    reason. The exit code is 1 when a check fails. Known gaps, which a package may list in its own tests, count as failures
-    here.
+    or a device, such as OPENCL.1 or MIRROR:OPENCL.0,OPENCL.1. Of a device plugin the first device is checked, a virtual
+    device over NUMPY, an op pack on every device that is there. In the table, "3 of 5" means that three cases pass and two are
+    refused with a reason. The exit code is 1 when a check fails. Known gaps, which a package may list in its own tests, count as
+    failures here.
 
     \b
     JSON: {"plugins": [{"subject", "ok", "counts": {outcome: number},
