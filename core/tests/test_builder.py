@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dovetail.errors import GraphError, UsageError
+from dovetail.frontend import validate
 from dovetail.graph import DType, GraphBuilder, TensorType
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.relu import Relu
@@ -60,3 +61,16 @@ def test_what_is_not_a_data_type_is_refused(wrong: Any) -> None:
     with pytest.raises(UsageError, match=f"a data type was expected, not {type(wrong).__name__}") as caught:
         DType.of(wrong)
     assert "a name such as 'float32'" in str(caught.value)
+
+
+def test_a_node_may_have_the_name_of_its_output(g: GraphBuilder) -> None:
+    assert g.node(Relu(), "image", name="y", outputs=["y"]) == "y"
+    assert g.node(Relu(), "y", outputs=["relu"]) == "relu"  # the name that the builder would give the node
+    validate(g.graph(["relu"]))
+
+
+@pytest.mark.parametrize("outputs", [["image"], ["relu:0"], ["z", "z"]])
+def test_an_output_name_that_is_taken(g: GraphBuilder, outputs: list[str]) -> None:
+    g.node(Relu(), "image")
+    with pytest.raises(GraphError, match=f"the output name '{outputs[-1]}' is defined twice"):
+        g.node(Relu(), "image", outputs=outputs)

@@ -164,3 +164,20 @@ def test_new_arrays_of_a_device_are_not_copied(monkeypatch: pytest.MonkeyPatch) 
         found.clear()
         np.testing.assert_array_equal(request.infer(np.float32([1, 2, 3, 4]))[0], np.float32([1, 2, 3, 4]) ** 8)
         assert [a is b for a, b in zip(found, given[1:], strict=False)] == [is_fresh] * 2
+
+
+class Reports(Operator):
+    """What the node has names for."""
+
+    domain = "test.control"
+    inputs = ("X: T", "B?")
+    outputs = ("Y: T", "Steps?: T", "Count?: T")
+    types: ClassVar[Any] = {"T": FLOATS}
+
+    def control(self, run: RunGraph, x: Any, _: Any) -> Any:
+        return (np.float32(run.wanted),)
+
+
+def test_outputs_that_are_left_out_at_the_end_are_not_wanted() -> None:
+    node = control_node(Reports(), lambda given: [given[0]])
+    np.testing.assert_array_equal(node([np.float32([1]), None])[0], [1, 0, 0])

@@ -141,15 +141,16 @@ class StagingDevice(Device):
         return StagingExecutable(graph, self.fault, self.final)
 
 
+GIVEN = {"x": 1, "y": 3}, {"x": 2, "y": -5}
+
+
 def verdict(check: Callable[..., Any], fault: str = "") -> Any:
     """The verdict of one check on a small model on the device with a fault; None where it only passes."""
     g = dovetail.GraphBuilder()
     x, y = (g.input(name, "float32", (2, 3)) for name in "xy")
     summed = g.node(Add(), g.node(Neg(), x), y)
     model = g.model([summed, g.node(Relu(), summed)])
-    feeds, other = (
-        {name: np.full((2, 3), value, np.float32) for name, value in zip("xy", pair, strict=True)} for pair in ((1, 3), (2, -5))
-    )
+    feeds, other = ({name: np.full((2, 3), value, np.float32) for name, value in pair.items()} for pair in GIVEN)
     with dovetail.Core() as core:
         register_device(core, DeviceInfo("TOY", "TOY", "CPU", "a toy"), lambda info: StagingDevice(info, fault))
         with core.compile_model(model, "TOY", {"FALLBACK": False}) as compiled:

@@ -94,7 +94,7 @@ class BeamSearch(SearchOperator):
         )
         found = Beams(begin, count, float(number(length_penalty, 1)), self.early_stopping, self.eos_token_id, self.pad_token_id)
         decoder = self._decoder(run, ids, attention, begin, count)
-        keeps = len(run.wanted) > _SCORES and run.wanted[_SCORES]
+        keeps = run.wanted[_SCORES]
         first, scores = self._search(decoder, found, changes, longest, count, keeps)
         texts, totals = found.results(best, longest)
         steps = self._steps(scores, (longest - begin.shape[1], len(begin), count)) if keeps else None

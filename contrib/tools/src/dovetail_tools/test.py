@@ -17,6 +17,7 @@ from dovetail.command import (
     remark,
     without_warnings,
 )
+from dovetail.errors import DovetailError, UsageError
 
 if TYPE_CHECKING:
     from dovetail.testing.kit import Kit
@@ -50,22 +51,31 @@ def test(name: str, processes: int | None, as_json: bool) -> None:
     """
     # A thousand kernels that no model uses: their binaries would take some drivers as long as building them, and push others out.
     os.environ.setdefault("DOVETAIL_CACHE_LIMIT", "0")
-    reports = [_report(subject, make_kit, processes) for subject, make_kit in _kits(name)]
+    kits, reports = [*_kits(name)], []
+    for subject, make_kit in kits:
+        reports.append(_report(subject, make_kit, processes, is_alone=len(kits) == 1))
+        if not as_json:
+            _print(reports[-1])
     if as_json:
         print_json({"plugins": [report.as_dict() for report in reports]})
-    else:
-        for report in reports:
-            _print(report)
     if not all(report.ok for report in reports):
         click.get_current_context().exit(1)
 
 
-def _report(subject: str, make_kit: "Callable[[], Kit]", processes: int | None) -> "Report":
+def _report(subject: str, make_kit: "Callable[[], Kit]", processes: int | None, is_alone: bool) -> "Report":
+    from dovetail.testing.check import Outcome, Result
     from dovetail_tools.in_processes import default_processes, run_in_processes
     from dovetail_tools.report import Report, run_checks
 
     kit = make_kit()
-    kit.open()  # what cannot be loaded or opened is one error, not one for each check
+    try:
+        kit.open()  # what cannot be loaded or opened is one error, not one for each check
+    except DovetailError as error:
+        if "/virtual_devices/" in subject and isinstance(error, UsageError):
+            error.hint = f"{error.hint}\n  {_virtual(subject)}".strip()
+        if is_alone:
+            raise
+        return Report(subject, (Result("open", "open", Outcome.FAILED, str(error)),))
     count = processes or (default_processes() if _builds_kernels(kit) else 1)
     # Nodes that fall back to the reference device are what is being tested here, not something to warn of.
     with without_warnings(), progress(subject, len(kit.checks)) as advance:
@@ -75,6 +85,12 @@ def _report(subject: str, make_kit: "Callable[[], Kit]", processes: int | None) 
             report = run_checks(subject, kit.checks, lambda result: advance(1))
     kit.close()
     return report
+
+
+def _virtual(subject: str) -> str:
+    """The hint where a virtual device does not take the reference device alone."""
+    name = subject.rpartition("/")[2].upper()
+    return f"give the devices that it runs on: dovetail plugins test '{name}:DEVICES'"
 
 
 def _builds_kernels(kit: "Kit") -> bool:

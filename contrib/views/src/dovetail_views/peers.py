@@ -77,7 +77,7 @@ class OnnxRuntimePeer:
         """The values, of which each must be one of the file."""
         try:
             import onnx
-            import onnxruntime  # type: ignore[import-untyped]  # it has no types
+            import onnxruntime
         except ImportError as error:
             raise UsageError(f"{error.name} is not installed", hint="pip install dovetail-views[onnxruntime]") from error
         proto = onnx.load(self.path)

@@ -98,13 +98,13 @@ class GraphBuilder:
                 )
             if not self._is_defined(value):
                 raise GraphError(f"node {name or op.stem!r} reads {value!r:.60}, which is not defined", hint=self._defined(value))
-        unique = self._unique(name or op.stem)
         given = () if isinstance(outputs, int) else tuple(outputs)
+        for number, output in enumerate(given):
+            if output and (output in self._taken or output in given[:number]):
+                raise GraphError(f"node {name or op.stem!r}: the output name {output!r} is defined twice")
+        unique = self._unique(name or op.stem)  # may be the name of one of its outputs, as in files
         count = outputs if isinstance(outputs, int) else max(1, sum(not port.optional for port in op.outputs))
         written = given or self._output_names(unique, count)
-        for output in given:
-            if output and output in self._taken:
-                raise GraphError(f"node {unique!r}: the output name {output!r} is defined twice")
         self._taken.update(written)
         self._values.update(written)
         self._nodes.append(Node(unique, op, tuple(inputs), written, PostOps.copied(post_ops), (unique,)))

@@ -258,7 +258,8 @@ class RunGraph(Protocol):
 
     @property
     def wanted(self) -> Sequence[bool]:
-        """For each output of the node: whether the graph has a name for it. Others may be None."""
+        """For each output port of the operator, or output of a variadic one: whether the graph has a name for it. Others may be
+        None."""
 
     def __call__(self, graph: "Graph", arguments: Sequence[Any]) -> list[Any]:
         """The outputs of `graph`."""

@@ -45,6 +45,7 @@ class ControlNode:
         self._bodies = {id(body.graph): (runs, body) for body, runs in zip(step.bodies, bodies, strict=True)}
         self._missing = padded([], node.op.inputs)[len(step.reads) :]
         self._wanted = tuple(map(bool, node.outputs))
+        self._by_port = tuple(map(bool, padded(node.outputs, node.op.outputs)))
         self._checked: list[Any] | None = None  # the kinds of the values that were checked last; loops and later runs repeat them
 
     def __call__(self, slots: Sequence[Any]) -> list[Any]:
@@ -54,7 +55,7 @@ class ControlNode:
         """
         step, node, wanted = self._step, self._step.node, self._wanted
         values = _values(self._reads, slots)
-        run = _RunCounted(step, self._bodies, slots, wanted)
+        run = _RunCounted(step, self._bodies, slots, self._by_port)
         try:
             with node_context(node):
                 self._check(values)
