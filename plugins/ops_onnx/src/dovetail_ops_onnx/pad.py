@@ -41,8 +41,11 @@ class Pad(Movement):
         """data with the pads added or cut off."""
         widths = _widths(data.ndim, ints(pads, "pads"), None if axes is None else ints(axes, "axes"))
         _inferred(TensorType.of(data), widths, self.mode)
-        fill = ("" if data.dtype == object else data.dtype.type(0)) if constant_value is None else constant_value.reshape(())[()]
-        return _padded(data, widths, self.mode, fill)
+        return _padded(data, widths, self.mode, self.fill(data.dtype, constant_value)[()])
+
+    def fill(self, dtype: np.dtype[Any], constant_value: Array | None = None) -> Array:
+        """What mode `constant` adds, as an array of rank 0: `constant_value`; zero or an empty string when left out."""
+        return np.array("" if dtype.kind == "O" else 0, dtype) if constant_value is None else constant_value.reshape(())
 
     def is_identity(self, inputs: Types, outputs: Sequence[TensorType]) -> bool:
         """True when nothing is added or cut off."""
@@ -82,35 +85,20 @@ def _borders(dst: Array, before: int, size: int, mode: str) -> Iterator[tuple[Ar
     yield from ((part, source) for part, source in zip((dst[:before], dst[end:]), sources, strict=True) if part.size)
 
 
-class Pad_2(Movement):
+class Pad_2(Pad):
     """Pad with pads and value as attributes."""
 
     since = 2
-    inputs = ("data: T",)
-    outputs = ("output: T",)
+    inputs = ("data: T", "pads: int64")
     types = {"T": FLOATS}
+    legacy_attributes = {"pads": "pads"}
 
-    pads: tuple[int, ...]
-    mode: str = "constant"
     value: float = 0.0
 
-    def __post_init__(self) -> None:
-        _check_mode(self.mode)
-
-    def infer(self, data: TensorType) -> TensorType:
-        """The data's type with the pads added to its sizes."""
-        return _inferred(data, _widths(data.rank, self.pads, None), self.mode)
-
-    def reference(self, data: Array) -> Array:
-        """data with the pads added or cut off."""
-        widths = _widths(data.ndim, self.pads, None)
-        _inferred(TensorType.of(data), widths, self.mode)
+    def fill(self, dtype: np.dtype[Any], constant_value: Array | None = None) -> Array:
+        """The attribute in the data's type."""
         with np.errstate(over="ignore"):
-            return _padded(data, widths, self.mode, np.asarray(self.value).astype(data.dtype)[()])
-
-    def is_identity(self, inputs: Types, outputs: Sequence[TensorType]) -> bool:
-        """True when nothing is added or cut off."""
-        return not any(self.pads)
+            return np.asarray(self.value).astype(dtype)
 
 
 def _check_mode(mode: str) -> None:

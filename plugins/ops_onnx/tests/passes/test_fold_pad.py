@@ -117,7 +117,7 @@ def test_pads_of_older_versions(rng: np.random.Generator) -> None:
     g = GraphBuilder()
     x = g.input("x", "float32", (2, 3, 5, 6))
     w = g.constant(rng.standard_normal((4, 3, 3, 2)), "float32")
-    graph = fold_constants(g.graph([g.node(Conv(), g.node(Pad_2(pads=SPATIAL), x), w)]))
+    graph = fold_constants(g.graph([g.node(Conv(), g.node(Pad_2(), x, g.constant(np.array(SPATIAL))), w)]))
     folded = drop_dead_nodes(fold_pad(graph))
     assert keys(folded) == ["Conv"]
     given = rng.standard_normal((2, 3, 5, 6)).astype(np.float32)

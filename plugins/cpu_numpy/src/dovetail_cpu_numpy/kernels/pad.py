@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import Call
 from dovetail_cpu_numpy.kernels._movement import StridedCopy
@@ -15,8 +13,7 @@ class Padding(StridedCopy):
     """Pads and axes are constants; negative pads cut elements off."""
 
     def refuse(self, node: TypedNode) -> Refusal | None:
-        if not isinstance(node.op, Pad):
-            return Refusal(Reason.ATTRIBUTE, "attributes of version 2")
+        assert isinstance(node.op, Pad)
         if any(t is not None and t.value is None for t in node.inputs[1:]):
             return Refusal(Reason.DYNAMIC, "pads that are not constant")
         if not node.op.is_one_copy(node.given(0).dims, *_places(node)):
@@ -27,8 +24,7 @@ class Padding(StridedCopy):
         op, src, dst = call.node.op, call.input(0), call.outputs[0]
         assert isinstance(op, Pad)
         if op.mode == "constant":
-            value = call.inputs[2] if len(call.inputs) > 2 else None
-            yield dst, np.array("" if src.dtype == object else 0, src.dtype) if value is None else value.reshape(())
+            yield dst, op.fill(src.dtype, call.inputs[2] if len(call.inputs) > 2 else None)
         yield from op.copies(dst, src, *_places(call.node))
 
 

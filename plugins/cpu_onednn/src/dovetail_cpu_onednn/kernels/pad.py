@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterable
 
-import numpy as np
-
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_cpu_onednn.kernel import given, value_of
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
@@ -15,8 +13,7 @@ class Padding(StridedCopy):
     """Pads and axes are constants; negative pads cut elements off."""
 
     def refuse(self, node: TypedNode) -> Refusal | None:
-        if not isinstance(node.op, Pad):
-            return Refusal(Reason.ATTRIBUTE, "attributes of version 2")
+        assert isinstance(node.op, Pad)
         if any(t is not None and t.value is None for t in node.inputs[1:]):
             return Refusal(Reason.DYNAMIC, "pads that are not constant")
         if not node.op.is_one_copy(given(node, 0).dims, *_places(node)):
@@ -28,7 +25,7 @@ class Padding(StridedCopy):
         src, dst = array(node.node.inputs[0]), array(node.node.outputs[0])
         if node.op.mode == "constant":
             value = node.inputs[2] if len(node.inputs) > 2 else None
-            yield dst, np.zeros((), src.dtype) if value is None else value_of(value.value).reshape(())
+            yield dst, node.op.fill(src.dtype, None if value is None else value_of(value.value))
         yield from node.op.copies(dst, src, *_places(node))
 
 

@@ -68,13 +68,13 @@ class PadKernel(CLKernel):
     def check(self, node: TypedNode) -> Refusal | None:
         if any(t is not None and t.value is None for i, t in enumerate(node.inputs) if i in (1, 3)):
             return Refusal(Reason.DYNAMIC, "pads or axes are not constant")
-        assert isinstance(node.op, Pad | Pad_2)
+        assert isinstance(node.op, Pad)
         if node.op.mode != "constant" and min(_pads(node), default=0) < 0:
             return Refusal(Reason.ATTRIBUTE, f"negative pads in mode {node.op.mode}")
         return None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        assert isinstance(node.op, Pad | Pad_2)
+        assert isinstance(node.op, Pad)
         dst, mode, fill = node.outputs[0], node.op.mode, _fill(node)
         sizes, axes = RuntimeSizes(), _axes(node)
         given = (Read(node.node.inputs[0]), *(() if fill is None else (fill,)))
@@ -98,8 +98,6 @@ class PadKernel(CLKernel):
 
 def _pads(node: TypedNode) -> list[int]:
     """All begins, then all ends, of the axes that are named."""
-    if isinstance(node.op, Pad_2):
-        return list(node.op.pads)
     pads = node.given(1).value
     assert pads is not None
     return [int(pad) for pad in pads.reshape(-1)]
@@ -126,7 +124,7 @@ def _fill(node: TypedNode) -> Argument | None:
 
 def _axes(node: TypedNode) -> list[_Axis]:
     """The axes, where neighbours that are not padded count as one; behind an axis that gets one value, such neighbours, too."""
-    assert isinstance(node.op, Pad | Pad_2)
+    assert isinstance(node.op, Pad)
     found: list[_Axis] = []
     for axis in map(_Axis, node.given(0).dims, node.outputs[0].dims, _begins(node)):
         if found and axis.is_kept and (found[-1].is_kept or node.op.mode == "constant"):

@@ -79,21 +79,18 @@ def _greatest(
 
 def _widths(pad: Node, graph: Graph) -> tuple[int, ...] | None:
     """The padding before, then after each spatial axis; None for anything else."""
-    if not isinstance(pad.op, Pad | Pad_2) or type(pad.op) not in (Pad, Pad_2) or pad.op.mode != "constant":
+    if not isinstance(pad.op, Pad) or type(pad.op) not in (Pad, Pad_2) or pad.op.mode != "constant":
         return None
     rank = graph.types[pad.inputs[0]].rank
     axes: list[int] = list(range(rank))
-    if isinstance(pad.op, Pad_2):
-        given = list(pad.op.pads)
-    else:
-        found = [graph.type_of(name) for name in pad.inputs[1:]]
-        if found[0] is None or found[0].value is None:
+    found = [graph.type_of(name) for name in pad.inputs[1:]]
+    if found[0] is None or found[0].value is None:
+        return None
+    given = [int(n) for n in found[0].value]
+    if len(found) > 2 and found[2] is not None:
+        if found[2].value is None:
             return None
-        given = [int(n) for n in found[0].value]
-        if len(found) > 2 and found[2] is not None:
-            if found[2].value is None:
-                return None
-            axes = [int(a) % rank for a in found[2].value]
+        axes = [int(a) % rank for a in found[2].value]
     widths = [0] * (2 * rank)
     for index, axis in enumerate(axes):
         widths[axis], widths[axis + rank] = given[index], given[index + len(axes)]
