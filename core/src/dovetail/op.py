@@ -20,10 +20,10 @@ from dovetail.evaluate.composition import evaluate_composition
 from dovetail.evaluate.error_function import erf
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
-from dovetail.graph.graph import AbstractOperator, Graph, Iterations, KernelSource, Port, RunGraph, UnboundOperator
+from dovetail.graph.graph import AbstractOperator, Graph, Iterations, KernelSource, Port, RunGraph, TypesOf, UnboundOperator
 from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp
-from dovetail.graph.types import Dim, MapType, OptionalType, SequenceType, Shape, TensorType
+from dovetail.graph.types import Dim, MapType, OptionalType, SequenceType, Shape, TensorType, one_of
 from dovetail.names import free_name, stem_of, unique_name
 from dovetail.operators.decorator import operator
 from dovetail.operators.formula import Formula, dimensions
@@ -74,6 +74,7 @@ __all__ = [
     "ShapeError",
     "TensorType",
     "Translation",
+    "TypesOf",
     "UnboundOperator",
     "classes_in",
     "dimensions",
@@ -81,6 +82,7 @@ __all__ = [
     "evaluate_composition",
     "free_name",
     "is_translated",
+    "one_of",
     "operator",
     "stem_of",
     "stems_in",

@@ -2,6 +2,7 @@
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
@@ -130,3 +131,58 @@ def test_a_body_with_a_mistake_is_no_error_until_it_runs() -> None:
     assert compiled({"m": np.array(0), "x": X})[0].shape == (0,)
     with pytest.raises(OperatorError, match="Add"):
         compiled({"m": np.array(1), "x": X})
+
+
+_NESTED = """<ir_version: 9, opset_import: ["" : 18]>
+g (float[2,3] x, int64 m, float[k,3] rows) => (float[r,2,3] chosen, float[r,c,d] grown, float[r,s] scanned, float[r,3] summed) {
+  last, chosen, grown, scanned, summed = Loop(m, , x) <body = body (int64 i, bool on, float[2,3] s) =>
+      (bool still, float[2,3] next, float[] one, float[] joined, float[] sums, float[] sum) {
+    still = Identity(on)
+    next = Tanh(s)
+    one = If(on) <then_branch = yes () => (float[] a) { a = Tanh(s) }, else_branch = no () => (float[] b) { b = Add(s, s) }>
+    two = Constant<value = int64 {2}>()
+    more, each = Loop(two, , rows) <body = inner (int64 j, bool on2, float[] before) =>
+        (bool still2, float[] after, float[] copy) {
+      still2 = Identity(on2)
+      after = Concat<axis = 0>(before, one)
+      copy = Identity(one)
+    }>
+    joined = Tanh(more)
+    end, sums = Scan<num_scan_inputs = 1, body = scan (float[] u, float[] v) => (float[] w, float[] y) {
+      w = Add(u, v)
+      y = ReduceSum<keepdims = 0>(w)
+    }>(one, rows)
+    axes = Constant<value = int64[2] {0, 1}>()
+    sum = ReduceSum<keepdims = 0>(each, axes)
+  }>
+}"""
+
+
+@_devices
+def test_types_through_sub_graphs_in_the_body(device: str) -> None:
+    """Those of branches and bodies, and of what reads their results; open where a body changes them."""
+    file = onnx.parser.parse_model(_NESTED)
+    compiled = CORE.compile_model(CORE.read_model(file.SerializeToString(), format="onnx"), device)
+    arrays = {"m": np.array(0), "x": KEPT, "rows": KEPT}
+    results = compiled(arrays)
+    assert [one.shape for one in results.values()] == [(0, 2, 3), (0, 0, 3), (0, 2), (0, 3)]
+    arrays["m"] = np.array(2)
+    for got, expected in zip(compiled(arrays).values(), by_onnxruntime(file, arrays), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_branches_of_other_ranks() -> None:
+    """Nothing is known of a value that has one of two ranks, as without inference."""
+    file = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 18]>
+        g (float[3] x, int64 m, bool p) => (float[] y) {
+          y = Loop(m, ) <body = body (int64 i, bool on) => (bool still, float[] one) {
+            still = Identity(on)
+            one = If(p) <then_branch = yes () => (float[] a) { a = Tanh(x) }, else_branch = no () => (float[] b) {
+              b = ReduceSum<keepdims = 0>(x) }>
+          }>
+        }"""
+    )
+    compiled = CORE.compile_model(CORE.read_model(file.SerializeToString(), format="onnx"), "NUMPY")
+    assert compiled({"m": np.array(0), "x": X, "p": np.array(True)})[0].shape == (0,)
+    assert compiled({"m": np.array(2), "x": X, "p": np.array(True)})[0].shape == (2, 3)

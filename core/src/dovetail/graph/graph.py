@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
@@ -194,6 +194,10 @@ class AbstractOperator:
         """
         raise OperatorError(f"{self.key} runs no sub-graphs")
 
+    def control_types(self, types: "TypesOf", *inputs: TensorType | None) -> Sequence[TensorType | None]:
+        """The types of what `control` gives, None or with open sizes where only a run shows them; `types` gives a sub-graph's."""
+        return ()
+
     def check_outputs(self, count: int) -> None:
         """Raise `OperatorError` unless the sub-graphs give values for `count` outputs. Called when a node is bound.
 
@@ -251,6 +255,10 @@ class AbstractOperator:
     def has_control(cls) -> bool:
         """True when the class defines `control`."""
         return cls.control is not AbstractOperator.control
+
+
+TypesOf = Callable[["Graph", Sequence[TensorType | None]], Sequence[TensorType | None]]
+"""The types of the outputs of a sub-graph for such arguments."""
 
 
 class RunGraph(Protocol):

@@ -1,8 +1,9 @@
 """Type inference and constant folding, in one walk: shapes depend on values, and values can only be computed once typed."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,12 @@ from dovetail.dataclass import dataclass, field
 from dovetail.devices.work_budget import check_work
 from dovetail.errors import DataDependentShape, OperatorError, OutOfMemory
 from dovetail.evaluate.context import node_context
-from dovetail.evaluate.inference import check_limit, counted, infer_node, least_bytes, padded
+from dovetail.evaluate.inference import check_limit, counted, infer_node, inferred, least_bytes, padded
 from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.schedule import schedule
-from dovetail.graph.types import CONTAINERS, TensorType, array_bytes, as_constant
+from dovetail.graph.types import CONTAINERS, TensorType, array_bytes, as_constant, one_of
 from dovetail.passes.inline import chosen_branch, inlined
 
 __all__ = ["FOLD_BUDGET", "Typed", "fold_closed", "fold_constants", "type_and_fold"]
@@ -40,6 +41,11 @@ class Typed:
     graph: Graph
     deferred: tuple[Node, ...] = ()
     late: Mapping[str, TensorType] = field(default_factory=dict)
+
+    @property
+    def output_types(self) -> tuple[TensorType, ...]:
+        """The types of the outputs, open as far as they are not known."""
+        return tuple([_known(name, self.graph.types, self.late) for name in self.graph.outputs])
 
 
 def fold_constants(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = None) -> Graph:
@@ -95,11 +101,12 @@ def _folded_once(graph: Graph, most: int, limit: int | None) -> tuple[Graph, boo
     return graph.replace(nodes=nodes, constants=constants, types=types), len(done) in (0, len(closed))
 
 
-def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = None) -> Typed:
+def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = None, *, through: bool = False) -> Typed:
     """The graph without the nodes whose results are known already, and apart from it what has to wait for data.
 
     All inputs must have static types, or be sequences or optionals. Folded results become constants; an `If` whose condition
-    is known becomes the nodes of its branch. `limit` is the greatest size in bytes that a single value may have. Raises
+    is known becomes the nodes of its branch. `limit` is the greatest size in bytes that a single value may have. With `through`
+    the late types are also those of sub-graphs and of what reads their results, which takes a walk over each. Raises
     `OperatorError` or `ShapeError` naming the node, and `OutOfMemory` for a value over the limit.
     """
     graph = schedule(graph)
@@ -121,7 +128,8 @@ def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = N
             types.update(body.types)
             waiting.extendleft(reversed(schedule(body).nodes))
             continue
-        inputs = [types.get(name) or late[name] if name else None for name in node.inputs]
+        known = partial(_known, types=types, late=late) if late else types.__getitem__
+        inputs = [known(name) if name else None for name in node.inputs]
         waits = node.op.has_control() or (late and not late.keys().isdisjoint(node.reads))
         outputs = None if waits else _static_types(node, inputs, limit)
         folded = _fold(node, outputs, constants, room)
@@ -134,9 +142,19 @@ def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = N
         else:
             deferred.append(node)
             late.update(_late_types(node, inputs))
+            if through:
+                late.update(_through(node, inputs, known, constants, (room, limit)))
             continue
         types.update(zip(node.writes, outputs, strict=True))
     return Typed(graph.replace(nodes=tuple(kept), constants=constants, types=types), tuple(deferred), late)
+
+
+def _known(name: str, types: Mapping[str, TensorType], late: Mapping[str, TensorType]) -> TensorType:
+    """The type of a value: of late ones the inferred type, where the model declares none or leaves sizes open."""
+    declared, found = types.get(name), late.get(name)
+    if declared is None:
+        return late[name]
+    return declared if found is None or found.shape is None or declared.is_static else found
 
 
 def _with_required(node: Node, graph: Graph) -> Node:
@@ -193,10 +211,44 @@ def _late_types(node: Node, inputs: Sequence[TensorType | None]) -> dict[str, Te
     return unknown | (found if is_exact else {name: t.with_shape(t.shape and (None,) * t.rank) for name, t in found.items()})
 
 
-def _with_sizes(tensor: TensorType) -> TensorType:
-    """The type with sizes of 1 where they are open."""
+def _through(
+    node: Node,
+    inputs: Sequence[TensorType | None],
+    known: Callable[[str], TensorType],
+    constants: Mapping[str, NDArray[Any]],
+    bounds: tuple[int, int | None],
+) -> dict[str, TensorType]:
+    """The output types of a deferred node from its sub-graphs, or from inputs of which some sizes are open: empty if unknown."""
+
+    def inner(graph: Graph, arguments: Sequence[TensorType | None]) -> Sequence[TensorType | None]:
+        given = dict(zip(graph.inputs, arguments, strict=True)) | {name: known(name) for name in graph.captures}
+        if None in given.values():
+            return (None,) * len(graph.outputs)
+        fixed = {name: constants[name] for name in graph.captures if name in constants}
+        inputs = tuple(name for name in given if name not in fixed)
+        whole = graph.replace(inputs=inputs, types={**graph.types, **given}, constants={**graph.constants, **fixed})
+        return type_and_fold(whole, *bounds, through=True).output_types
+
+    try:
+        if node.op.has_control():
+            with node_context(node, inputs):
+                found = node.op.control_types(inner, *padded(inputs, node.op.inputs))
+            return {name: t for name, t in zip(node.outputs, found, strict=False) if name and t is not None}
+        if _is_typed(inputs) or any(t is not None and (t.shape is None or isinstance(t, CONTAINERS)) for t in inputs):
+            return {}
+        # A size that does not follow those that are open is the same for any two of them.
+        one, other = (inferred(node, [t and _with_sizes(t, size) for t in inputs]) for size in (1, 2))
+    except (OperatorError, OutOfMemory):  # what is wrong with a node is said when it runs
+        return {}
+    return {name: t for name, a, b in zip(node.writes, one, other, strict=True) if (t := one_of(a, b)) is not None}
+
+
+def _with_sizes(tensor: TensorType, size: int = 1) -> TensorType:
+    """The type with such sizes where they are open."""
     shape = tensor.shape
-    return tensor if shape is None else tensor.with_shape(tuple(d if isinstance(d, int) else 1 for d in shape))
+    if shape is None or tensor.is_static:
+        return tensor
+    return tensor.with_shape(tuple(d if isinstance(d, int) else size for d in shape))
 
 
 def _is_typed(inputs: Sequence[TensorType | None]) -> bool:

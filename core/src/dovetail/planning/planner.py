@@ -362,10 +362,9 @@ class Planner:
     def _output_types(self, graph: Graph, key: Signature) -> tuple[TensorType | None, ...]:
         """As `RunGraph.types`. What is wrong with a node is an error only where it runs."""
         try:
-            typed = self._typed(graph, key)
+            return type_and_fold(typed_inputs(graph, key), self.budget, self.options.MEMORY_LIMIT, through=True).output_types
         except (OperatorError, OutOfMemory):
             return (None,) * len(graph.outputs)
-        return tuple([typed.graph.types.get(name) or typed.late.get(name) for name in graph.outputs])
 
 
 class Prepared:

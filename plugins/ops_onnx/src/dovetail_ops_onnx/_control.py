@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.op import Graph, OperatorError, RunGraph, TensorType
+from dovetail.op import Graph, OperatorError, RunGraph, TensorType, TypesOf, one_of
 from dovetail_ops_onnx._types import Array
 
-__all__ = ["check_arguments", "check_outputs", "last_types", "stacked"]
+__all__ = ["check_arguments", "check_outputs", "last_types", "repeated_types", "stacked"]
 
 
 def check_arguments(body: Graph, inputs: int, outputs: int) -> None:
@@ -38,6 +38,22 @@ def last_types(run: RunGraph, body: Graph, first: int, arguments: Sequence[Any] 
         return declared
     found = run.types(body, arguments)[first:]
     return [_static(one, other) for one, other in zip(declared, found, strict=True)]
+
+
+def repeated_types(
+    types: TypesOf,
+    body: Graph,
+    fixed: Sequence[TensorType],
+    state: Sequence[TensorType | None],
+    slices: Sequence[TensorType | None],
+) -> tuple[list[TensorType | None], list[TensorType | None]]:
+    """The types of the state after any number of iterations, and of the values to stack; sizes that change are open."""
+    given, start = [one_of(t, t) for t in state], 1 if fixed else 0  # values change; a Loop has a condition in front
+    found = [*types(body, (*fixed, *given, *slices))][start:]
+    after = [one_of(a, b) for a, b in zip(given, found, strict=False)]
+    if after != given:
+        found = [*types(body, (*fixed, *after, *slices))][start:]
+    return after, found[len(given) :]
 
 
 def _static(declared: TensorType | None, found: TensorType | None) -> TensorType | None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.op import Graph, Operator, OperatorError, RunGraph
+from dovetail.op import Graph, Operator, OperatorError, RunGraph, TensorType, TypesOf, one_of
 from dovetail_ops_onnx._control import check_outputs
 from dovetail_ops_onnx._types import BOOL, Array
 
@@ -28,6 +28,10 @@ class If(Operator):
         if cond is None or cond.size != 1 or cond.dtype != np.bool_:
             return None
         return self.then_branch if bool(cond.reshape(())) else self.else_branch
+
+    def control_types(self, types: TypesOf, *_: TensorType | None) -> list[TensorType | None]:
+        """Those of both branches."""
+        return [one_of(*both) for both in zip(types(self.then_branch, ()), types(self.else_branch, ()), strict=False)]
 
     def check_outputs(self, count: int) -> None:
         """Raise `OperatorError` unless both branches give `count` values or more."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.op import Graph, Iterations, Operator, OperatorError, RunGraph, TensorType
-from dovetail_ops_onnx._control import check_arguments, check_outputs, last_types, stacked
+from dovetail.op import DType, Graph, Iterations, Operator, OperatorError, RunGraph, TensorType, TypesOf
+from dovetail_ops_onnx._control import check_arguments, check_outputs, last_types, repeated_types, stacked
 from dovetail_ops_onnx._types import Array
 
 _TRUE, _INT64 = np.array(True), np.dtype(np.int64)
@@ -22,6 +22,12 @@ class Loop(Operator):
     inputs = ("M?: int64", "cond?: bool", "v_initial*")
     outputs = ("v_final_and_scan_outputs*",)
     body: Graph
+
+    def control_types(self, types: TypesOf, *inputs: TensorType | None) -> list[TensorType | None]:
+        """Those of the body, whose iterations are not counted."""
+        fixed = (TensorType(DType.INT64, ()), TensorType(DType.BOOL, ()))
+        state, stacks = repeated_types(types, self.body, fixed, inputs[2:], ())
+        return [*state, *(None if t is None else TensorType(t.dtype, (None, *(t.shape or ()))) for t in stacks)]
 
     def check_outputs(self, count: int) -> None:
         """Raise `OperatorError` unless the body gives `count` values or more after its condition."""
@@ -87,6 +93,10 @@ class CollectingLoop(Loop):
 
     domain = "dovetail"
     lists: int = 1
+
+    def control_types(self, types: TypesOf, *inputs: TensorType | None) -> list[TensorType | None]:
+        """As Loop; sequences stay what they are."""
+        return [*super().control_types(types, *inputs[: -self.lists])[: -self.lists], *inputs[-self.lists :]]
 
     def control(self, run: RunGraph, limit: Any = None, cond: Any = None, *values: Any) -> Any:
         """As Loop; the sequences at the end."""

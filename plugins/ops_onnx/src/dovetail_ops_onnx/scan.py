@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.op import Graph, Operator, OperatorError, RunGraph
-from dovetail_ops_onnx._control import check_arguments, check_outputs, last_types, stacked
+from dovetail.op import Graph, Operator, OperatorError, RunGraph, TensorType, TypesOf
+from dovetail_ops_onnx._control import check_arguments, check_outputs, last_types, repeated_types, stacked
 from dovetail_ops_onnx._types import Array
 
 
@@ -61,6 +61,15 @@ class Scan(Operator):
     scan_input_directions: tuple[int, ...] = ()
     scan_output_axes: tuple[int, ...] = ()
     scan_output_directions: tuple[int, ...] = ()
+
+    def control_types(self, types: TypesOf, *inputs: TensorType | None) -> list[TensorType | None]:
+        """Those of the body, for slices of the scanned inputs."""
+        count = len(inputs) - self.num_scan_inputs
+        axes = _per_value(self.scan_input_axes, self.num_scan_inputs, "scan_input_axes")
+        slices = [_slice(t, axis) for t, axis in zip(inputs[count:], axes, strict=True)]
+        state, stacks = repeated_types(types, self.body, (), inputs[:count], [t for t, _ in slices])
+        axes = _per_value(self.scan_output_axes, len(stacks), "scan_output_axes")
+        return [*state, *(_stack(t, axis, slices[0][1]) for t, axis in zip(stacks, axes, strict=True))]
 
     def check_outputs(self, count: int) -> None:
         """Raise `OperatorError` unless the body gives `count` values or more."""
@@ -118,3 +127,20 @@ def _scanned(run: RunGraph, body: Graph, state: list[Any], inputs: Sequence[Arra
         for stack in reversed(stacks):
             stack.append(state.pop())
     return state, stacks
+
+
+def _slice(t: TensorType | None, axis: int) -> tuple[TensorType | None, int | str | None]:
+    """The type of a slice, and how many there are."""
+    if t is None or t.shape is None or not -len(t.shape) <= axis < len(t.shape):
+        return None, None
+    dims = list(t.shape)
+    size = dims.pop(axis)
+    return t.with_shape(tuple(dims)), size
+
+
+def _stack(t: TensorType | None, axis: int, size: int | str | None) -> TensorType | None:
+    """The type of so many values along a new axis."""
+    if t is None or t.shape is None or not -len(t.shape) - 1 <= axis <= len(t.shape):
+        return None
+    at = axis if axis >= 0 else len(t.shape) + 1 + axis
+    return t.with_shape((*t.shape[:at], size, *t.shape[at:]))
