@@ -1,14 +1,16 @@
-"""Checks in several processes give the same results, in the same order; a process that ends is an error."""
+"""`plugins test`: tables and exit code; checks in several processes give the same results in the same order, or an error."""
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
+from click.testing import Result
 
 from dovetail.errors import DeviceError
-from dovetail.testing.check import Outcome
+from dovetail.testing.check import Check, Outcome, Verdict
 from dovetail.testing.devices import DeviceChecks
 from dovetail_tools.in_processes import _parts, default_processes, run_in_processes
 
@@ -46,3 +48,25 @@ def test_the_command(invoke_json: InvokeJson) -> None:
     assert found == invoke_json("plugins", "test", "gguf")
     assert found["plugins"][0]["counts"]["passed"] > 10
     assert default_processes() >= 1
+
+
+def test_tables_of_a_device(invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One check of each group, of which the first fails."""
+
+    def fails() -> Verdict:
+        raise AssertionError("the device is wrong")
+
+    all_of = DeviceChecks.__dict__["checks"].func
+
+    def checks(kit: DeviceChecks) -> tuple[Check, ...]:
+        first, *others = {check.group: check for check in all_of(kit)}.values()
+        return (replace(first, function=fails), *others)
+
+    monkeypatch.setattr(DeviceChecks, "checks", property(checks))
+    text = " ".join(invoke("plugins", "test", "NUMPY", code=1).output.split())
+    device = "dovetail-cpu-numpy/devices/numpy"
+    assert f"Data types of {device}" in text
+    assert f"Checks of {device} " in text
+    assert all(f" {group} 1" in text for group in ("data types", "shapes", "memory", "requests", "graphs"))
+    assert "FAILED" in text
+    assert "the device is wrong" in text

@@ -16,6 +16,7 @@ import dovetail
 from dovetail.device import DeviceInfo, Graph, Node, Refusal, TensorType, TypedNode, Unavailable
 from dovetail.evaluate.inference import infer_node
 from dovetail.op import Operator
+from dovetail.passes.layout import assign_layouts
 from dovetail.testing import KernelBench
 from dovetail_gpu_opencl import dovetail_device_info
 from dovetail_gpu_opencl.capabilities import Capabilities, kind_of
@@ -43,6 +44,14 @@ class Bench:
     def run(self, device: OpenCLDevice, graph: Graph, feeds: Sequence[NDArray[Any]], **options: Any) -> list[NDArray[Any]]:
         """Compile, run twice, close."""
         return KernelBench(device).run(graph, feeds, **options)
+
+    def run_lowered(self, device: OpenCLDevice, graph: Graph, feeds: Sequence[NDArray[Any]], kernels: set[str]) -> NDArray[Any]:
+        """The result of the graph after the device's own pass and the layout pass, in which those kernels run."""
+        lowered = assign_layouts(device.lower(graph), device.configurations)
+        executable = device.compile(lowered, {})
+        assert kernels <= {report.kernel for report in executable.reports}, [report.kernel for report in executable.reports]
+        assert lowered.types[lowered.outputs[0]].dtype is graph.types[graph.outputs[0]].dtype
+        return np.asarray(executable.create_request().run(feeds)[0])
 
     def accepted(self, device: OpenCLDevice, graph: Graph, node: Node) -> list[str]:
         """The names of all kernels that take the node."""

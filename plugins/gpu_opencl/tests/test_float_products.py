@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.device import Binary, DeviceInfo, DType, Eltwise, Graph, Sum, TypedNode
+from dovetail.device import Binary, DeviceInfo, DType, Eltwise, Sum, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.layout import assign_layouts
@@ -168,12 +168,12 @@ def test_convolutions(sizes: tuple[int, ...], device: Any, bench: Any, rng: Any)
     chain = [Binary("mul", "scale"), Sum("c")]
     c = rng.standard_normal(expected.shape).astype(np.float32)
     graph, feeds = bench.single(op, [x, w, b], (1, 2), post_ops=chain, operands={"scale": scale, "c": c})
-    got = run_lowered(device, graph, feeds, {"conv_pipelined"})
+    got = bench.run_lowered(device, graph, feeds, {"conv_pipelined"})
     allowed = ROUNDING * (magnitudes * np.abs(scale) + np.abs(c))
     assert (np.abs(got - (expected * scale + c)) <= allowed).all()
     feeds[0][0, 1, 2, 3] = np.inf
     touched = bench.convolve(np.isinf(feeds[0]), np.ones_like(w), stride, (pad,) * 4, 1) > 0
-    again = run_lowered(device, graph, feeds, {"conv_pipelined"})
+    again = bench.run_lowered(device, graph, feeds, {"conv_pipelined"})
     np.testing.assert_array_equal(np.isfinite(again), ~touched)
     np.testing.assert_array_equal(again[~touched], got[~touched])
 
@@ -185,28 +185,15 @@ def test_volumes(device: Any, bench: Any, rng: Any) -> None:
     op = bench.op("Conv", strides=(1, 2, 1), pads=(1, 1, 0, 0, 1, 2), dilations=(2, 1, 1))
     graph, feeds = bench.single(op, [x, w], (1,))
     got, expected = (
-        run_lowered(device, graph, feeds, {"conv_pipelined"}),
+        bench.run_lowered(device, graph, feeds, {"conv_pipelined"}),
         op.reference(x.astype(np.float64), w.astype(np.float64)),
     )
     close(got, expected)
     feeds[0][1, 2, 1, 3, 2] = np.inf
     touched = op.reference(np.isinf(feeds[0]).astype(np.float64), np.ones_like(w)) > 0
-    again = run_lowered(device, graph, feeds, {"conv_pipelined"})
+    again = bench.run_lowered(device, graph, feeds, {"conv_pipelined"})
     np.testing.assert_array_equal(np.isfinite(again), ~touched)
     np.testing.assert_array_equal(again[~touched], got[~touched])
-
-
-def run_lowered(device: Any, graph: Any, feeds: Any, kernels: set[str]) -> Any:
-    """The result of the graph after the device's own pass and the layout pass, in which those kernels run."""
-    lowered = assign_layouts(device.lower(graph), device.configurations)
-    executable = device.compile(lowered, {})
-    assert kernels <= {report.kernel for report in executable.reports}, [report.kernel for report in executable.reports]
-    return executable.create_request().run(feeds)[0]
-
-
-def typed(graph: Graph) -> Graph:
-    """The graph with the types of all values."""
-    return fold_constants(graph)
 
 
 def close(got: Any, expected: Any) -> None:
@@ -233,8 +220,10 @@ def test_an_image_stays_with_channels_innermost(device: Any, bench: Any, rng: An
     first = g.node(bench.op("Conv", pads=(1,) * 4), g.input("x", "float32", x.shape), g.constant(w1))
     second = g.node(bench.op("Conv", group=16, strides=(2, 2), pads=(1, 1, 1, 1)), first, g.constant(w2), g.constant(b2))
     pooled = g.node(bench.op("MaxPool", kernel_shape=(2, 2)), second)
-    graph = typed(g.graph([g.node(bench.op("GlobalAveragePool"), pooled)]))
-    got = run_lowered(device, graph, [x], {"conv_pipelined", "conv_depthwise_channels", "max_pool_innermost", "mean_channels"})
+    graph = fold_constants(g.graph([g.node(bench.op("GlobalAveragePool"), pooled)]))
+    got = bench.run_lowered(
+        device, graph, [x], {"conv_pipelined", "conv_depthwise_channels", "max_pool_innermost", "mean_channels"}
+    )
     wide = bench.convolve(bench.convolve(x, w1, 1, (1,) * 4, 1), w2, 2, (1,) * 4, 16) + b2[:, None, None]
     windows = np.lib.stride_tricks.sliding_window_view(wide, (2, 2), (2, 3))
     close(got, windows.max((4, 5)).mean((2, 3), keepdims=True))
@@ -255,7 +244,7 @@ def test_the_rows_of_a_product_are_normalized_in_its_launch(
     product = g.node(bench.op("MatMul"), g.input("x", "float32", x.shape), g.constant(w), post_ops=[added])
     op = bench.op("LayerNormalization", epsilon=1e-3)
     outputs = [g.node(op, product, g.constant(scale), g.constant(bias)), *([product] if is_read else [])]
-    lowered = assign_layouts(device.lower(typed(g.graph(outputs))), device.configurations)
+    lowered = assign_layouts(device.lower(fold_constants(g.graph(outputs))), device.configurations)
     executable = device.compile(lowered, {})
     assert [report.kernel for report in executable.reports] == ["gemm_normalized"]
     request = executable.create_request()
@@ -288,9 +277,9 @@ def test_one_product_makes_queries_keys_and_values(
         for w, r in zip(weights, rows, strict=True)
     ]
     masks = [g.input("mask", "float32", mask.shape)] if masked else []
-    graph = typed(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts, *masks)]))
+    graph = fold_constants(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts, *masks)]))
     feeds = [x, mask] if masked else [x]
-    got = run_lowered(device, graph, feeds, {"gemm_pipelined", kernel})
+    got = bench.run_lowered(device, graph, feeds, {"gemm_pipelined", kernel})
     q, k, v = ((x.astype(np.float64) @ w + r).reshape(2, 9, 2, 16).swapaxes(1, 2) for w, r in zip(weights, rows, strict=True))
     scores = np.exp(q @ k.swapaxes(-1, -2) / 4 + (mask if masked else 0))
     close(got, (scores / scores.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(2, 9, 32))
@@ -313,11 +302,11 @@ def test_queries_keys_and_values_that_are_columns_of_one_product(
     else:
         parts = [g.node(bench.op("Slice"), whole, *(g.constant([n], "int64") for n in (i, i + 32, -1))) for i in (0, 32, 64)]
     parts = [g.node(bench.op("Reshape"), part, g.constant((batch, 9, 32), "int64")) for part in parts]
-    graph = typed(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts)]))
+    graph = fold_constants(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts)]))
     kinds = [node.op.op_type for node in device.lower(graph).nodes]
     assert "PackedAttention" in kinds
     assert not {"Split", "Slice"} & {*kinds}
-    got = run_lowered(device, graph, [x], {"gemm_pipelined"})
+    got = bench.run_lowered(device, graph, [x], {"gemm_pipelined"})
     q, k, v = np.split((x.astype(np.float64) @ weight).reshape(batch, 9, 3, 2, 16).swapaxes(1, 3), 3, 2)
     scores = np.exp(q[:, :, 0] @ k[:, :, 0].swapaxes(-1, -2) / 4)
     close(got, (scores / scores.sum(-1, keepdims=True) @ v[:, :, 0]).swapaxes(1, 2).reshape(batch, 9, 32))
@@ -327,7 +316,7 @@ def test_queries_keys_and_values_that_are_columns_of_one_product(
 def test_columns_in_another_order_stay_apart(order: tuple[int, ...], device: Any, bench: Any) -> None:
     g = GraphBuilder()
     parts = g.node(bench.op("Split", axis=-1, num_outputs=3), g.input("x", "float32", (2, 9, 96)), outputs=3)
-    graph = typed(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *(parts[i] for i in order))]))
+    graph = fold_constants(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *(parts[i] for i in order))]))
     assert "PackedAttention" not in {node.op.op_type for node in device.lower(graph).nodes}
 
 
@@ -345,9 +334,9 @@ def test_scaled_queries_and_keys_without_a_row_are_of_one_product(scaled: int, d
         chain = [Binary("add", g.constant(r))] if i != 1 else []
         chain += [Binary("mul", g.constant(factors[i]))] if i == scaled else []
         parts.append(g.node(bench.op("MatMul"), given, g.constant(w), post_ops=chain))
-    graph = typed(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts)]))
+    graph = fold_constants(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts)]))
     assert ("PackedAttention" in {node.op.op_type for node in device.lower(graph).nodes}) == (scaled < 2)
-    got = run_lowered(device, graph, [x], {"gemm_pipelined"})
+    got = bench.run_lowered(device, graph, [x], {"gemm_pipelined"})
     q, k, v = (
         ((x.astype(np.float64) @ w + r) * f).reshape(2, 9, 2, 16).swapaxes(1, 2)
         for w, r, f in zip(weights, rows, factors, strict=True)
@@ -407,7 +396,7 @@ def test_embeddings_are_normalized_in_one_launch(device: Any, bench: Any, rng: A
     found = g.node(bench.op("Gather"), g.constant(words), g.input("ids", "int64", (2, 9)))
     other = g.node(bench.op("Gather"), g.constant(kinds), g.input("kinds", "int32", (2, 9)))
     total = g.node(bench.op("Add"), found, other)
-    graph = typed(g.graph([g.node(bench.op("LayerNormalization"), total, g.constant(scale))]))
+    graph = fold_constants(g.graph([g.node(bench.op("LayerNormalization"), total, g.constant(scale))]))
     lowered = assign_layouts(device.lower(graph), device.configurations)
     assert [node.op.op_type for node in lowered.nodes] == ["NormalizedSum"]
     feeds = {"ids": rng.integers(-30, 30, (2, 9)), "kinds": rng.integers(0, 3, (2, 9)).astype(np.int32)}

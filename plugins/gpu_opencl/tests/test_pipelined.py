@@ -97,7 +97,7 @@ def test_convolutions(sizes: tuple[int, ...], device: Any, bench: Any, rng: Any)
     chain = [Binary("mul", "scale"), Eltwise("relu"), Sum("c")]
     c = rng.standard_normal(expected.shape).astype(np.float32)
     graph, feeds = bench.single(op, [x, w, b], (1, 2), post_ops=chain, operands={"scale": scale, "c": c})
-    got = run_lowered(device, graph, feeds, {"conv_pipelined"})
+    got = bench.run_lowered(device, graph, feeds, {"conv_pipelined"})
     compare(got, np.maximum(expected * scale, 0) + c.astype(np.float16))
 
 
@@ -117,16 +117,7 @@ def test_volumes(sizes: tuple[Any, ...], device: Any, bench: Any, rng: Any) -> N
     op = bench.op("Conv", strides=strides, pads=pads, dilations=dilations)
     expected = op.reference(x.astype(np.float16).astype(np.float64), w.astype(np.float16).astype(np.float64))
     graph, feeds = bench.single(op, [x, w], (1,), post_ops=[Eltwise("relu")])
-    compare(run_lowered(device, graph, feeds, {"conv_pipelined"}), np.maximum(expected, 0))
-
-
-def run_lowered(device: Any, graph: Any, feeds: Any, kernels: set[str]) -> Any:
-    """The result of the graph after the device's own pass and the layout pass, in which those kernels run."""
-    lowered = assign_layouts(device.lower(graph), device.configurations)
-    executable = device.compile(lowered, {})
-    assert kernels <= {report.kernel for report in executable.reports}, [report.kernel for report in executable.reports]
-    assert lowered.types[lowered.outputs[0]].dtype is graph.types[graph.outputs[0]].dtype
-    return executable.create_request().run(feeds)[0]
+    compare(bench.run_lowered(device, graph, feeds, {"conv_pipelined"}), np.maximum(expected, 0))
 
 
 ATTENTION = [  # batch, query heads, key heads, queries, keys, size, size of values, and what else
@@ -197,7 +188,7 @@ def test_the_rows_of_a_product_are_normalized_in_its_launch(
     added = Binary("add", g.input("residual", "float32", residual.shape))
     product = g.node(bench.op("MatMul"), *names, post_ops=[Binary("add", g.constant(b)), added])
     parameters = [g.constant(scale), *([g.constant(bias)] if shift else [])]
-    graph = typed(g.graph([g.node(bench.op("LayerNormalization", epsilon=1e-3), product, *parameters)]))
+    graph = fold_constants(g.graph([g.node(bench.op("LayerNormalization", epsilon=1e-3), product, *parameters)]))
     lowered = assign_layouts(device.lower(graph), device.configurations)
     executable = device.compile(lowered, {})
     assert "gemm_normalized" in {report.kernel for report in executable.reports}
@@ -219,7 +210,7 @@ def test_a_product_that_others_read_is_a_second_result(is_output: bool, device: 
     product = g.node(bench.op("MatMul"), g.input("x", "float32", x.shape), g.constant(w), post_ops=[added])
     normal = g.node(bench.op("LayerNormalization"), product, g.constant(scale))
     last = g.node(bench.op("MatMul"), normal, g.constant(v), post_ops=[Binary("add", product)])
-    graph = typed(g.graph([last, *([product] if is_output else [])]))
+    graph = fold_constants(g.graph([last, *([product] if is_output else [])]))
     lowered = assign_layouts(device.lower(graph), device.configurations)
     executable = device.compile(lowered, {})
     assert "gemm_normalized" in {report.kernel for report in executable.reports}
@@ -243,7 +234,7 @@ def test_products_that_are_not_normalized_in_their_launch(what: str, device: Any
     names = ["y", "mean"] if what == "statistics" else ["y"]
     outputs = [*names, *([g.node(bench.op("Softmax"), product)] if what == "read before" else [])]
     g.node(bench.op("LayerNormalization", axis=axis), product, scale, outputs=names)
-    lowered = device.lower(typed(g.graph(outputs)))
+    lowered = device.lower(fold_constants(g.graph(outputs)))
     assert "LayerNormalization" in {node.op.op_type for node in lowered.nodes}
 
 
@@ -257,7 +248,9 @@ def embedded(bench: Any, words: Any, types: Any, positions: Any, scale: Any, rea
     outputs = [g.node(bench.op("LayerNormalization"), total, g.constant(scale), g.constant(scale[::-1].copy()))]
     if read_twice:
         outputs.append(g.node(bench.op("Relu"), found))
-    return typed(g.graph([g.node(bench.op("MatMul"), outputs[0], g.constant(np.eye(size, dtype=np.float32))), *outputs[1:]]))
+    return fold_constants(
+        g.graph([g.node(bench.op("MatMul"), outputs[0], g.constant(np.eye(size, dtype=np.float32))), *outputs[1:]])
+    )
 
 
 def test_embeddings_are_normalized_in_one_launch(device: Any, bench: Any, rng: Any) -> None:
@@ -295,8 +288,10 @@ def test_an_image_stays_in_halves_with_channels_innermost(device: Any, bench: An
     first = g.node(bench.op("Conv", pads=(1,) * 4), g.input("x", "float32", x.shape), g.constant(w1))
     second = g.node(bench.op("Conv", group=16, strides=(2, 2), pads=(1, 1, 1, 1)), first, g.constant(w2), g.constant(b2))
     pooled = g.node(bench.op("MaxPool", kernel_shape=(2, 2)), second)
-    graph = typed(g.graph([g.node(bench.op("GlobalAveragePool"), pooled)]))
-    got = run_lowered(device, graph, [x], {"conv_pipelined", "conv_depthwise_channels", "max_pool_innermost", "mean_channels"})
+    graph = fold_constants(g.graph([g.node(bench.op("GlobalAveragePool"), pooled)]))
+    got = bench.run_lowered(
+        device, graph, [x], {"conv_pipelined", "conv_depthwise_channels", "max_pool_innermost", "mean_channels"}
+    )
     wide = bench.convolve(x.astype(np.float16), w1.astype(np.float16), 1, (1,) * 4, 1).astype(np.float16)
     wide = bench.convolve(wide, w2.astype(np.float16), 2, (1,) * 4, 16) + b2[:, None, None]
     windows = np.lib.stride_tricks.sliding_window_view(wide, (2, 2), (2, 3))
@@ -327,8 +322,8 @@ def test_averages_with_channels_innermost(sizes: tuple[Any, ...], device: Any, b
     )
     g = GraphBuilder()
     first = g.node(bench.op("Conv"), g.input("x", "float32", x.shape), g.constant(w))
-    graph = typed(g.graph([g.node(bench.op("Relu"), g.node(op, first))]))
-    got = run_lowered(device, graph, [x], {"conv_pipelined", "average_pool_innermost"})
+    graph = fold_constants(g.graph([g.node(bench.op("Relu"), g.node(op, first))]))
+    got = bench.run_lowered(device, graph, [x], {"conv_pipelined", "average_pool_innermost"})
     wide = bench.convolve(x.astype(np.float16), w.astype(np.float16), 1, (0,) * 4, 1)
     compare(got, np.maximum(op.reference(wide), 0))
 
@@ -340,7 +335,7 @@ def test_what_float16_may_not_hold_stays_float32(device: Any, bench: Any) -> Non
     product = g.node(bench.op("MatMul"), x, g.constant(np.ones((64, 64), np.float32)))
     exp = g.node(bench.op("Exp"), product)
     large = g.node(bench.op("MatMul"), x, g.constant(np.full((64, 64), 1e5, np.float32)))
-    lowered = device.lower(typed(g.graph([exp, large])))
+    lowered = device.lower(fold_constants(g.graph([exp, large])))
     kinds = {node.op.op_type: lowered.types[node.writes[0]].dtype for node in lowered.nodes}
     assert kinds["Exp"] is DType.FLOAT32
     assert lowered.types[large].dtype is DType.FLOAT32
@@ -358,8 +353,8 @@ def test_one_product_makes_queries_keys_and_values(device: Any, bench: Any, rng:
         g.node(bench.op("MatMul"), given, g.constant(w), post_ops=[Binary("add", g.constant(r))])
         for w, r in zip(weights, rows, strict=True)
     ]
-    graph = typed(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts)]))
-    got = run_lowered(device, graph, [x], {"gemm_pipelined", "packed_attention"})
+    graph = fold_constants(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts)]))
+    got = bench.run_lowered(device, graph, [x], {"gemm_pipelined", "packed_attention"})
     halves = x.astype(np.float16).astype(np.float64)
     q, k, v = (
         (halves @ w.astype(np.float16) + r).astype(np.float16).astype(np.float64).reshape(2, 9, 2, 16).swapaxes(1, 2)
@@ -380,17 +375,12 @@ def test_products_are_merged_where_a_kernel_runs_the_result(
     weights = np.ones((32, 2 * size), np.float32)
     parts = [g.node(bench.op("MatMul"), given, g.constant(weights)) for _ in range(3)]
     masked = g.constant(np.full((1, 1, 5, 5), mask, np.float32))
-    graph = typed(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts, masked)]))
+    graph = fold_constants(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts, masked)]))
     lowered = assign_layouts(device.lower(graph), device.configurations)
     found = [node for node in lowered.nodes if node.op.op_type in ("Attention", "PackedAttention")]
     assert [node.op.op_type == "PackedAttention" for node in found] == [merged]
     assert lowered.types[found[0].inputs[-1]].dtype is DType.FLOAT32
     assert lowered.types[found[0].inputs[0]].dtype is DType.FLOAT16
-
-
-def typed(graph: Graph) -> Graph:
-    """The graph with the types of all values."""
-    return fold_constants(graph)
 
 
 def test_on_matrix_units(bench: Any, rng: Any, infos: Sequence[DeviceInfo]) -> None:
@@ -409,7 +399,7 @@ def test_on_matrix_units(bench: Any, rng: Any, infos: Sequence[DeviceInfo]) -> N
     scale = rng.standard_normal(72).astype(np.float16)
     g = GraphBuilder()
     product = g.node(bench.op("MatMul"), g.input("a", "float16", a.shape), g.constant(b))
-    normalized = device.lower(typed(g.graph([g.node(bench.op("LayerNormalization"), product, g.constant(scale))])))
+    normalized = device.lower(fold_constants(g.graph([g.node(bench.op("LayerNormalization"), product, g.constant(scale))])))
     assert [node.op.op_type for node in normalized.nodes] == ["NormalizedProduct"]
     wide = a.astype(np.float64) @ b.astype(np.float64)
     rows = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5) * scale.astype(np.float64)
@@ -426,8 +416,8 @@ def test_products_whose_rows_are_normalized_are_tuned_apart(device: Any, bench: 
     device._bound = {}
     g = GraphBuilder()
     product = g.node(bench.op("MatMul"), g.input("x", "float16", (128, 1536)), g.constant(np.ones((1536, 384), np.float16)))
-    alone = typed(g.graph([product]))
-    graph = typed(g.graph([g.node(bench.op("LayerNormalization"), product, g.constant(np.ones(384, np.float16)))]))
+    alone = fold_constants(g.graph([product]))
+    graph = fold_constants(g.graph([g.node(bench.op("LayerNormalization"), product, g.constant(np.ones(384, np.float16)))]))
     chosen = []
     for node in (TypedNode.of(alone.nodes[0], alone), TypedNode.of(device.lower(graph).nodes[0], device.lower(graph))):
         kernel = next(k for k in device.kernels(node) if k.supports(node))
@@ -445,7 +435,7 @@ def test_parts_of_halves_are_halves_and_sums_read_them(device: Any, bench: Any) 
     g.node(bench.op("Split", axis=1), product, g.constant([32, 64], "int64"), outputs=["a", "b"])
     again = g.node(bench.op("MatMul"), "a", g.constant(np.ones((32, 8), np.float32)))
     total = g.node(bench.op("ReduceSumSquare"), "b", g.constant([1], "int64"))
-    lowered = device.lower(typed(g.graph([again, total, g.node(bench.op("Softmax"), "b")])))
+    lowered = device.lower(fold_constants(g.graph([again, total, g.node(bench.op("Softmax"), "b")])))
     kinds = [node.op.op_type for node in lowered.nodes]
     assert kinds[:5] == ["Convert", "MatMul", "Split", "MatMul", "ReduceSumSquare"]
     assert {lowered.types[name].dtype for name in ("a", "b")} == {DType.FLOAT16}
@@ -457,7 +447,7 @@ def test_parts_of_halves_are_halves_and_sums_read_them(device: Any, bench: Any) 
 def test_transposed_convolutions_are_split_for_halves(device: Any, bench: Any) -> None:
     g = GraphBuilder()
     x, weights = g.input("x", "float32", (1, 64, 8, 8)), g.constant(np.ones((64, 64, 2, 2), np.float32))
-    lowered = device.lower(typed(g.graph([g.node(bench.op("ConvTranspose", strides=(2, 2)), x, weights)])))
+    lowered = device.lower(fold_constants(g.graph([g.node(bench.op("ConvTranspose", strides=(2, 2)), x, weights)])))
     assert "ConvTranspose" not in {node.op.op_type for node in lowered.nodes}
 
 
@@ -467,7 +457,7 @@ def test_means_of_pixels(device: Any, bench: Any, rng: Any, keepdims: int, axes:
     x = rng.standard_normal((2, 16, 5, 7)).astype(np.float16)
     op = bench.op("ReduceMean", keepdims=keepdims)
     graph, feeds = bench.single(op, [x, np.int64(axes)], (1,))
-    got = run_lowered(device, graph, feeds, {"mean_channels"})
+    got = bench.run_lowered(device, graph, feeds, {"mean_channels"})
     compare(got, x.astype(np.float64).mean((2, 3), keepdims=bool(keepdims)))
     other, _ = bench.single(op, [x, np.int64([1, 2])], (1,))
     assert "mean_channels" not in bench.accepted(device, other, other.nodes[0])
