@@ -42,7 +42,7 @@ def test_a_process_ends_in_good_order_after_the_node() -> None:
 REAL = """
 import os, sys, threading, time
 import numpy as np, dovetail
-from dovetail.devices.interruptible import are_calls_left
+from dovetail.devices.interruptible import Call, are_calls_left
 from dovetail.errors import RunCancelled
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.conv import Conv
@@ -68,8 +68,11 @@ rng = np.random.default_rng(1)
 feeds = {name: (99 * rng.random(t.dims)).astype(t.dtype.numpy) for name, t in model.inputs.items()}
 request = dovetail.Core().compile_model(model, sys.argv[2]).create_infer_request()
 
+calls, on_thread = [], Call.on_thread
+Call.on_thread = lambda call, node: (calls.append(call), on_thread(call, node))[1]
+
 def cancel():
-    while "dovetail-call" not in [thread.name for thread in threading.enumerate()]:
+    while "running" not in [call.state for call in calls]:
         time.sleep(0.01)
     time.sleep(0.1)
     request.cancel()
