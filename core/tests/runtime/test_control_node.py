@@ -167,7 +167,7 @@ def test_new_arrays_of_a_device_are_not_copied(monkeypatch: pytest.MonkeyPatch) 
 
 
 class Reports(Operator):
-    """What the node has names for."""
+    """The outputs for which the node has a name, as numbers."""
 
     domain = "test.control"
     inputs = ("X: T", "B?")

@@ -10,7 +10,7 @@ from dovetail.errors import UnknownOption, UsageError, did_you_mean
 __all__ = ["FLAG", "OPERATOR_TYPES", "DeviceOptions", "Values", "one_of"]
 
 Values: TypeAlias = tuple[str, Callable[[Any], bool]]
-"""The accepted values of an option: in words, and whether a value is one of them."""
+"""The accepted values of an option, a pair: in words, and whether a value is one of them, as a function."""
 
 FLAG: Values = "True or False", lambda value: isinstance(value, bool)
 """The accepted values of an option that is on or off."""
@@ -31,7 +31,16 @@ def one_of(*words: str) -> Values:
 class DeviceOptions:
     """Base of a frozen dataclass whose fields are the options of a device, with their defaults.
 
-    `device` is the device's type, for errors. `accepted` maps an option to the values that it accepts; all where it is missing.
+    `device` is the device's type, for errors. `accepted` maps an option to the values that it accepts; all where it is missing:
+
+    ```python
+    @dataclass(frozen=True)
+    class Options(DeviceOptions):
+        device = "ACME"
+        accepted = {"ACME_FAST": FLAG, "ACME_CORES": ("a number from 1 to 64", lambda value: value in range(1, 65))}
+        ACME_FAST: bool = False
+        ACME_CORES: int = 1
+    ```
     """
 
     device: ClassVar[str]
