@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ class Pad(Movement):
     """The input with elements added before and after each of `axes` (all by default); negative pads cut elements off."""
 
     since = 11
-    inputs = ("data: T", "pads: int64", "constant_value?: T", "axes?: Tind")
+    inputs: ClassVar[tuple[Any, ...]] = ("data: T", "pads: int64", "constant_value?: T", "axes?: Tind")
     outputs = ("output: T",)
     types = {"T": ALL, "Tind": INDICES}
 
