@@ -402,6 +402,14 @@ def test_tokenizer(agree: Any, rng: np.random.Generator, attributes: dict[str, A
         agree("Tokenizer", [np.full(shape, "", object)], mark=mark, mincharnum=1, pad_value="#", **attributes)
 
 
+@pytest.mark.parametrize("dtype", ["O", np.int32, np.uint32, np.int64, np.uint64, np.float32, np.float64], ids=str)
+@pytest.mark.parametrize("attributes", [{}, {"positive": 0, "seed": 5}], ids=["plain", "signed"])
+def test_murmur_hash(agree: Any, rng: np.random.Generator, dtype: Any, attributes: dict[str, int]) -> None:
+    numbers = rng.integers(0, 10**6, (3, 4))
+    x = np.array(["é" * (n % 9) + str(n) for n in numbers.flat], object).reshape(3, 4) if dtype == "O" else numbers.astype(dtype)
+    agree("MurmurHash3", [x], **attributes)
+
+
 _REFUSED: list[dict[str, Any]] = [
     {},
     {"tokenexp": ""},

@@ -20,6 +20,7 @@ FAMILIES = {
     "fused": ("FusedConv", "FusedGemm", "FusedMatMul", "TransposeMatMul"),
     "generation": ("NGramRepeatBlock",),
     "greedy_search": ("GreedySearch", "Sampling"),
+    "hashing": ("MurmurHash3",),
     "linear_algebra": ("CDist", "Inverse"),
     "linear_attention": ("CausalConvWithState", "GatedRMSNorm", "LinearAttention", "LinearAttentionGate"),
     "mixtures": ("MoE", "QMoE"),
