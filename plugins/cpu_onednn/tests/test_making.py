@@ -1,6 +1,7 @@
 """Primitives made by two threads: each of them once, as by calls from Python, with errors that name the node."""
 
 import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -44,6 +45,19 @@ def test_every_primitive_is_made_once(count):
     made = [stage.desc.primitive for stage in found]
     assert len({primitive.pointer.value for primitive in made}) == count
     assert "dovetail-onednn" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_thread_that_waits_for_long_sleeps_and_goes_on(monkeypatch):
+    monkeypatch.setattr(making, "PAUSES", 1)
+    found = stages(8, 19)
+    with Maker() as helper:
+        for index, stage in enumerate(found):
+            if index in (4, 6):
+                time.sleep(0.05)
+                assert all(row.made for row in helper._rows[:index])
+                assert helper._idle.locked()
+            helper.add((placement(), [stage]))
+    assert all(stage.desc.primitive is not None for stage in found)
 
 
 def test_more_primitives_than_a_queue_has_room_for(monkeypatch):
