@@ -21,7 +21,7 @@ from dovetail_cpu_onednn.elementwise import ElementwiseKernel
 from dovetail_cpu_onednn.executable import OnednnExecutable
 from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Stage
 from dovetail_cpu_onednn.kernels._ufunc import ArithmeticKernel
-from dovetail_cpu_onednn.pair import Helper
+from dovetail_cpu_onednn.making import Helper
 from dovetail_cpu_onednn.placement import Placement
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.clip import Clip

@@ -8,7 +8,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from struct import pack
 from typing import Any, NamedTuple, TypeVar
 
@@ -130,8 +130,7 @@ class Onednn:
         self._set_threads = getattr(holding, "omp_set_num_threads", None)
         if self._set_threads is not None:
             self._set_threads.restype = None
-        self.avoided = ""
-        self._orphan = False
+        self.avoided, self._orphan = "", False
         self._start_team = getattr(holding, "GOMP_parallel", None)
         self._end_team = getattr(holding, "omp_pause_resource_all", None)
         self._thread = _Thread()
@@ -383,10 +382,15 @@ class Onednn:
         """The primitive, compiled when it is first asked for, or taken from the library's cache. Raises `OutOfMemory`."""
         if desc.primitive is None:
             require_free_memory()
-            made = self._make(Primitive, "primitive", desc.pointer)
-            made.argument = c_void_p.from_param(made.pointer.value)
-            desc.primitive = made
+            self._call("primitive_create", byref(pointer := c_void_p()), desc.pointer)
+            return self.own(desc, pointer)
         return desc.primitive
+
+    def own(self, desc: PrimitiveDesc, pointer: c_void_p) -> Primitive:
+        """Let a primitive that was made be the descriptor's."""
+        made = desc.primitive = Primitive(pointer, self._f["primitive_destroy"])
+        made.argument = c_void_p.from_param(pointer.value)
+        return made
 
     # --- execution -------------------------------------------------------------------------------------------------
 
@@ -424,10 +428,9 @@ class Onednn:
         call = partial(execute, primitive.argument, stream.argument, len(arguments), array)
         return Launch(call, (primitive, stream, arguments), packed)
 
-    @cached_property
-    def execute_address(self) -> int:
-        """Where the function is that executes primitives."""
-        return ctypes.cast(self._execute, c_void_p).value or 0
+    def address(self, name: str) -> int:
+        """Where a function of the library is. Raises `AttributeError`."""
+        return ctypes.cast(self._cdll[name], c_void_p).value or 0
 
     def execute(self, desc: PrimitiveDesc, arguments: Sequence[tuple[int, MemoryDesc, int]]) -> None:
         """Make and execute a primitive once: arguments with their descriptors and addresses."""

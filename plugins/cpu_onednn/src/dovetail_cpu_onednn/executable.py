@@ -30,18 +30,16 @@ from dovetail_cpu_onednn.constants import ConstantMemory, Found, LaidOut, brough
 from dovetail_cpu_onednn.descriptors import padded_type
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.making import Making, maker
 from dovetail_cpu_onednn.memory import ALIGNMENT, naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import clip_checks
 from dovetail_cpu_onednn.nan.fused_steps import nan_checks
 from dovetail_cpu_onednn.node_plans import is_cached
-from dovetail_cpu_onednn.notes import notes_of
-from dovetail_cpu_onednn.pair import Helper
-from dovetail_cpu_onednn.placement import Decided, Placement, Seen
+from dovetail_cpu_onednn.placement import Decided, Placement, Seen, notes_of
 from dovetail_cpu_onednn.python_kernel import Array, PythonKernel
 from dovetail_cpu_onednn.repeated import Kinds, kinds_of
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
 from dovetail_cpu_onednn.shared_constants import Constant, Referable, SharedConstants
-from dovetail_cpu_onednn.spare_rows import RUNS, are_inside, with_room
 
 if TYPE_CHECKING:
     from dovetail_cpu_onednn.batch_parts import InBatch
@@ -75,11 +73,7 @@ class Planned:
 
     def fits(self, node: TypedNode, graph: Graph, storage: Mapping[str, str]) -> bool:
         """Whether the plan serves a node that is alike, or other sizes of the same: its spare rows have to lie in the arena."""
-        return self.spare is None or are_inside(node, self.spare, graph, storage)
-
-
-Task = tuple[Placement, tuple[Stage, ...]]
-"""A node and those of its stages whose primitives are to be made."""
+        return self.spare is None or _are_inside(node, self.spare, graph, storage)
 
 
 class OnednnExecutable(Executable):
@@ -127,11 +121,14 @@ class OnednnExecutable(Executable):
         self.in_parts: dict[str, tuple[Prepared, ...]] = {}
         hurries = hurries and earlier is not None and not graph.states
         before = _Before() if earlier is None else _Before.of(earlier, placements, storage, hurries, others)
-        with Helper(_make, threads) as helper:
+        with maker(threads) as helper:
             found, as_first = self._plan_nodes(placements, storage, before, plans, shared, helper, hurries)
             self.placements = tuple(self._placed.values())
             spare = [(self._placed[name].node, one.spare) for name, one in self.planned.items() if one.spare is not None]
-            sized = with_room(sized, storage, spare) if spare else sized
+            if spare:
+                from dovetail_cpu_onednn.spare_rows import with_room  # here and below, because few plans have them
+
+                sized = with_room(sized, storage, spare)
             self.blocks = {name: sized.types[storage[name]].nbytes for name in graph.outputs}
             self.memory = self._memory(sized, storage, earlier)
         self.prepared: Mapping[str, tuple[Prepared, ...]] = {
@@ -145,6 +142,8 @@ class OnednnExecutable(Executable):
 
             self.provisional, self.provisional_runs = True, worth_runs(self.in_parts)
         elif spare:
+            from dovetail_cpu_onednn.spare_rows import RUNS
+
             self.provisional, self.provisional_runs = True, RUNS
         self.notes = notes_of(placements, threads, len(self.in_parts), len(spare))
         self._batches_before = others if earlier is None else before.batches
@@ -171,7 +170,7 @@ class OnednnExecutable(Executable):
         before: "_Before",
         plans: Mapping[str, NodePlan],
         shared: SharedConstants,
-        helper: Helper[Task],
+        helper: Making,
         hurries: bool,
     ) -> tuple[dict[str, list[Found]], dict[str, str]]:
         """Plan the nodes that are not kept: all about one node after the other, because the second thread gets Python's lock
@@ -378,7 +377,7 @@ def _taken(placement: Placement) -> Sequence[str]:
 def _planned(
     placement: Placement,
     storage: Mapping[str, str],
-    helper: Helper[Task],
+    helper: Making,
     alike: MutableMapping[object, Planned],
     found: NodePlan | None,
     graph: Graph | None,
@@ -396,7 +395,7 @@ def _planned(
     kernel = cast("PrimitiveKernel", placement.kernel)
     library().plan_threads(placement.threads)
     spare = None if graph is None else kernel.with_spare_rows(placement.node)
-    if spare is not None and graph is not None and not are_inside(placement.node, spare, graph, storage):
+    if spare is not None and graph is not None and not _are_inside(placement.node, spare, graph, storage):
         spare = None
     with naming_out_of_memory(placement.node.node), phase(placement.node.name, "prepare", kernel=placement.label):
         plan = _plan(kernel, spare or placement.node, any(sharing), found)
@@ -411,19 +410,16 @@ def _planned(
     return planned
 
 
+def _are_inside(node: TypedNode, spare: TypedNode, graph: Graph, storage: Mapping[str, str]) -> bool:
+    from dovetail_cpu_onednn.spare_rows import are_inside
+
+    return are_inside(node, spare, graph, storage)
+
+
 def _sharing(placement: Placement, storage: Mapping[str, str]) -> tuple[bool, ...]:
     """For each operand of the post-ops whether the result is written in its memory."""
     node = placement.node.node
     return tuple([storage[name] == storage[node.outputs[0]] for name in node.operands]) if node.post_ops else ()
-
-
-def _make(task: Task) -> None:
-    """Makes the primitives of a node."""
-    placement, stages = task
-    with naming_out_of_memory(placement.node.node), phase(placement.node.name, "prepare", what="the primitives"):
-        library().plan_threads(placement.threads)
-        for stage in stages:
-            library().primitive(stage.desc)
 
 
 def _plan(kernel: PrimitiveKernel, node: TypedNode, shared: bool, found: NodePlan | None) -> NodePlan:

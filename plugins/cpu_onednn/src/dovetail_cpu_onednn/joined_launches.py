@@ -4,15 +4,13 @@ oneDNN has no function that executes several primitives, so the loop is machine 
 """
 
 import ctypes
-import mmap
-import os
-import sys
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from struct import pack
 
 from dovetail_cpu_onednn.binding import Launch
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.memory import placed
 from dovetail_cpu_onednn.python_kernel import Call
 
 __all__ = ["joined"]
@@ -35,24 +33,9 @@ _ROW, _ARGUMENT = 32, 16
 
 @cache
 def _native() -> tuple[Callable[..., int], Callable[..., int]] | None:
-    """The machine code as a function that releases Python's lock, and as one that keeps it.
-
-    None on other processors and systems, and where memory cannot be made executable.
-    """
-    if sys.platform != "linux" or os.uname().machine != "x86_64":
-        return None
-    memory = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.write(_RUN)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    # Never writable and executable at once, which some systems forbid.
-    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), ctypes.c_size_t(mmap.PAGESIZE), mmap.PROT_READ | mmap.PROT_EXEC):
-        return None
-    _MEMORY.append(memory)
-    return ctypes.CFUNCTYPE(ctypes.c_int64)(start), ctypes.PYFUNCTYPE(ctypes.c_int64)(start)
-
-
-_MEMORY: list[mmap.mmap] = []
-"""The memory of the function, which the process keeps."""
+    """The machine code as a function that releases Python's lock, and as one that keeps it; None where it cannot run."""
+    start = placed(_RUN)
+    return None if start is None else (ctypes.CFUNCTYPE(ctypes.c_int64)(start), ctypes.PYFUNCTYPE(ctypes.c_int64)(start))
 
 
 def joined(launches: Sequence[Launch], is_short: bool) -> Call | None:
@@ -71,5 +54,5 @@ def joined(launches: Sequence[Launch], is_short: bool) -> Call | None:
         rows += (primitive.pointer.value, stream.pointer.value, len(arguments) // _ARGUMENT, address)
         address += len(arguments)
     memory.raw = b"".join((pack(f"{len(rows)}Q", *rows), *packed))
-    given = [ctypes.c_void_p.from_param(one) for one in (memory, len(packed), library().execute_address)]
+    given = [ctypes.c_void_p.from_param(one) for one in (memory, len(packed), library().address("dnnl_primitive_execute"))]
     return partial(native[is_short], *given)

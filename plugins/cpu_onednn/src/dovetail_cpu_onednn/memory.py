@@ -1,6 +1,9 @@
 """Memory that the host refuses, as the error that names the device and, where it is known, the node."""
 
+import ctypes
 import mmap
+import os
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -10,7 +13,7 @@ from numpy.typing import NDArray
 
 from dovetail.device import Arenas, Node, OutOfMemory
 
-__all__ = ["ALIGNMENT", "aligned", "naming_out_of_memory", "refused", "require_free_memory"]
+__all__ = ["ALIGNMENT", "aligned", "lends_any_memory", "naming_out_of_memory", "placed", "refused", "require_free_memory"]
 
 ALIGNMENT = Arenas.ALIGNMENT
 COMPILE_BYTES = 64 << 20
@@ -53,13 +56,18 @@ def aligned(size: int) -> NDArray[np.uint8]:
     return memory[start : start + size]
 
 
+def lends_any_memory() -> bool:
+    """Whether the system lends the process any address space."""
+    return _is_unlimited()()
+
+
 def require_free_memory() -> None:
     """Raise `OutOfMemory` unless the host has `COMPILE_BYTES`.
 
     oneDNN 3.2 does not survive less. Choosing an implementation may crash; and Xbyak, by which it writes code, notes a refused
     allocation in a variable of the process and never clears it, so that every primitive fails from then on.
     """
-    if _is_unlimited()():
+    if lends_any_memory():
         return
     try:
         mmap.mmap(-1, COMPILE_BYTES, **_PRIVATE).close()
@@ -81,3 +89,24 @@ def _is_unlimited() -> Callable[[], bool]:
     from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit  # Windows has none of it
 
     return lambda: getrlimit(RLIMIT_AS)[0] == RLIM_INFINITY
+
+
+_EXECUTABLE: list[mmap.mmap] = []
+"""The memory of functions of machine code, which the process keeps."""
+
+
+def placed(code: bytes) -> int | None:
+    """The address of machine code in memory, a function by the calling convention of System V.
+
+    None on other processors and systems, and where memory cannot be made executable.
+    """
+    if sys.platform != "linux" or os.uname().machine != "x86_64":
+        return None
+    memory = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.write(code)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    # Never writable and executable at once, which some systems forbid.
+    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), ctypes.c_size_t(mmap.PAGESIZE), mmap.PROT_READ | mmap.PROT_EXEC):
+        return None
+    _EXECUTABLE.append(memory)
+    return start

@@ -7,7 +7,7 @@ from dovetail.device import NodeReport, Refusal, TypedNode
 from dovetail_cpu_onednn.kernel import OnednnKernel
 from dovetail_cpu_onednn.threads import SHORT_NS
 
-__all__ = ["Decided", "Placement", "Seen"]
+__all__ = ["Decided", "Placement", "Seen", "notes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +75,16 @@ class Placement:
         node = self.node.node
         chain = self.kernel.chain(self.node)
         return NodeReport(node.name, node.op.key, self.label, self.kernel.from_operator, chain, node.origins, self.refusals)
+
+
+def notes_of(placements: Sequence[Placement], threads: int, in_parts: int, spare: int) -> tuple[str, ...]:
+    """The remarks of the report of a plan for so many threads, of whose nodes so many run in parts or with spare rows."""
+    count, alone = len(placements), sum(p.threads == 1 for p in placements)
+    found = []
+    if threads > 1 and alone:
+        found.append(f"{alone} of {count} nodes run on one thread, because their work is too small for {threads}")
+    if in_parts:
+        found.append(f"{in_parts} of {count} nodes run as smaller batches that ran before, until these have run often")
+    if spare:
+        found.append(f"{spare} of {count} nodes compute rows that nobody reads, until the plan has run often")
+    return tuple([f"ONEDNN: {text}" for text in found])

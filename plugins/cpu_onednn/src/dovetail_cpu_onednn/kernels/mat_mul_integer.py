@@ -16,7 +16,6 @@ from dovetail_cpu_onednn.kernels._row_parts import appended_for, argument_for, h
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import NODE_PLANS, alike, cached_plan
 from dovetail_cpu_onednn.post_ops import attach
-from dovetail_cpu_onednn.spare_rows import with_spare_rows
 
 COLUMNS = 1 << 1
 """The mask of one number for each column."""
@@ -39,7 +38,11 @@ class IntegerMatMul(PrimitiveKernel):
         require_constant_weights(node, self.has_zero)
 
     def with_spare_rows(self, node: TypedNode) -> TypedNode | None:
-        return with_spare_rows(node) if library().planned_threads > 1 and has_tiles() else None
+        if library().planned_threads == 1 or not has_tiles():
+            return None
+        from dovetail_cpu_onednn.spare_rows import with_spare_rows  # here, because most programs have one size
+
+        return with_spare_rows(node)
 
     def final(self, node: TypedNode, shared: bool, found: NodePlan | None = None) -> NodePlan:
         # A model's first plan has the fastest primitives; those for further sizes on one thread none that take long to make.
