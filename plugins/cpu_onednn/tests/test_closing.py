@@ -14,6 +14,7 @@ from dovetail.errors import InferError
 from dovetail.graph import GraphBuilder
 from dovetail.op import Eltwise, Operator
 from dovetail_cpu_onednn.handles import Handle
+from dovetail_cpu_onednn.memory import placed
 from dovetail_ops_onnx.mat_mul import MatMul
 
 
@@ -150,3 +151,20 @@ def test_objects_that_outlive_their_modules_are_freed_without_a_word() -> None:
     """An interpreter that ends empties modules; where it is embedded, as in frozen programs, models may be freed after that."""
     done = subprocess.run([sys.executable, "-c", EMPTIED], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.skipif(placed(b"\xc3") is None, reason="no machine code for this processor")
+def test_machine_code_stays_while_the_process_ends() -> None:
+    """A thread may run it until then: that of a server, say."""
+    code = """
+import ctypes, threading, time
+from dovetail_cpu_onednn.memory import placed
+began = (ctypes.c_char * 1)()
+# mov byte [rdi], 1; jmp to itself
+function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(placed(bytes.fromhex("c60701 ebfe")))
+threading.Thread(target=function, args=(ctypes.addressof(began),), daemon=True).start()
+while not began[0][0]:
+    time.sleep(0.001)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")

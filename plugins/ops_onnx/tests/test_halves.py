@@ -3,6 +3,8 @@
 Of NaN the sign is compared only: processors make a signalling NaN quiet.
 """
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -109,3 +111,19 @@ def test_to_integer(wide: type, narrow: type, beyond: bool) -> None:
         found = to_integer(values, np.dtype(narrow))
     assert found.dtype == narrow
     assert found.tolist() == wanted
+
+
+@pytest.mark.skipif(_f16c.native() is None, reason="no instructions for float16, or no executable memory")
+def test_machine_code_stays_while_the_process_ends() -> None:
+    """A thread may run it until then: here a function that does not return."""
+    code = """
+import ctypes, threading, time
+from dovetail_ops_onnx import _f16c
+_f16c._WIDEN = bytes.fromhex("c60601 ebfe")  # mov byte [rsi], 1; jmp to itself
+began = (ctypes.c_char * 1)()
+threading.Thread(target=_f16c.native()[0], args=(0, ctypes.addressof(began), 0), daemon=True).start()
+while not began[0][0]:
+    time.sleep(0.001)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")

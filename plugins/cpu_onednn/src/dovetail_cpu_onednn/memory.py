@@ -91,10 +91,6 @@ def _is_unlimited() -> Callable[[], bool]:
     return lambda: getrlimit(RLIMIT_AS)[0] == RLIM_INFINITY
 
 
-_EXECUTABLE: list[mmap.mmap] = []
-"""The memory of functions of machine code, which the process keeps."""
-
-
 def placed(code: bytes) -> int | None:
     """The address of machine code in memory, a function by the calling convention of System V.
 
@@ -108,5 +104,6 @@ def placed(code: bytes) -> int | None:
     # Never writable and executable at once, which some systems forbid.
     if ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), ctypes.c_size_t(mmap.PAGESIZE), mmap.PROT_READ | mmap.PROT_EXEC):
         return None
-    _EXECUTABLE.append(memory)
+    # Never unmapped, also where Python frees all modules at its end: threads that release its lock may run the code until then.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
     return start

@@ -55,13 +55,10 @@ def native() -> tuple[Function, Function] | None:
     # Never writable and executable at once, which some systems forbid.
     if ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), ctypes.c_size_t(mmap.PAGESIZE), mmap.PROT_READ | mmap.PROT_EXEC):
         return None
-    _MEMORY.append(memory)
+    # Never unmapped, also where Python frees all modules at its end: threads that release its lock may run the code until then.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
     return prototype(start), prototype(start + len(_WIDEN))
-
-
-_MEMORY: list[mmap.mmap] = []
-"""The memory of the functions, which the process keeps."""
 
 
 def _has_f16c() -> bool:
