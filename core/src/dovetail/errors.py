@@ -34,6 +34,7 @@ __all__ = [
     "UnsupportedNode",
     "UsageError",
     "did_you_mean",
+    "raised_by_handler",
 ]
 
 
@@ -247,3 +248,25 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if close:
         return f"Did you mean '{printable(folded[close[0]])}'?"
     return f"Known: {some(names, _LISTED)}." if names else ""
+
+
+def raised_by_handler(error: BaseException) -> bool:
+    """Whether a signal handler of the program raised it: `sys.exit` for SIGTERM, say, or a `TimeoutError` for SIGALRM.
+
+    Handlers run in the middle of whatever the main thread does; it is not the mistake of a plugin, and stays as it is.
+    """
+    import signal  # here, because few programs need it
+
+    codes = {_code(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    step = error.__traceback__ if codes else None
+    while step is not None and step.tb_frame.f_code not in codes:
+        step = step.tb_next
+    return step is not None
+
+
+def _code(handler: Any) -> Any:
+    """The code of a function, method, partial or object that is called; None for handlers that are not Python's."""
+    while hasattr(handler, "func"):  # of functools.partial
+        handler = handler.func
+    called = handler if hasattr(handler, "__code__") else vars(type(handler)).get("__call__")
+    return getattr(called, "__code__", None)

@@ -14,7 +14,7 @@ from dovetail.devices.memory import MemoryPlan
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import LayerConfig, TypedNode
 from dovetail.devices.virtual import Composite, Targets, VirtualDevice
-from dovetail.errors import CompileError, DovetailError, InferError, PluginError, UsageError
+from dovetail.errors import CompileError, DovetailError, InferError, PluginError, UsageError, raised_by_handler
 from dovetail.evaluate.context import located
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import TensorType
@@ -211,7 +211,7 @@ def check_results(name: str, given: object, expected: Sequence[Result]) -> Seque
 
 def explain_run(name: str, executable: Executable, results: Sequence[Result], error: BaseException) -> None:
     """Raise `InferError` naming device and nodes for an exception that its code raised by mistake; nothing for other errors."""
-    if isinstance(error, DovetailError | MemoryError):
+    if isinstance(error, DovetailError | MemoryError) or raised_by_handler(error):
         return
     text = f"run() raised {located(error, _package(executable))} in the part that computes {_nodes(results)}"
     raise InferError(f"device {name}: {text}", hint=_REPORT) from error
@@ -232,7 +232,7 @@ def _called(device: Device, what: str, call: Callable[..., T], *given: Any) -> T
 
 def _raise_others(error: BaseException, asked: object) -> None:
     """Raise errors that the device did not make: those that name what is wrong, and mistakes in an operator's post-ops."""
-    named = isinstance(error, DovetailError | MemoryError)
+    named = isinstance(error, DovetailError | MemoryError) or raised_by_handler(error)
     if isinstance(asked, TypedNode | Graph) and (not named or isinstance(error, UsageError)):
         check_post_ops(asked)
     if named:

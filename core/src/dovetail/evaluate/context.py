@@ -3,14 +3,15 @@
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
-from dovetail.errors import DovetailError, GraphError, InferError, OperatorError, OutOfMemory, UsageError
+from dovetail.errors import DovetailError, GraphError, InferError, OperatorError, OutOfMemory, UsageError, raised_by_handler
 from dovetail.graph.graph import AbstractOperator, Node
 from dovetail.graph.types import TensorType
 
 
 def node_context(node: Node, inputs: Iterable[TensorType | None] = ()) -> AbstractContextManager[None]:
     """Re-raise an `OperatorError` with node, operator and input types in front, and anything that an operator's
-    code raises by mistake as an `OperatorError`, `SystemExit` included; `KeyboardInterrupt` is the user's.
+    code raises by mistake as an `OperatorError`, `SystemExit` included; `KeyboardInterrupt` and what a handler of a signal
+    raises are the user's.
     """
     return _NodeContext(node, inputs)
 
@@ -25,7 +26,7 @@ class _NodeContext:  # a generator would take three times as long
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is None or not isinstance(error, Exception | SystemExit):
+        if error is None or not isinstance(error, Exception | SystemExit) or raised_by_handler(error):
             return
         node = self._node
         if isinstance(error, OperatorError):
@@ -45,7 +46,12 @@ class _NodeContext:  # a generator would take three times as long
 
 
 def node_failure(device: str, node: Node, error: BaseException) -> InferError:
-    """The error that a device raises for what the kernel or operator of a node raised in a run."""
+    """The error that a device raises for what the kernel or operator of a node raised in a run.
+
+    Raises the error itself where a handler of a signal raised it.
+    """
+    if raised_by_handler(error):
+        raise error
     where = f"{device}, node {node}"
     if isinstance(error, MemoryError):
         return OutOfMemory(f"{where}: {str(error) or 'the host has no memory left'}")

@@ -14,7 +14,16 @@ from dovetail.devices.declared_post_ops import check_post_ops
 from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.devices.refusals import Refusal
 from dovetail.devices.typed_node import TypedNode
-from dovetail.errors import DovetailError, GraphError, OutOfMemory, PluginError, RunCancelled, TimeLimitExceeded, UsageError
+from dovetail.errors import (
+    DovetailError,
+    GraphError,
+    OutOfMemory,
+    PluginError,
+    RunCancelled,
+    TimeLimitExceeded,
+    UsageError,
+    raised_by_handler,
+)
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import TensorType
 from dovetail.graph.validate import check_parts, validate
@@ -204,8 +213,8 @@ def _guarded(graph: Graph, one: GraphPass, context: PassContext) -> Graph:
         after = one.run(graph, context)
     except (Exception, SystemExit) as error:
         check_post_ops(graph)
-        if isinstance(error, UsageError | OutOfMemory | RunCancelled | TimeLimitExceeded):  # not the pass's fault
-            raise
+        if isinstance(error, UsageError | OutOfMemory | RunCancelled | TimeLimitExceeded) or raised_by_handler(error):
+            raise  # not the pass's fault
         if isinstance(error, MemoryError):
             raise OutOfMemory(f"{where}: {str(error) or 'the host has no memory left'}") from error
         message = error.message if isinstance(error, DovetailError) else str(error)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dovetail.errors import DovetailError, PluginFailed
+from dovetail.errors import DovetailError, PluginFailed, raised_by_handler
 from dovetail.names import shortened
 from dovetail.plugins.records import PluginRecord
 
@@ -17,7 +17,7 @@ _LONGEST = 1000
 def attributed(record: PluginRecord, doing: str, *, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Turn whatever plugin code raises into `PluginFailed` that names the plugin; errors of the types `passing` stay as they are.
 
-    `SystemExit` counts as a failure of the plugin; `KeyboardInterrupt` is the user's.
+    `SystemExit` counts as a failure of the plugin; `KeyboardInterrupt` and what a handler of a signal raises are the user's.
     """
     try:
         yield
@@ -26,4 +26,6 @@ def attributed(record: PluginRecord, doing: str, *, passing: tuple[type[Exceptio
     except DovetailError as error:
         raise PluginFailed(f"{doing} raised {type(error).__name__}: {error.message}", hint=error.hint) from error
     except (Exception, SystemExit) as error:
+        if raised_by_handler(error):
+            raise
         raise PluginFailed(f"{doing} raised {type(error).__name__}: {shortened(str(error), _LONGEST)}") from error
