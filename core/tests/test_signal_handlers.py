@@ -1,4 +1,4 @@
-"""What a program's signal handler raises arrives as it is, wherever a plugin's code was interrupted."""
+"""An error of the program's signal handler arrives as it is, wherever it interrupted the code of a plugin."""
 
 import signal
 import sys
