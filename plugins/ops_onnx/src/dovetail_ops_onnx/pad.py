@@ -44,7 +44,7 @@ class Pad(Movement):
         return _padded(data, widths, self.mode, self.fill(data.dtype, constant_value)[()])
 
     def fill(self, dtype: np.dtype[Any], constant_value: Array | None = None) -> Array:
-        """The value of padding in mode `constant`, as an array of rank 0: `constant_value`; zero or an empty string when left out."""
+        """The value of mode `constant`, as an array of rank 0: `constant_value`; zero or an empty string when left out."""
         return np.array("" if dtype.kind == "O" else 0, dtype) if constant_value is None else constant_value.reshape(())
 
     def is_identity(self, inputs: Types, outputs: Sequence[TensorType]) -> bool:
