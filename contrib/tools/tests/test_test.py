@@ -34,10 +34,10 @@ class Twice(Operator):
         yield Case("by_hand", cls(), (np.float32([1, -2]),), (np.float32([2, -4]),))
 
 
-class OfTwo(VirtualDevice):
+class OfThree(VirtualDevice):
     def targets(self, session, arguments, properties):
-        if arguments.count(",") != 1:
-            raise UsageError(f"OFTWO:{arguments}", hint="accepted: OFTWO:DEVICE,DEVICE")
+        if arguments.count(",") != 2:
+            raise UsageError(f"OFTHREE:{arguments}", hint="write OFTHREE:A,B,C")
         return session.targets(arguments.partition(",")[0], properties)
 '''
 OPS = """
@@ -49,15 +49,15 @@ def dovetail_register_ops(registry):
     registry.add(Twice)
 """
 VIRTUAL = """
-from several_classes import OfTwo, dovetail_api, hookimpl
+from several_classes import OfThree, dovetail_api, hookimpl
 
 
 @hookimpl
 def dovetail_virtual_device():
-    return OfTwo()
+    return OfThree()
 """
 METADATA = "Metadata-Version: 2.1\nName: several\nVersion: 1.0\nRequires-Dist: dovetail>=0.1\n"
-ENTRY_POINTS = "[dovetail.ops]\ncom.several = several_ops\n[dovetail.virtual_devices]\noftwo = several_virtual\n"
+ENTRY_POINTS = "[dovetail.ops]\ncom.several = several_ops\n[dovetail.virtual_devices]\nofthree = several_virtual\n"
 
 
 @pytest.fixture
@@ -78,12 +78,11 @@ def several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Callable[..
 def test_the_other_plugins_of_a_package_are_checked_too(several: Callable[..., Any]) -> None:
     found = several("several", code=1)
     assert "com.several::Twice" in found.stdout
-    assert "FAILED open: OFTWO:NUMPY" in found.stdout
-    assert "dovetail plugins test 'OFTWO:DEVICES'" in found.stdout
+    assert "FAILED open: OFTHREE:NUMPY" in found.stdout
+    assert "dovetail plugins test OFTHREE:A,B" in found.stdout
 
 
 def test_one_that_cannot_be_opened_is_an_error_that_says_what_to_do(several: Callable[..., Any]) -> None:
-    found = several("oftwo", code=1)
-    assert "Error: OFTWO:NUMPY" in found.stderr
-    assert "accepted: OFTWO:DEVICE,DEVICE" in found.stderr
-    assert "give the devices that it runs on: dovetail plugins test 'OFTWO:DEVICES'" in found.stderr
+    found = several("ofthree", code=1)
+    assert "Error: OFTHREE:NUMPY" in found.stderr
+    assert "name devices that it accepts: dovetail plugins test OFTHREE:A,B. write OFTHREE:A,B,C" in found.stderr

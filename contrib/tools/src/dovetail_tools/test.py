@@ -17,7 +17,7 @@ from dovetail.command import (
     remark,
     without_warnings,
 )
-from dovetail.errors import DovetailError, UsageError
+from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
     from dovetail.testing.kit import Kit
@@ -39,9 +39,9 @@ def test(name: str, processes: int | None, as_json: bool) -> None:
 
     NAME is a distribution, an entry name (device type, file suffix, operator domain) or an id from `dovetail plugins list`;
     or a device, such as OPENCL.1 or MIRROR:OPENCL.0,OPENCL.1. Of a device plugin the first device is checked, a virtual
-    device over NUMPY, an op pack on every device that is there. In the table, "3 of 5" means that three cases pass and two are
-    refused with a reason. The exit code is 1 when a check fails. Known gaps, which a package may list in its own tests, count as
-    failures here.
+    device over NUMPY or NUMPY,NUMPY, an op pack on every device that is there. In the table, "3 of 5" means that three
+    cases pass and two are refused with a reason. The exit code is 1 when a check fails. Known gaps, which a package may
+    list in its own tests, count as failures here.
 
     \b
     JSON: {"plugins": [{"subject", "ok", "counts": {outcome: number},
@@ -71,8 +71,6 @@ def _report(subject: str, make_kit: "Callable[[], Kit]", processes: int | None, 
     try:
         kit.open()  # what cannot be loaded or opened is one error, not one for each check
     except DovetailError as error:
-        if "/virtual_devices/" in subject and isinstance(error, UsageError):
-            error.hint = f"{error.hint}\n  {_virtual(subject)}".strip()
         if is_alone:
             raise
         return Report(subject, (Result("open", "open", Outcome.FAILED, str(error)),))
@@ -85,12 +83,6 @@ def _report(subject: str, make_kit: "Callable[[], Kit]", processes: int | None, 
             report = run_checks(subject, kit.checks, lambda result: advance(1))
     kit.close()
     return report
-
-
-def _virtual(subject: str) -> str:
-    """The hint where a virtual device does not take the reference device alone."""
-    name = subject.rpartition("/")[2].upper()
-    return f"give the devices that it runs on: dovetail plugins test '{name}:DEVICES'"
 
 
 def _builds_kernels(kit: "Kit") -> bool:
