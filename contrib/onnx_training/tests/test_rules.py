@@ -148,7 +148,7 @@ CASES = [
     case("Slice", real(5, 6), ints(1), ints(100), ints(-1)),
     case("Pad", real(2, 3), ints(1, -1, 0, 2), np.array(0.7)),
     case("Pad", real(2, 3), ints(2, 1), None, ints(-1)),
-    case("Pad", real(2, 3), version=2, pads=(0, 1, 2, 0)),
+    case("Pad", real(2, 3), ints(0, 1, 2, 0), version=2, value=0.7),
     case("Gather", real(4, 3), np.array([[0, -1], [2, 0]]), axis=0),
     case("Gather", real(2, 4, 3), np.array(2), axis=-2),
     case("GatherElements", real(3, 4), np.array([[0, 2, -1, 0], [1, 1, 0, 2]]), axis=0),

@@ -30,7 +30,10 @@ def test_the_doctor_finds_nothing_wrong() -> None:
 def test_the_kit_runs_them_over_the_reference_device(key: str) -> None:
     core = Core(config=False)
     kit = kit_for(core.plugins.record(key), lambda: core)
-    checks = [check for check in kit.checks if check.group == "requests" and check.name != "open_close_open"]
-    assert len(checks) == 3
-    assert {check.result().outcome for check in checks} == {Outcome.PASSED}
+    found = {check.name: check.result().outcome for check in kit.checks if check.group == "requests"}
+    refused = {name for name, outcome in found.items() if outcome is Outcome.REFUSED}
+    assert refused <= {"staged", "final_plan"}, "what the devices below may do, and NUMPY need not"
+    assert {name: outcome for name, outcome in found.items() if name not in refused} == dict.fromkeys(
+        found.keys() - refused, Outcome.PASSED
+    )
     core.close()

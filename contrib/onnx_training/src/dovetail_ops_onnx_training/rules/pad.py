@@ -11,7 +11,7 @@ def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
     x, dy = inputs[0], gradients[0]
     if op.mode != "constant":
         raise OperatorError(f"Pad with mode {op.mode!r} has no derivative here; accepted: 'constant'")
-    pads = inputs[1].known if isinstance(op, Pad) else op.pads
+    pads = inputs[1].known
     axes = inputs[3].known if len(inputs) > 3 and inputs[3] is not None else range(x.rank)
     widths = [[0, 0] for _ in x.dims]
     for place, axis in enumerate(axes):
