@@ -379,6 +379,22 @@ def test_steps_that_are_no_line(device: Any, bench: Any) -> None:
         fitted(pairs, last, float(wholes(middle)[0]))
 
 
+@pytest.mark.parametrize("dims", [(35, 1, 1), (1, 1, 5, 4), (2, 35, 1, 1)], ids=str)
+def test_operands_that_lie_along_the_channels(dims: tuple[int, ...], device: Any, bench: Any, rng: Any) -> None:
+    """A factor for each channel, as of a BatchNormalization behind a quantization, for each pixel, and for each of two images."""
+    x, w = numbers(rng, np.uint8, 2, 16, 5, 4), numbers(rng, np.int8, 35, 16, 1, 1)
+    sx, sw = scaling(0.02, 7, np.uint8), scaling(rng.random(35) * 0.01 + 0.001, np.zeros(35), np.int8, 0)
+    real = sums_of(x.astype(np.int64) - 7, w, (1, 1, (0,) * 4)) * (sx.scale.astype(np.float64) * sw.scale).reshape(-1, 1, 1)
+    middle, last = scaling(real.std() / 40, 100, np.uint8), scaling(real.std() / 50, -3, np.int8)
+    factor = (rng.random(dims) * 2 - 0.5).astype(np.float32)
+    steps = [QuantizedStep(bench.op("Conv"), (0, 1)), middle, QuantizedStep(bench.op("Mul"), (-1, 2))]
+    graph, feeds = bench.single(Quantized(steps, [sx, sw, None], last), [x, w, factor], (1, 2))
+    expected = stored((stored(real, middle).astype(np.float32) - 100) * middle.scale * factor, last)
+    device.forced = "quantized_conv_bytes"
+    np.testing.assert_array_equal(run_images(device, bench, graph, feeds, NHWC), expected)
+    assert len(np.unique(expected)) > 30
+
+
 @pytest.mark.parametrize("zero", [0, 101])
 @pytest.mark.parametrize("above", [False, True])
 def test_sums_next_to_halves(above: bool, zero: int, device: Any, bench: Any, monkeypatch: Any) -> None:

@@ -181,7 +181,7 @@ def test_convolutions_without_weights_are_refused_by_kernels_that_pack_them(
     name: str, dtype: Any, kernel: str, reason: str, maps: int, channels: int, kind_device: Callable[[str], Any], bench: Any
 ) -> None:
     device = kind_device("GPU")
-    device.caps = dataclasses.replace(device.caps, matrix="f16", pipeline=True, ptx=True)
+    device.caps = dataclasses.replace(device.caps, matrix="f16", pipeline=True, ptx=True, float_pipeline=False)
     device._bound = {}
     graph, _ = single(bench, name, [np.ones((1, channels, 5, 5), dtype), np.ones((maps, channels, 3, 3), dtype)], (1,))
     node = TypedNode.of(graph.nodes[0], graph)

@@ -82,7 +82,10 @@ KERNELS = [
 def test_a_convolution_is_rounded_in_double(
     case: Sequence[int], kind: str, kernel: str, layout: Any, kind_device: Callable[[str], Any], bench: Any, rng: Any
 ) -> None:
-    """Bit for bit, with a bias, a scale and zero point for each channel, and steps behind it that round each once."""
+    """Bit for bit, with a bias, a scale and zero point for each channel, and steps behind it that round each once.
+
+    One step reads a number of each channel, which channels innermost have beside each other.
+    """
     channels, maps, groups, height, width, size, stride, dilation, pad = case
     device = kind_device(kind)
     x, w = (
@@ -100,15 +103,17 @@ def test_a_convolution_is_rounded_in_double(
     own = total * unit.reshape(-1, 1, 1)
     middle, other, last = scaling(own.std() / 40, 100), scaling(own.std() / 50, -3, np.int8), scaling(own.std() / 30, 7)
     addend = bytes_of(rng, *own.shape, dtype=np.int8)
+    factor = (rng.random((groups * maps, 1, 1)) * 1.5 - 0.25).astype(np.float32)
     conv = bench.op("Conv", group=groups, strides=(stride,) * 2, pads=(pad,) * 4, dilations=(dilation,) * 2)
     steps = [
         QuantizedStep(conv, (0, 1, 2)),
         middle,
+        QuantizedStep(bench.op("Mul"), (PREVIOUS, 4)),
         QuantizedStep(bench.op("Add"), (3, PREVIOUS)),
         QuantizedStep(bench.op("Relu"), (-1,)),
     ]
-    op = Quantized(steps, [sx, sw, None, other], last)
-    graph, feeds = bench.single(op, [x, w, (counts * unit).astype(np.float32), addend], (1, 2))
+    op = Quantized(steps, [sx, sw, None, other, None], last)
+    graph, feeds = bench.single(op, [x, w, (counts * unit).astype(np.float32), addend, factor], (1, 2, 4))
     types = {
         name: t.with_layout(layout) if t.dims[2:] == (height, width) or name in ("y0", "x3") else t
         for name, t in graph.types.items()
@@ -118,7 +123,8 @@ def test_a_convolution_is_rounded_in_double(
     (got,) = bench.run(device, graph.replace(types=types), laid, DEBUG_BUFFERS=True)
     device.forced = ""
     got = got if layout == PLAIN else got.reshape(got.shape[0], *got.shape[2:], -1).transpose(0, 3, 1, 2)
-    expected = stored(np.maximum(real(addend, other) + real(stored(own, middle), middle), np.float32(0)), last)
+    scaled = real(stored(own, middle), middle) * factor
+    expected = stored(np.maximum(real(addend, other) + scaled, np.float32(0)), last)
     np.testing.assert_array_equal(got, expected)
     assert len(np.unique(expected)) > 30
 
@@ -186,6 +192,26 @@ def test_what_is_computed_element_by_element(kind: str, kind_device: Callable[[s
             graph, feeds = bench.single(op, [x, y])
             (got,) = bench.run(device, graph, feeds, DEBUG_BUFFERS=True)
             np.testing.assert_array_equal(got, stored(compute(real(x, left), real(y, right)), result), f"{name} {dims}")
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_elements_with_channels_innermost(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """A number for each channel or pixel lies along them; one for each channel of each column does not."""
+    device, source, result = kind_device(kind), scaling(0.07, 131), scaling(0.05, 9)
+    x = bytes_of(rng, 2, 19, 3, 5)
+    for dims, accepted in (((19, 1, 1), True), ((1, 1, 3, 5), True), ((2, 19, 1, 1), True), ((19, 1, 5), False)):
+        factor = rng.standard_normal(dims).astype(np.float32)
+        op = Quantized([QuantizedStep(bench.op("Mul"), (0, 1))], [source, None], result)
+        graph, feeds = bench.single(op, [x, factor], (1,))
+        graph = graph.replace(types={n: t.with_layout(NHWC) if n in ("x0", "y0") else t for n, t in graph.types.items()})
+        node = TypedNode.of(graph.nodes[0], graph)
+        kernel = next(k for k in device.kernels(node) if k.name == "quantized_elementwise")
+        assert any(config.fits(node) for config in kernel.configurations(node)) is accepted, dims
+        if accepted:
+            feeds[0] = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).reshape(x.shape)
+            (got,) = bench.run(device, graph, feeds, DEBUG_BUFFERS=True)
+            got = got.reshape(2, 3, 5, 19).transpose(0, 3, 1, 2)
+            np.testing.assert_array_equal(got, stored(real(x, source) * factor, result), str(dims))
 
 
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])

@@ -41,6 +41,7 @@ __all__ = [
     "Load",
     "Steps",
     "as_chain",
+    "elementwise_configurations",
     "elementwise_launch",
     "in_order_of",
     "input_name",
@@ -83,9 +84,7 @@ class Elementwise(CLKernel):
     elementwise = True
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        found = LayerConfig.elementwise(node)
-        innermost = None if ANY in found.outputs else _channels_innermost(node)
-        return (found,) if innermost is None else (found, innermost)
+        return elementwise_configurations(node)
 
     def steps(self, node: TypedNode) -> Steps | None:
         """How an element is made; None where it takes several launches."""
@@ -208,6 +207,13 @@ class Chain(Elementwise):
         source = node.given(index)
         own = [node.node.inputs[index]] if is_like(source, node.outputs[0]) else []
         return [*own, *super().in_place(chained)]
+
+
+def elementwise_configurations(node: TypedNode) -> Sequence[LayerConfig]:
+    """Any layout; where something broadcasts, plain, and with the channels innermost if the rest lies along them."""
+    found = LayerConfig.elementwise(node)
+    innermost = None if ANY in found.outputs else _channels_innermost(node)
+    return (found,) if innermost is None else (found, innermost)
 
 
 def _channels_innermost(node: TypedNode) -> LayerConfig | None:

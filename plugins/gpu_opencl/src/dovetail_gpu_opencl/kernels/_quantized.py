@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass
 from dovetail.device import PLAIN, DType, LayerConfig, Reason, Refusal, TypedNode
 from dovetail.op import Operator
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.elementwise import elementwise_configurations
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv_integer import SPARSE, row_defines, windows_configurations, windows_launches
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Result, Weights
@@ -339,12 +341,12 @@ def _has_bias(op: Quantized) -> bool:
 
 
 def _with_operands(node: TypedNode, config: LayerConfig, operands: range) -> LayerConfig | None:
-    """The configuration with what the steps read in the result's layout; None where that cannot be."""
+    """The configuration with what the steps read in the result's layout, or plain and along it; None where that cannot be."""
     inputs, dst = list(config.inputs), node.outputs[0]
     for index in operands:
         if given(node, index).dims == dst.dims:
             inputs[index] = config.outputs[0]
-        elif given(node, index).size != 1 and config.outputs[0] != PLAIN:
+        elif not post_ops.lies_along(given(node, index), dst, config.outputs[0]):
             return None
     return dataclasses.replace(config, inputs=tuple(inputs))
 
@@ -390,6 +392,9 @@ class QuantizedElementwise(QuantizedKernel):
     name = "quantized_elementwise"
     by_content = False
     elementwise = True
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return elementwise_configurations(node)
 
     def parts(self, node: TypedNode) -> Steps:
         """The steps, the first of which makes a value of the inputs. Raises `Refused`."""

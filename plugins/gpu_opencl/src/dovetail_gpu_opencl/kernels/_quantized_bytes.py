@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dovetail.device import NHWC, PLAIN, LayerConfig, Layout, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import spread
 from dovetail_gpu_opencl.kernels._byte_results import direct_result, is_direct
 from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, refusal_of
@@ -54,9 +55,11 @@ class QuantizedConvBytes(QuantizedTiles, QuantizedConv):
     def check(self, node: TypedNode) -> Refusal | None:
         if (refusal := QuantizedConv.check(self, node)) is not None:
             return refusal
-        result = node.outputs[0].dims
-        if any(given(node, i).dims != result and given(node, i).size != 1 for i in self.operands(node)):
-            return Refusal(Reason.LAYOUT, "operands that broadcast along some axes; accepted: the result's shape, or one number")
+        result = node.outputs[0]
+        operands = (given(node, i) for i in self.operands(node))
+        if not all(t.dims == result.dims or post_ops.lies_along(t, result, NHWC) for t in operands):
+            accepted = "the result's shape, one number, or one for each channel or pixel"
+            return Refusal(Reason.LAYOUT, f"operands that broadcast along some axes; accepted: {accepted}")
         conv = self.conv(node)
         rank = conv.geometry(node.given(0), node.given(1)).rank
         return refusal_of(self.factors(node).weights, rank, conv.group)

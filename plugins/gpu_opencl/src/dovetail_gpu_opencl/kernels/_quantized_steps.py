@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass, field
 from dovetail.device import PLAIN, DType, Eltwise, PostOp, Sum, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
-from dovetail_gpu_opencl.broadcast import Access, access_to
+from dovetail_gpu_opencl.broadcast import Access, access_to, broadcasts
 from dovetail_gpu_opencl.launch import Argument, Constant, Read
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import C_TYPES
@@ -198,12 +198,16 @@ class Steps:
 
 
 def elementwise_access(tensor: TensorType, result: TensorType, run_axes: int, sizes: RuntimeSizes, key: int) -> Access | None:
-    """As `access_to`; an operand of the result's shape has the result's layout."""
+    """As `access_to`; an operand of the result's shape has the result's layout, and others lie along it."""
     if tensor.size == 1:
         return Access("0", "same")
     if is_as_large(tensor, result):
         return Access("o", "next")
-    return access_to(tensor, result, run_axes, sizes, key) if result.layout == PLAIN else None
+    if result.layout != PLAIN:
+        if not broadcasts(tensor, result) or not post_ops.lies_along(tensor, result, result.layout):
+            return None
+        tensor, result = post_ops.in_order(tensor, result), post_ops.in_order(result, result)
+    return access_to(tensor, result, run_axes, sizes, key)
 
 
 def is_as_large(tensor: TensorType, result: TensorType) -> bool:

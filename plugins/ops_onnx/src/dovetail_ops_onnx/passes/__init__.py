@@ -143,6 +143,7 @@ PASSES = (
     _pass("quantize_clipped.quantize_clipped", "quantize", any_sizes=True, pairs=[("QuantizeLinear", "Clip")]),
     _pass("move_quantized.move_quantized", "quantize", "DequantizeLinear", any_sizes=True),
     _pass("tabulate_bytes.tabulate_bytes", "quantize", "QuantizeLinear", any_sizes=True),
+    _pass("split_norm.split_norm", "quantize", takes="", any_sizes=True, pairs=[("DequantizeLinear", "BatchNormalization")]),
     _pass("fuse_quantized.fuse_quantized", "quantize", "DequantizeLinear", any_sizes=True),
     _pass("tabulate_bytes.tabulate_chains", "quantize", "QuantizeLinear", any_sizes=True),
     _pass("fuse_quantized.release_quantized", "quantize", "DequantizeLinear", takes="", any_sizes=True),

@@ -1,13 +1,13 @@
 """Fuse quantized: DequantizeLinear, operators and QuantizeLinear become one operator, where a device has a kernel for it."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType, as_constant
+from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail.passes import drop_dead_nodes, fold_constants, schedule
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.passes import is_one
@@ -15,7 +15,7 @@ from dovetail_ops_onnx.passes._scalings import STORED, scaling_of
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.quantized import PREVIOUS, Quantized, QuantizedStep, Scaling
 
-__all__ = ["HeldDequantizeLinear", "fuse_quantized", "hold_quantized", "release_quantized"]
+__all__ = ["HeldDequantizeLinear", "evaluated", "fuse_quantized", "hold_quantized", "release_quantized"]
 
 Keeps = Callable[[Node, Graph], bool]
 """Whether a device runs the node, whose types are in the graph, with a kernel of its own."""
@@ -226,12 +226,13 @@ class _Fusion:
             return name
         real = self._graph.free_name(f"{name}@real")
         if real not in self._constants:
-            given = [self._constants[one] if one else None for one in node.inputs]
-            self._constants[real] = as_constant(_evaluated(node.op, given))
+            self._constants[real] = as_constant(evaluated(node, self._constants))
             self._types[real] = TensorType.of(self._constants[real], known=True)
         return real
 
 
-def _evaluated(op: AbstractOperator, inputs: Sequence[NDArray[np.generic] | None]) -> NDArray[np.generic]:
-    found: NDArray[np.generic] = op.reference(*inputs, *[None] * (len(op.inputs) - len(inputs)))
+def evaluated(held: Node, constants: Mapping[str, NDArray[np.generic]]) -> NDArray[np.generic]:
+    """The real numbers of a constant that is held back."""
+    given = [constants[one] if one else None for one in held.inputs]
+    found: NDArray[np.generic] = held.op.reference(*given, *[None] * (len(held.op.inputs) - len(given)))
     return found
