@@ -160,7 +160,7 @@ class PluginManager:
             record = self._frontend(format.lower().removeprefix("."))
             hooks = self._loader.load(record).hooks
         name = source if isinstance(source, Path) else f"{len(source)} bytes"
-        with attributed(record, f"reading {name} with {record.id}", passing=(DovetailError,)):
+        with attributed(f"reading {name} with {record.id}", passing=(DovetailError,)):
             model = hooks.dovetail_read_model(source=source, options=dict(options))
         if not isinstance(model, Model):
             raise PluginFailed(f"dovetail_read_model of {record.id} returned {model!r}, which is not a dovetail.graph.Model")
@@ -212,7 +212,7 @@ class PluginManager:
         with self._lock:
             record = self._frontend(suffix)
             hooks = self._loader.load(record).hooks
-        with attributed(record, f"writing .{suffix} with {record.id}", passing=(DovetailError,)):
+        with attributed(f"writing .{suffix} with {record.id}", passing=(DovetailError,)):
             if self.writes_unbound(suffix):
                 content = hooks.dovetail_write_unbound_model(model=model, options=dict(options))
             else:
