@@ -153,7 +153,7 @@ class Pace:
         self.took(time.perf_counter() - started)
         return result
 
-    def is_long(self, may_be_long: bool = False) -> bool:
+    def is_long(self, may_be_long: bool) -> bool:
         """Whether the next call has to be on a thread."""
         seconds, speed = self._seconds, self._speed
         if seconds is None:
