@@ -83,10 +83,14 @@ class Load:
                 time.sleep(0.01)
 
     def wait_for(self, count: int) -> None:
-        """Wait for so many more answers."""
-        wanted, end = self.count() + count, time.monotonic() + PATIENCE + 0.1 * count
-        while self.count() < wanted:
-            assert time.monotonic() < end
+        """Wait for so many more answers, as many for each caller: one may begin late. Raises what a caller has raised."""
+        wanted = [len(answers) + count // CALLERS for answers in self.answers]
+        end = time.monotonic() + PATIENCE + 0.1 * count
+        while any(len(answers) < least for answers, least in zip(self.answers, wanted, strict=True)):
+            for call in self.calls:
+                if call.done():
+                    call.result()
+            assert time.monotonic() < end, f"{[*map(len, self.answers)]} answers, wanted {wanted}"
             time.sleep(0.01)
 
     def count(self) -> int:

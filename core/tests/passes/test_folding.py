@@ -313,5 +313,5 @@ def test_what_only_folded_nodes_read_takes_no_room_from_others() -> None:
         floats = g.node(Sub(), g.node(Cast(to=DType.FLOAT32), weights), g.constant(np.float32(3)))
         y = g.node(Add(), y, g.node(Mul(), floats, g.constant(np.float32(0.5))))
     graph = g.model([y]).graph
-    assert keys(fold_closed(graph, budget=16 * count)) == ["Add"] * chains
-    assert len(fold_closed(graph, budget=-20 * count).nodes) > chains
+    assert keys(fold_closed(graph, 16 * count, None)) == ["Add"] * chains
+    assert len(fold_closed(graph, -20 * count, None).nodes) > chains

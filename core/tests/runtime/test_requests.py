@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+import signal
 import sys
 import threading
 import time
@@ -368,3 +369,29 @@ def test_memory_that_runs_out_beside_the_nodes(
         monkeypatch.setattr(request, "_advance", advance)
         with pytest.raises(OutOfMemory, match=f"memory ran out: {left}"):
             request.infer(np.ones(2, np.float32))
+
+
+class Late(TimeoutError):
+    """Raised by the handler of a signal, as programs do that limit their time."""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="the system has no SIGUSR1")
+def test_what_a_signal_handler_raises_in_wait_is_not_the_end_of_its_time(
+    slow: dovetail.CompiledModel, held: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(number: int, frame: Any) -> None:
+        raise Late
+
+    request = slow.create_infer_request()
+    request.start_async(x(1, 2))
+    before = signal.signal(signal.SIGUSR1, late)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("concurrent.futures.Future.result", lambda self, timeout: signal.raise_signal(signal.SIGUSR1))
+            with pytest.raises(Late):
+                request.wait(30)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    held.set()
+    assert request.wait(30)
+    assert request.results["y"].tolist() == [2, 3]

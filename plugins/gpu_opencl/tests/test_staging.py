@@ -1,7 +1,9 @@
 """Uploads of large inputs by threads and locked memory."""
 
 import dataclasses
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from threading import get_ident
 from typing import Any
 
@@ -32,6 +34,31 @@ def test_all_parts_arrive(nbytes: int, rng: Any, monkeypatch: pytest.MonkeyPatch
         np.testing.assert_array_equal(found, array)
         assert len(events) == -(-nbytes // staging._step)
     assert callers == {get_ident()}
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_without_all_threads_the_calling_one_copies(threads: int, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    left, start = iter(range(threads)), threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if next(left, None) is None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    context = cl.create_some_context(interactive=False)
+    queue = cl.CommandQueue(context)
+    array = rng.integers(0, 1 << 31, 25_001, np.int32)
+    buffer, staging = cl.Buffer(context, cl.mem_flags.READ_WRITE, array.nbytes), Staging(context, queue, array.nbytes)
+    with ThreadPoolExecutor(4) as pool:
+        monkeypatch.setattr("dovetail_gpu_opencl.staging._pool", lambda: pool)
+        for number in range(3):
+            with monkeypatch.context() as patch:  # not longer: pytest-timeout's threads start after the test
+                patch.setattr(threading.Thread, "start", limited)
+                staging.upload(buffer, array + number)
+            queue.finish()
+            found = np.empty_like(array)
+            cl.enqueue_copy(queue, found, buffer)
+            np.testing.assert_array_equal(found, array + number)
 
 
 def test_a_request_of_a_gpu(kind_device: Callable[[str], Any], bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ SINGLES = {
 }
 
 
-@pytest.fixture(params=["by the processor", "by arithmetic"], autouse=True)
+@pytest.fixture(params=["by the processor", "by arithmetic"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "by arithmetic":
         monkeypatch.setattr(_f16c, "native", lambda: None)
@@ -50,10 +50,14 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.skip("no instructions for float16, or no executable memory")
 
 
+both_ways = pytest.mark.usefixtures("way")
+
+
 def bits(x: NDArray[Any]) -> NDArray[Any]:
     return np.where(np.isnan(x), np.copysign(x.dtype.type(np.nan), x), x).view(f"u{x.itemsize}")
 
 
+@both_ways
 @pytest.mark.parametrize("name", HALVES)
 def test_widened(name: str) -> None:
     halves = HALVES[name]
@@ -62,6 +66,7 @@ def test_widened(name: str) -> None:
     np.testing.assert_array_equal(bits(found), bits(wanted))
 
 
+@both_ways
 @pytest.mark.parametrize("name", SINGLES)
 def test_narrowed(name: str) -> None:
     with np.errstate(all="ignore"):
@@ -70,6 +75,7 @@ def test_narrowed(name: str) -> None:
     np.testing.assert_array_equal(bits(found), bits(wanted))
 
 
+@both_ways
 @pytest.mark.parametrize("size", [0, 1, 2, 15, 16, 17, 31, 32, 33, 1000, 40_000])
 def test_conversion_writes_what_it_should_and_nothing_else(size: int) -> None:
     """To and from odd addresses, with bytes around the result that must stay."""
@@ -84,6 +90,7 @@ def test_conversion_writes_what_it_should_and_nothing_else(size: int) -> None:
         assert memory[[0, -2, -1]].tolist() == [7, 7, 7]
 
 
+@both_ways
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint16, np.int32, np.uint64, np.int64])
 def test_whole_numbers_become_halves_in_one_rounding(dtype: type) -> None:
     low, high = (0, 1) if dtype is np.bool_ else (np.iinfo(dtype).min, np.iinfo(dtype).max)

@@ -22,6 +22,7 @@ from dovetail.errors import (
     UnsupportedNode,
     UsageError,
 )
+from dovetail.runtime import CompiledModel
 from dovetail.testing import ReferenceDevice
 
 
@@ -384,6 +385,46 @@ def test_a_best_device_that_does_not_compile_in_the_background_is_reported(
     go.set()
     until("B.0", compiled)
     assert compiled.report().passed_over == {"A.0": "the compiler crashed"}
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The devices of the compiled models that are closed."""
+    found: list[str] = []
+    close = CompiledModel.close
+
+    def noting(compiled: CompiledModel) -> None:
+        found.append(compiled.device)
+        close(compiled)
+
+    monkeypatch.setattr(CompiledModel, "close", noting)
+    return found
+
+
+def test_a_part_that_cannot_be_planned_in_the_background_is_closed(
+    slow_core: Any, closed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_again, go = slow_core
+    monkeypatch.setattr(Slow, "compile", Uncompiling.compile)
+    core, _ = open_again()
+    compiled = core.compile_model(chain("N"), "AUTO")
+    compiled(X)
+    go.set()
+    until("B.0", compiled)
+    assert closed == ["A.0"]
+
+
+def test_a_part_that_a_request_has_compiled_meanwhile_stays(slow_core: Any, closed: list[str]) -> None:
+    open_again, go = slow_core
+    core, _ = open_again()
+    compiled = core.compile_model(chain(), "AUTO")
+    composite = compiled._prepared().composite
+    go.set()
+    first = composite.part("A.0")
+    until("A.0", compiled)
+    assert composite.active is first
+    assert closed == ["A.0"]
+    np.testing.assert_allclose(compiled(X)[0], WANT, rtol=1e-6)
 
 
 def test_results_stay_on_the_device_that_runs_the_model(toy_core: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.command import Latency, measure, timed
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, raised_by_handler
 from dovetail.graph import Model
 from dovetail.runtime import REFERENCE_DEVICE, CompiledModel, Core, NodePlacement
 
@@ -116,6 +116,8 @@ def run_devices(
         try:
             results[name] = _run(core, model, digits, name, None if reference is None else reference.probabilities, advance)
         except Exception as error:
+            if raised_by_handler(error):
+                raise
             # Whatever a device plugin raises concerns that device alone: the others go on, and the table says why it failed.
             results[name] = DeviceResult(name, error=_error_text(error))
     return [results[name] for name in devices]

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import TemplateError
 from tokenizers import Tokenizer, decoders
 
-from dovetail.errors import FormatError, UsageError
+from dovetail.errors import FormatError, UsageError, raised_by_handler
 from dovetail.frontend import printable
 from dovetail_generate.template import compiled
 from dovetail_generate.vocabulary import CONTROL, SPLITS, Vocabulary
@@ -98,6 +98,8 @@ def of_file(path: Path) -> Tokens:
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the package raises nothing more special
+        if raised_by_handler(error):
+            raise
         raise FormatError(f"{path}: this is not a tokenizer.json: {error}") from error
     config = _beside(path, "tokenizer_config.json")
     try:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from dovetail.errors import DataDependentShape
+from dovetail.errors import DataDependentShape, raised_by_handler
 from dovetail.frontend import printable
 from dovetail.op import DType, Operator, OperatorError, TensorType
 from dovetail_ops_onnx_reference.protos import attribute_proto
@@ -43,6 +43,8 @@ class ReferenceOperator(Operator):
         try:
             found = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=self._opsets())
         except Exception as error:
+            if raised_by_handler(error):
+                raise
             raise OperatorError(f"ONNX's shape inference: {_first_line(error)}") from error
         return tuple(_known(found.get(name)) for name in node.output)
 
@@ -60,6 +62,8 @@ class ReferenceOperator(Operator):
                 evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=self._opsets()))
                 results = evaluator.run(None, dict(zip(names, given, strict=True)))
         except Exception as error:
+            if raised_by_handler(error):
+                raise
             raise OperatorError(f"onnx.reference: {type(error).__name__}: {_first_line(error)}") from error
         return tuple(_ours(value) for value in results)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.errors import raised_by_handler
 from dovetail_onnxruntime.decoder import Bound
 from dovetail_onnxruntime.values import OrtDevice, OrtValue, array_at
 
@@ -113,6 +114,8 @@ class IOBinding:
         try:
             results = self._session._run(list(self._targets), self._inputs, on_device=bool(self._kept), bound=self._bound)
         except Exception as error:
+            if raised_by_handler(error):
+                raise
             raise RuntimeError(f"Error in execution: {error}") from error
         bound = zip(self._targets.items(), results, strict=True)
         self._outputs = [_stored(name, target, value, name in self._kept) for (name, target), value in bound]

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import dovetail
 from dovetail.command import printable
-from dovetail.errors import UsageError
+from dovetail.errors import UsageError, raised_by_handler
 from dovetail.graph import Model
 from dovetail.runtime import CompiledModel, PlanReport
 
@@ -94,5 +94,7 @@ class OnnxRuntimePeer:
             given = {one.name: inputs[one.name] for one in session.get_inputs()}
             found = dict(zip(wanted, session.run(wanted, given), strict=True))
         except Exception as error:  # its own classes, which have no base but this one
+            if raised_by_handler(error):
+                raise
             raise UsageError(f"onnxruntime: {printable(str(error), 500)}", hint="take a device to compare with") from error
         return {name: found.get(name, inputs.get(name)) for name in names}

@@ -107,9 +107,8 @@ def configured(name: str, method: str, call: Callable[[], Device]) -> Device:
     """The device that a method gives in place of another. Raises `PluginError` where it gives none."""
     try:
         found: object = call()
-    except (DovetailError, MemoryError):
-        raise
     except (Exception, SystemExit) as error:
+        _raise_others(error)
         raise PluginError(f"device {name}: {method}() raised {type(error).__name__}: {error}", hint=_REPORT) from error
     if not isinstance(found, Device):
         hint = "return the device, or a copy of it"
@@ -167,9 +166,8 @@ def composite_of(name: str, virtual: VirtualDevice, *given: Any) -> Composite | 
 def _of_virtual(name: str, what: str, call: Callable[[], T], virtual: VirtualDevice) -> T:
     try:
         return call()
-    except (DovetailError, MemoryError):
-        raise
     except (Exception, SystemExit) as error:
+        _raise_others(error)
         raise PluginError(f"device {name}: {what} raised {located(error, _package(virtual))}", hint=_REPORT) from error
 
 
@@ -181,9 +179,8 @@ def new_request(name: str, executable: Executable | Composite) -> ExecutableRequ
     """The result of `create_request`. Raises `CompileError` where that is not a request."""
     try:
         found: object = executable.create_request()
-    except (DovetailError, MemoryError):
-        raise
     except (Exception, SystemExit) as error:
+        _raise_others(error)
         text = f"create_request() raised {located(error, _package(executable))}"
         raise CompileError(f"device {name}: {text}", hint=_REPORT) from error
     if not isinstance(found, ExecutableRequest):
@@ -230,7 +227,7 @@ def _called(device: Device, what: str, call: Callable[..., T], *given: Any) -> T
         raise _failed(device, f"{what} raised", error) from error
 
 
-def _raise_others(error: BaseException, asked: object) -> None:
+def _raise_others(error: BaseException, asked: object = None) -> None:
     """Raise errors that the device did not make: those that name what is wrong, and mistakes in an operator's post-ops."""
     named = isinstance(error, DovetailError | MemoryError) or raised_by_handler(error)
     if isinstance(asked, TypedNode | Graph) and (not named or isinstance(error, UsageError)):

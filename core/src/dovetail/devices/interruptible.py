@@ -16,7 +16,7 @@ from typing import Any
 
 from dovetail.devices.contract import Executable, ExecutableRequest
 from dovetail.devices.work_budget import RUNNING, WorkBudget, current_budget
-from dovetail.errors import InferError
+from dovetail.errors import InferError, raised_by_handler
 from dovetail.locks import Lock
 from dovetail.tracing import PartRecorder
 
@@ -77,6 +77,8 @@ class Call:
                 mmap(-1, _ROOM).close()  # not by malloc, which would keep large blocks from then on
                 threading.Thread(target=copy_context().run, args=(self._run, budget), name="dovetail-call").start()
             except (MemoryError, OSError, RuntimeError) as error:  # the process exits, or may have no more threads
+                if raised_by_handler(error):
+                    raise
                 if isinstance(error.__context__, KeyboardInterrupt):  # in the middle of start()
                     raise error.__context__ from None
                 return self.here()
@@ -151,7 +153,7 @@ class Pace:
         self.took(time.perf_counter() - started)
         return result
 
-    def is_long(self, may_be_long: bool = False) -> bool:
+    def is_long(self, may_be_long: bool) -> bool:
         """Whether the next call has to be on a thread."""
         seconds, speed = self._seconds, self._speed
         if seconds is None:

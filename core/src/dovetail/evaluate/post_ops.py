@@ -15,7 +15,7 @@ __all__ = ["apply_post_op"]
 Array = NDArray[Any]
 
 
-def apply_post_op(post_op: PostOp, x: Array, operand: Array | None = None) -> Array:
+def apply_post_op(post_op: PostOp, x: Array, operand: Array | None) -> Array:
     """The post-op on `x`, computed in float32 (float64 for float64) and rounded once to the type of `x`.
 
     `operand` broadcasts to `x`; None for eltwise.

@@ -10,7 +10,7 @@ from pathlib import Path, PureWindowsPath
 from typing import BinaryIO
 
 from dovetail.dataclass import dataclass
-from dovetail.errors import FormatError
+from dovetail.errors import FormatError, raised_by_handler
 from dovetail.names import printable
 
 __all__ = ["FILES_READ", "FileRead", "ModelSource"]
@@ -84,6 +84,9 @@ class ModelSource:
         return file
 
     def _unreadable(self, error: OSError | ValueError) -> FormatError:
+        """The error for a file that cannot be read. Raises the error itself where a handler of a signal raised it."""
+        if raised_by_handler(error):
+            raise error
         return FormatError(f"{self.name}: the file cannot be read: {_reason(error)}", hint="check the path")
 
     def _check_size(self, size: int, limit: int) -> None:

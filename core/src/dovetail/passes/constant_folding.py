@@ -60,7 +60,7 @@ def fold_constants(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = 
     return typed.graph
 
 
-def fold_closed(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = None) -> Graph:
+def fold_closed(graph: Graph, budget: int, limit: int | None) -> Graph:
     """The bound graph without the nodes that depend on constants alone; input shapes may be open.
 
     A graph with operators that are composed of the graph around them stays as it is: these must see it as the model has it.

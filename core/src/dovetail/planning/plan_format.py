@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import fields_of
-from dovetail.errors import UsageError
+from dovetail.errors import UsageError, raised_by_handler
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Node
 from dovetail.graph.mapped_file import SMALLEST_REGION
@@ -137,6 +137,8 @@ def unpacked(
     except Damaged:
         raise
     except Exception as error:  # constructors of operators raise what they like
+        if raised_by_handler(error):
+            raise
         raise Damaged(f"its content is malformed: {type(error).__name__}: {error!s:.200}") from error
 
 

@@ -140,7 +140,7 @@ class Planner:
         """
         return improving(self._planned(graph, early, keep=keep), partial(self.plan_afresh, graph, early))
 
-    def plan_afresh(self, graph: Graph, early: Mapping[str, PassReport] | None = None) -> Plan:
+    def plan_afresh(self, graph: Graph, early: Mapping[str, PassReport] | None) -> Plan:
         """As `plan`, by devices that take nothing of what they compiled for other sizes."""
         return replace(self.afresh(), later=WeakValueDictionary())._planned(graph, early, afresh=True)
 

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 from dovetail.errors import DovetailError, PluginFailed, raised_by_handler
 from dovetail.names import shortened
-from dovetail.plugins.records import PluginRecord
 
 __all__ = ["attributed"]
 
@@ -14,18 +13,15 @@ _LONGEST = 1000
 
 
 @contextmanager
-def attributed(record: PluginRecord, doing: str, *, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Turn whatever plugin code raises into `PluginFailed` that names the plugin; errors of the types `passing` stay as they are.
+def attributed(doing: str, *, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn whatever plugin code raises into a `PluginFailed` with what it was `doing`; errors of the types `passing` stay.
 
     `SystemExit` counts as a failure of the plugin; `KeyboardInterrupt` and what a handler of a signal raises are the user's.
     """
     try:
         yield
-    except passing:
-        raise
-    except DovetailError as error:
-        raise PluginFailed(f"{doing} raised {type(error).__name__}: {error.message}", hint=error.hint) from error
     except (Exception, SystemExit) as error:
-        if raised_by_handler(error):
+        if isinstance(error, passing) or raised_by_handler(error):
             raise
-        raise PluginFailed(f"{doing} raised {type(error).__name__}: {shortened(str(error), _LONGEST)}") from error
+        text, hint = (error.message, error.hint) if isinstance(error, DovetailError) else (shortened(str(error), _LONGEST), "")
+        raise PluginFailed(f"{doing} raised {type(error).__name__}: {text}", hint=hint) from error

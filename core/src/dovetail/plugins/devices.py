@@ -51,7 +51,7 @@ class Devices:
         """Open a device by name."""
         info = self.info(name)
         record, staged = self._plugin(info.type.lower(), name)
-        with attributed(record, f"opening {info.name} with {record.id}", passing=(DovetailError,)):
+        with attributed(f"opening {info.name} with {record.id}", passing=(DovetailError,)):
             device = staged.hooks.dovetail_device_open(info=info, options=dict(options))
         if not isinstance(device, Device):
             raise PluginFailed(f"dovetail_device_open of {record.id} returned {device!r}, which is not a dovetail.device.Device")
@@ -68,7 +68,7 @@ class Devices:
             if record is None:
                 raise DeviceNotFound(f"no installed plugin provides the virtual device {name!r}", hint=VIRTUAL_DEVICES_HINT)
             staged = self._loader.load(record)
-            with attributed(record, f"making the virtual device {name.upper()} with {record.id}"):
+            with attributed(f"making the virtual device {name.upper()} with {record.id}"):
                 made = staged.hooks.dovetail_virtual_device()
             if not isinstance(made, VirtualDevice):
                 raise PluginFailed(
@@ -118,7 +118,7 @@ class Devices:
     def _probed(self, key: str, name: str) -> tuple[DeviceInfo, ...]:
         record, staged = self._plugin(key, name)
         try:
-            with attributed(record, "dovetail_device_info"):
+            with attributed("dovetail_device_info"):
                 answer = staged.hooks.dovetail_device_info(config=self._loader.config)
             if isinstance(answer, Unavailable):
                 _check_reason(answer)

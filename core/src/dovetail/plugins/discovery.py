@@ -17,12 +17,11 @@ from functools import cached_property, partial
 from typing import Protocol
 
 from dovetail.dataclass import dataclass
-from dovetail.plugins.records import HOST, KINDS, PluginRecord, normalized
+from dovetail.plugins.records import EXCLUSIVE, HOST, KINDS, PluginRecord, normalized
 
 __all__ = ["index", "reinstall"]
 
 _REQUIREMENT = re.compile(rf"{HOST}\s*($|[^\w.\s-])", re.IGNORECASE)
-_CASELESS_KINDS = ("devices", "frontends", "virtual_devices")
 
 _Fingerprint = tuple[tuple[str, int], ...]
 _cached: tuple[_Fingerprint, tuple[PluginRecord, ...]] | None = None
@@ -214,7 +213,7 @@ def _entry_points(text: str, base: PluginRecord) -> Iterator[PluginRecord]:
 
 def _entry_point(line: str, kind: str, base: PluginRecord) -> PluginRecord:
     key, equals, value = (part.strip() for part in line.partition("="))
-    if kind in _CASELESS_KINDS:
+    if kind in EXCLUSIVE:
         key = key.lower()
     record = replace(base, kind=kind, key=key, value=value)
     if kind not in KINDS:

@@ -71,7 +71,7 @@ class HookPlugins:
         record, staged = callees[0]
 
         def write(trace: "Trace", path: Path) -> None:
-            with attributed(record, "dovetail_write_trace", passing=(DovetailError, OSError)):
+            with attributed(f"writing a trace with {record.id}", passing=(DovetailError, OSError)):
                 staged.hooks.dovetail_write_trace(trace=trace, path=path)
 
         return write
@@ -83,7 +83,7 @@ class HookPlugins:
         answers = []
         for record, staged in self._callees(hook, plugins):
             try:
-                with attributed(record, hook, passing=(PluginFailed,)):
+                with attributed(hook, passing=(PluginFailed,)):
                     answers.append((record, call(staged)))
             except PluginFailed as error:
                 self._states.fail(record, error)

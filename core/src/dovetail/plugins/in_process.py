@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from dovetail.dataclass import dataclass
 from dovetail.errors import PluginIncompatible, UsageError, did_you_mean
-from dovetail.plugins.records import IN_PROCESS, KINDS, PluginRecord, normalized
+from dovetail.plugins.records import EXCLUSIVE, IN_PROCESS, KINDS, PluginRecord, normalized
 
 __all__ = ["Registration", "attach", "register", "temporary"]
 
@@ -26,7 +26,7 @@ class Registration:
         if kind not in KINDS:
             raise UsageError(f"unknown kind of plugins {kind!r}", hint=did_you_mean(kind, KINDS))
         value = str(getattr(plugin, "__name__", type(plugin).__qualname__))
-        key = key.lower() if kind in ("devices", "frontends", "virtual_devices") else key
+        key = key.lower() if kind in EXCLUSIVE else key
         distribution = normalized(name or value.strip("_"))
         return Registration(
             plugin, PluginRecord(distribution=distribution, version="", kind=kind, key=key, value=value, location=IN_PROCESS)

@@ -18,7 +18,7 @@ import pluggy
 
 from dovetail import hookspecs
 from dovetail.dataclass import dataclass
-from dovetail.errors import DovetailError, PluginFailed, PluginIncompatible
+from dovetail.errors import DovetailError, PluginFailed, PluginIncompatible, raised_by_handler
 from dovetail.plugins.attribution import attributed
 from dovetail.plugins.checks import HOOKS, check_plugin
 from dovetail.plugins.discovery import reinstall
@@ -81,6 +81,8 @@ class Loader:
         try:
             staged = _stage(record, self._kinds(record), self._objects.get(record.id))
         except (Exception, SystemExit) as error:
+            if raised_by_handler(error):
+                raise
             refusal = self._states.fail(record, error)
             raise refusal from refusal.__cause__
         self._staged[record.id] = staged
@@ -130,7 +132,7 @@ def _import(record: PluginRecord) -> object:
     """Import what the entry point names. Raises `PluginFailed`."""
     module, _, attribute = record.value.partition(":")
     try:
-        with attributed(record, f"importing {record.value}"):
+        with attributed(f"importing {record.value}"):
             plugin: object = importlib.import_module(module)
             for name in filter(None, attribute.split(".")):
                 plugin = getattr(plugin, name)
@@ -210,9 +212,9 @@ def _operators_of(record: PluginRecord, hooks: Any) -> "OpRegistry":
     from dovetail.plugins.registry import OpRegistry
 
     registry = OpRegistry(record)
-    with attributed(record, "dovetail_register_ops"):
+    with attributed("dovetail_register_ops"):
         hooks.dovetail_register_ops(registry=registry, domain=record.key)
-    with attributed(record, "dovetail_register_translations"):
+    with attributed("dovetail_register_translations"):
         hooks.dovetail_register_translations(registry=registry, domain=record.key)
     if registry.is_empty:
         hint = "pass each operator class, and each translation, to registry.add, or a package of them to registry.add_package"

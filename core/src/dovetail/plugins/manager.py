@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.config import Config, ConfigSource
 from dovetail.errors import DeviceNotFound, DovetailError, GraphError, PluginFailed, UnknownFormat, did_you_mean
 from dovetail.names import PLAN_SUFFIX
+from dovetail.plugins.attribution import attributed
 from dovetail.plugins.discovery import index
 from dovetail.plugins.in_process import Registration, attach
 from dovetail.plugins.records import IN_PROCESS, PluginRecord
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from dovetail.passes.graph_pass import GraphPass
     from dovetail.plugins.devices import Devices
     from dovetail.plugins.hook_plugins import HookPlugins
-    from dovetail.plugins.loader import Loader
+    from dovetail.plugins.loader import Loader, Staged
     from dovetail.plugins.operators import Operators
     from dovetail.plugins.rules import Candidate, Decision, SuitabilityOf
     from dovetail.tracing import Trace
@@ -154,14 +155,11 @@ class PluginManager:
         """
         from dovetail.graph.model import Model
         from dovetail.graph.validate import check_parts
-        from dovetail.plugins.attribution import attributed
 
-        with self._lock:
-            record = self._frontend(format.lower().removeprefix("."))
-            hooks = self._loader.load(record).hooks
+        record, staged = self._frontend(format)
         name = source if isinstance(source, Path) else f"{len(source)} bytes"
-        with attributed(record, f"reading {name} with {record.id}", passing=(DovetailError,)):
-            model = hooks.dovetail_read_model(source=source, options=dict(options))
+        with attributed(f"reading {name} with {record.id}", passing=(DovetailError,)):
+            model = staged.hooks.dovetail_read_model(source=source, options=dict(options))
         if not isinstance(model, Model):
             raise PluginFailed(f"dovetail_read_model of {record.id} returned {model!r}, which is not a dovetail.graph.Model")
         try:
@@ -174,15 +172,12 @@ class PluginManager:
 
     def writes(self, format: str) -> bool:
         """True when the frontend of a suffix can write models too. Imports that frontend; raises as `read_model`."""
-        with self._lock:
-            hooks = self._loader.load(self._frontend(format.lower().removeprefix("."))).hooks
-        return bool(hooks.dovetail_write_model.get_hookimpls()) or self.writes_unbound(format)
+        _, staged = self._frontend(format)
+        return staged.implements("dovetail_write_model") or staged.implements("dovetail_write_unbound_model")
 
     def writes_unbound(self, format: str) -> bool:
         """True when the frontend of a suffix writes models as they were read. Imports that frontend; raises as `read_model`."""
-        with self._lock:
-            hooks = self._loader.load(self._frontend(format.lower().removeprefix("."))).hooks
-        return bool(hooks.dovetail_write_unbound_model.get_hookimpls())
+        return self._frontend(format)[1].implements("dovetail_write_unbound_model")
 
     def require_writer(self, format: str) -> None:
         """Raise `UnknownFormat` when the suffix has no frontend, or one that only reads; else as `writes`."""
@@ -205,18 +200,13 @@ class PluginManager:
 
         Raises as `require_writer`, what the frontend raises, and otherwise as `read_model`.
         """
-        from dovetail.plugins.attribution import attributed
-
-        suffix = format.lower().removeprefix(".")
-        self.require_writer(suffix)
-        with self._lock:
-            record = self._frontend(suffix)
-            hooks = self._loader.load(record).hooks
-        with attributed(record, f"writing .{suffix} with {record.id}", passing=(DovetailError,)):
-            if self.writes_unbound(suffix):
-                content = hooks.dovetail_write_unbound_model(model=model, options=dict(options))
+        self.require_writer(format)
+        record, staged = self._frontend(format)
+        with attributed(f"writing .{record.key} with {record.id}", passing=(DovetailError,)):
+            if staged.implements("dovetail_write_unbound_model"):
+                content = staged.hooks.dovetail_write_unbound_model(model=model, options=dict(options))
             else:
-                content = hooks.dovetail_write_model(model=model, options=dict(options))
+                content = staged.hooks.dovetail_write_model(model=model, options=dict(options))
         if not isinstance(content, bytes):
             raise PluginFailed(f"writing a model with {record.id} returned {type(content).__name__}, not bytes")
         return content
@@ -373,15 +363,21 @@ class PluginManager:
 
         return HookPlugins(self._states, self._loader)
 
-    def _frontend(self, suffix: str) -> PluginRecord:
-        record = self._states.choose("frontends", suffix)
-        if record is None:
-            if f".{suffix}" == PLAN_SUFFIX:
-                hint = "`dovetail run` and Core.import_model run them; everything else needs the file that they were made from"
-                raise UnknownFormat("a file of plans is not a model file", hint=hint)
-            others = [r for r in self.records() if r.kind == "frontends" and r.state not in ("found", "loaded")]
-            hints = [did_you_mean(suffix, self.formats())]
-            hints += [f"{r.key}: {r.provider} is {r.state} ({r.reason})." for r in others]
-            hints += ["Packages add formats by entry points of dovetail.frontends; for ours, pip install 'dovetail[all]'."]
-            raise UnknownFormat(f"no installed frontend reads .{suffix} files", hint=" ".join(filter(None, hints)))
-        return record
+    def _frontend(self, format: str) -> "tuple[PluginRecord, Staged]":
+        """The frontend of a suffix, loaded."""
+        suffix = format.lower().removeprefix(".")
+        with self._lock:
+            record = self._states.choose("frontends", suffix)
+            if record is None:
+                raise self._unknown_format(suffix)
+            return record, self._loader.load(record)
+
+    def _unknown_format(self, suffix: str) -> UnknownFormat:
+        if f".{suffix}" == PLAN_SUFFIX:
+            hint = "`dovetail run` and Core.import_model run them; everything else needs the file that they were made from"
+            return UnknownFormat("a file of plans is not a model file", hint=hint)
+        others = [r for r in self.records() if r.kind == "frontends" and r.state not in ("found", "loaded")]
+        hints = [did_you_mean(suffix, self.formats())]
+        hints += [f"{r.key}: {r.provider} is {r.state} ({r.reason})." for r in others]
+        hints += ["Packages add formats by entry points of dovetail.frontends; for ours, pip install 'dovetail[all]'."]
+        return UnknownFormat(f"no installed frontend reads .{suffix} files", hint=" ".join(filter(None, hints)))

@@ -6,6 +6,7 @@ from typing import Literal
 from dovetail.dataclass import dataclass
 
 __all__ = [
+    "EXCLUSIVE",
     "HOST",
     "IN_PROCESS",
     "KINDS",
@@ -29,6 +30,9 @@ KINDS = ("devices", "frontends", "hooks", "ops", "overrides", "supplements", "vi
 PACKS = ("ops", "overrides", "supplements")
 """The kinds that provide operators. `ops` defines a domain. `overrides` replaces operators of a domain where it is preferred.
 `supplements` adds operators to a domain, and is asked only for those that no pack of kind `ops` defines."""
+
+EXCLUSIVE = ("devices", "frontends", "virtual_devices")
+"""The kinds of which one plugin serves a key. Letter case does not count in these keys."""
 
 STANDARD_DOMAIN = "ai.onnx"
 """The written-out name of ONNX's standard domain, which models and operators call `""`."""

@@ -115,7 +115,7 @@ class OpRegistry:
 
     def _classes(self, package: str, stem: str) -> Iterator[type[Operator]]:
         module = self._packages[package].get(stem, stem)
-        with attributed(self.record, f"importing {package}.{module} for {self.record.id}", passing=(PluginError,)):
+        with attributed(f"importing {package}.{module} for {self.record.id}", passing=(PluginError,)):
             found = classes_in(package, stem, module)
         for cls in found:
             self._check_domain(cls)

@@ -13,12 +13,11 @@ from dovetail.errors import (
     PluginFailed,
     PluginIncompatible,
 )
-from dovetail.plugins.records import PluginRecord, plain_domain
+from dovetail.plugins.records import EXCLUSIVE, PluginRecord, plain_domain
 from dovetail.plugins.selection import Preferences, not_installed
 
 __all__ = ["PluginStates", "Rank"]
 
-_EXCLUSIVE_KINDS = ("devices", "frontends", "virtual_devices")
 _ERRORS: dict[str, type[DovetailError]] = {
     "blocked": PluginBlocked,
     "opt-in": PluginBlocked,
@@ -164,7 +163,7 @@ class PluginStates:
     def _note_rivals(self) -> None:
         """Write into the records of devices and frontends who else claims their key, and who has it."""
         for record in self.all():
-            if record.kind not in _EXCLUSIVE_KINDS or record.state != "found":
+            if record.kind not in EXCLUSIVE or record.state != "found":
                 continue
             contenders = self._contenders(self.owners(record.kind, record.key))
             others = [rival.id for rival in contenders if rival.id != record.id]

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dovetail.errors import UsageError
+from dovetail.errors import UsageError, raised_by_handler
 from dovetail.operators.operator import Operator
 from dovetail.operators.translated import translated_class
 from dovetail.operators.translation import Translation
@@ -51,8 +51,10 @@ def _from_file(path: Path) -> list[tuple[type[Operator], str]]:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except BaseException as error:
         del sys.modules[name]
+        if not isinstance(error, Exception) or raised_by_handler(error):
+            raise
         raise UsageError(f"extension {str(path)!r} raised {type(error).__name__}: {error}") from error
     return _from_module(module, path.name)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dovetail.devices.device_array import DeviceArray
 from dovetail.devices.interruptible import are_calls_left
 from dovetail.devices.work_budget import RUNNING, WorkBudget
-from dovetail.errors import OutOfMemory, RunCancelled, UsageError
+from dovetail.errors import OutOfMemory, RunCancelled, UsageError, raised_by_handler
 from dovetail.locks import Lock
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
@@ -213,11 +213,11 @@ class InferRequest:
             raise UsageError("wait() in the request's own callback would wait for itself", hint="the results are there already")
         try:
             future.result(timeout)
-        except TimeoutError:
-            if not future.done():
+        except Exception as error:
+            if raised_by_handler(error):
+                raise
+            if isinstance(error, TimeoutError) and not future.done():
                 return False
-            raise
-        except Exception:
             if future.cancelled():
                 raise _cancelled(self._compiled) from None
             raise

@@ -283,7 +283,7 @@ class Runner:
     `recorder` is that of the plan around them, and `holder` as `PlanRecorder.of` takes it.
     """
 
-    def __init__(self, plans: PlanCache[Signature, Plan], recorder: PlanRecorder | None = None, holder: str = "") -> None:
+    def __init__(self, plans: PlanCache[Signature, Plan], recorder: PlanRecorder | None, holder: str = "") -> None:
         self._plans = plans
         self._recorder, self._holder = recorder, holder
         self._requests: LruCache[Signature, PlanRequest] = LruCache(plans.size, drop=PlanRequest.close)

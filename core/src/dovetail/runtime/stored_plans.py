@@ -17,7 +17,7 @@ from dovetail._version import __version__
 from dovetail.cache import FileCache
 from dovetail.dataclass import dataclass
 from dovetail.devices.refusals import Refusal
-from dovetail.errors import DeviceError, DovetailError, FormatError, OperatorError, UsageError
+from dovetail.errors import DeviceError, DovetailError, FormatError, OperatorError, UsageError, raised_by_handler
 from dovetail.evaluate.inference import infer_node
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
@@ -289,13 +289,13 @@ def read_plans(
             raise Damaged("it has no model")
         for plan in () if is_trusted else found.plans:
             _check(found, plan)
-    except (FormatError, UsageError, DeviceError):
-        raise
-    except OSError as error:
-        raise FormatError(f"{shown} cannot be read: {error.strerror or error}") from None
-    except MemoryError:
+    except (FormatError, UsageError, DeviceError, MemoryError):
         raise
     except Exception as error:  # operators that a file describes wrongly raise what they like
+        if raised_by_handler(error):
+            raise
+        if isinstance(error, OSError):
+            raise FormatError(f"{shown} cannot be read: {error.strerror or error}") from None
         raise FormatError(f"{shown} is not a file of plans: {error}", hint=_HINT) from error
     return found
 

@@ -4,6 +4,8 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dovetail.errors import raised_by_handler
+
 __all__ = ["PASSED", "Check", "ConformanceFailure", "Outcome", "Result", "Verdict", "require"]
 
 
@@ -66,10 +68,12 @@ class Check:
         return self.function()
 
     def result(self) -> Result:
-        """Run; a failure becomes a result like the others. Only `KeyboardInterrupt` gets through."""
+        """Run; a failure becomes a result like the others, but for `KeyboardInterrupt` and what a handler of a signal raises."""
         try:
             verdict = self.function()
         except (Exception, SystemExit) as error:
+            if raised_by_handler(error):
+                raise
             plain = isinstance(error, ConformanceFailure)
             verdict = Verdict(Outcome.FAILED, str(error) if plain else f"{type(error).__name__}: {error}")
         return Result(self.group, self.name, verdict.outcome, verdict.detail, self.operator, self.dtype)

@@ -6,6 +6,7 @@ primitives for a new width text recognition takes 44 ms with calls from Python, 
 
 import ctypes
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
@@ -14,6 +15,7 @@ from functools import cache
 from typing import Generic, TypeVar
 
 from dovetail.device import phase
+from dovetail.errors import raised_by_handler
 from dovetail_cpu_onednn.binding import PrimitiveDesc
 from dovetail_cpu_onednn.kernel import Stage
 from dovetail_cpu_onednn.library import library
@@ -31,33 +33,31 @@ FEW = 2
 T = TypeVar("T")
 
 
-class Helper(Generic[T]):
-    """Calls `work` for items on a second thread, unless `threads` is 1, while the body of a `with` statement adds them.
+class _Helped(ABC):
+    """Work of which a second thread does a part, between the first `_offer` of more than a few items and `_end`."""
 
-    At its end the calling thread works on those that wait, too. It raises what was raised first; the rest is left then.
-    """
-
-    def __init__(self, work: Callable[[T], object], threads: int) -> None:
-        self._work, self._helps = work, threads > 1
-        self._waiting, self._failed = deque[T](), list[BaseException]()
-        self._is_complete = False
+    def __init__(self, helps: bool = True) -> None:
+        self._helps, self._is_complete = helps, False
         # The second thread takes it to wait for more. Neither a queue, whose module takes 2 ms of a process's first inference to
         # import, nor a semaphore, which takes 5 us for each item.
         self._idle = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def add(self, item: T) -> None:
-        """Work on the item now or later."""
-        self._waiting.append(item)
+    @abstractmethod
+    def _run(self) -> None:
+        """Work on what waits. Both threads do."""
+
+    def _offer(self, waiting: int) -> None:
+        """Let the second thread work on what waits; it begins when that is more than a few items."""
         if self._thread is not None:
             self._wake()
-        elif self._helps and len(self._waiting) > FEW:
+        elif self._helps and waiting > FEW:
             self._idle.acquire()
             self._thread = threading.Thread(target=copy_context().run, args=(self._help,), name="dovetail-onednn", daemon=True)
             try:
                 self._thread.start()
             except RuntimeError as error:  # the process may have no more threads: the calling thread does all of it
-                if isinstance(error.__context__, KeyboardInterrupt):  # in the middle of start()
+                if isinstance(error.__context__, KeyboardInterrupt) or raised_by_handler(error):  # in the middle of start()
                     raise
                 self._thread, self._helps = None, False
 
@@ -70,6 +70,29 @@ class Helper(Generic[T]):
         while not self._is_complete:
             self._idle.acquire()
             self._run()
+
+    def _end(self) -> None:
+        """Wait for the second thread."""
+        self._is_complete = True
+        self._wake()
+        if self._thread is not None and self._thread.is_alive():  # unless an interrupt came while it was started
+            self._thread.join()
+
+
+class Helper(_Helped, Generic[T]):
+    """Calls `work` for items on a second thread, unless `threads` is 1, while the body of a `with` statement adds them.
+
+    At its end the calling thread works on those that wait, too. It raises what was raised first; the rest is left then.
+    """
+
+    def __init__(self, work: Callable[[T], object], threads: int) -> None:
+        super().__init__(threads > 1)
+        self._work, self._waiting, self._failed = work, deque[T](), list[BaseException]()
+
+    def add(self, item: T) -> None:
+        """Work on the item now or later."""
+        self._waiting.append(item)
+        self._offer(len(self._waiting))
 
     def _run(self) -> None:
         while not self._failed:
@@ -91,11 +114,7 @@ class Helper(Generic[T]):
         try:
             self._run()
         finally:  # an interrupt must not leave the other thread waiting
-            self._is_complete = True
-            if self._thread is not None:
-                self._wake()
-                if self._thread.is_alive():  # unless one came while it was started
-                    self._thread.join()
+            self._end()
         if self._failed and error is None:
             raise self._failed[0]
 
@@ -162,7 +181,7 @@ def _native() -> tuple[Callable[[c_void_p], int], tuple[int, int, int]] | None:
     return None if start is None else (ctypes.CFUNCTYPE(c_int, c_void_p)(start), functions)
 
 
-class Maker:
+class Maker(_Helped):
     """Makes the primitives of tasks on a second thread while the body of a `with` statement adds them, and on the calling one at
     its end. Then it makes those once more that could not be made, to raise what it was.
     """
@@ -172,13 +191,12 @@ class Maker:
         self._begin()
 
     def _begin(self) -> None:
+        super().__init__()
         native = _native()
         assert native is not None
         self._call, functions = native
         self._rows, self._descs = (_Row * ROOM)(), dict[PrimitiveDesc, None]()
         self._queue = _Queue(0, 0, 0, *functions, ctypes.addressof(self._rows), PAUSES)
-        self._thread: threading.Thread | None = None
-        self._helps, self._idle = True, threading.Lock()
 
     def add(self, task: Task) -> None:
         """Make the primitives now or later."""
@@ -195,33 +213,13 @@ class Maker:
             row.desc, row.threads = desc.pointer.value, placement.threads
             self._descs[desc] = None
             self._queue.count = len(self._descs)
-        if self._thread is not None:
-            self._wake()
-        elif self._helps and len(self._descs) > FEW:
-            self._start()
-
-    def _wake(self) -> None:
-        if self._idle.locked():  # only the other thread takes it
-            self._idle.release()
-
-    def _start(self) -> None:
-        self._idle.acquire()
-        self._thread = threading.Thread(target=copy_context().run, args=(self._help,), name="dovetail-onednn", daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError as error:  # the process may have no more threads: the calling thread does all of it
-            if isinstance(error.__context__, KeyboardInterrupt):  # in the middle of start()
-                raise
-            self._thread, self._helps = None, False
+        self._offer(len(self._descs))
 
     def _help(self) -> None:
         library().plan_threads(1)  # which gives the thread what oneDNN needs
-        self._make()
-        while not self._queue.is_complete:
-            self._idle.acquire()
-            self._make()
+        super()._help()
 
-    def _make(self) -> None:
+    def _run(self) -> None:
         self._call(c_void_p(ctypes.addressof(self._queue)))
 
     def _finish(self) -> None:
@@ -229,12 +227,10 @@ class Maker:
         lib, queue = library(), self._queue
         queue.is_complete = 1
         try:
-            self._make()
+            self._run()
         finally:  # an interrupt must not leave primitives without an owner
             queue.count = 0
-            self._wake()
-            if self._thread is not None and self._thread.is_alive():  # unless an interrupt came while it was started
-                self._thread.join()
+            self._end()
             for desc, row in zip(self._descs, self._rows, strict=False):
                 if row.made:
                     lib.own(desc, c_void_p(row.made))

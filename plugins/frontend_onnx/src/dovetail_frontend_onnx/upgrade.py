@@ -3,6 +3,7 @@
 import onnx
 from onnx import ModelProto, helper, numpy_helper, shape_inference, version_converter
 
+from dovetail.errors import raised_by_handler
 from dovetail.frontend import FormatError, printable
 from dovetail_frontend_onnx import messages
 from dovetail_frontend_onnx.opsets import versions
@@ -28,6 +29,8 @@ def upgraded(proto: messages.ModelProto) -> messages.ModelProto:
         converted: messages.ModelProto = messages.ModelProto.FromString(content)
         return converted
     except Exception as error:  # C++ code that raises what it likes for a malformed model
+        if raised_by_handler(error):
+            raise
         said = printable(" ".join(str(error).split()))
         raise FormatError(f"the model is of operator set {version}, and converting it failed: {said}", hint=hint) from None
 

@@ -4,6 +4,7 @@ The driver copies by one thread: 19 MB in 1.1 ms or more on the host of an H100,
 """
 
 import functools
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
@@ -52,9 +53,14 @@ class Staging:
         Only the calling thread enqueues: several would wait for each other in the driver.
         """
         source, events = array.reshape(-1).view(np.uint8), []
-        copied: SimpleQueue[int] = SimpleQueue()
-        for thread in range(_THREADS):
-            _pool().submit(self._copy_parts, source, thread, copied.put)
+        waiting, copied = deque(range(_THREADS)), SimpleQueue[int]()
+        copy = functools.partial(self._copy_parts, source, waiting, copied.put)
+        try:
+            for _ in range(_THREADS):
+                _pool().submit(copy)
+        except RuntimeError:  # the process may have no more threads: those that are there copy, and this one
+            for _ in range(_THREADS):
+                copy()
         for _ in range(0, source.size, self._step):
             start = copied.get()
             part = self._memory[start : start + self._step]
@@ -62,7 +68,12 @@ class Staging:
             self._queue.flush()
         return events
 
-    def _copy_parts(self, source: Bytes, thread: int, copied: Callable[[int], None]) -> None:
+    def _copy_parts(self, source: Bytes, waiting: deque[int], copied: Callable[[int], None]) -> None:
+        """Copy the parts of the next of the threads that wait, if one does."""
+        try:
+            thread = waiting.popleft()
+        except IndexError:  # the thread that uploads has copied them, because not every thread could be started
+            return
         for start in range(thread * self._step, source.size, _THREADS * self._step):
             np.copyto(self._memory[start : start + self._step], source[start : start + self._step])
             copied(start)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dovetail.errors import DovetailError, UnsupportedNode
+from dovetail.errors import DovetailError, RunCancelled, TimeLimitExceeded, UnsupportedNode, raised_by_handler
 from dovetail.hookspecs import hookimpl
 from dovetail.virtual import Composite, ExecutableRequest, Model, Part, Session, Targets, VirtualDevice
 from dovetail_virtual_devices.failures import is_of_the_caller, named
@@ -210,19 +210,25 @@ class AutoModel(Composite):
         if self._closing:
             return
         started = time.perf_counter()
+        part: Part | None = None
         try:
             given = properties_of(self._session, name, self._properties, self._options.DEVICE_PROPERTIES)
             part = self._session.compile(self._model, name, given)
-            with self._lock:
-                self._compiled[name] = part
             if self._shapes is not None:
                 part.plan(self._shapes)
+            WarmMarks(self._model).add(self._session.info(name), self._properties)
         except Exception as error:
+            if part is not None:
+                part.close()
             self._pass_over(name, error)
             return
-        WarmMarks(self._model).add(self._session.info(name), self._properties)
         with self._lock:
-            before, self.active = self.active.device, part
+            known = self._compiled.setdefault(name, part)  # a request whose device failed may have compiled it meanwhile
+            if known is not part:
+                part.close()
+            if self.active is known or name in self._failed:
+                return
+            before, self.active = self.active.device, known
             seconds = time.perf_counter() - started
             note = f"request {self._started}: from {before} to {name}, which has compiled in {seconds:.1f} s"
             self._notes.append(note)
@@ -297,6 +303,8 @@ class AutoRequest(ExecutableRequest):
             try:
                 results: Sequence[Any] = self._on(self._model.part(name)).forward(inputs, on_device)
             except Exception as other:
+                if isinstance(other, RunCancelled | TimeLimitExceeded) or raised_by_handler(other):
+                    raise
                 log.info("AUTO: %s failed, and so did %s: %s", part.device, name, other)
                 continue
             self._model.replaced(part, name, error)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from dovetail.errors import InferError, UsageError
+from dovetail.errors import InferError, UsageError, raised_by_handler
 from dovetail.hookspecs import hookimpl
 from dovetail.virtual import (
     Composite,
@@ -200,8 +200,10 @@ class BatchModel(Composite):
         except NotBatchable as why:
             self._single = str(why)
             _warn(self._model, why)
-        except Exception:
+        except Exception as error:
             lane.close()
+            if raised_by_handler(error):
+                raise
             return False  # the request raises it again when it runs
         finally:
             self._scheduler.give_back(lane)
@@ -281,6 +283,8 @@ class BatchModel(Composite):
             with nullcontext() if is_alone else WorkBudget():
                 self._run(lane, tickets)
         except Exception as error:
+            if raised_by_handler(error):  # of the one that runs the batch: the others run by themselves
+                raise
             if not is_of_the_caller(error):
                 lane.close()
             if len(tickets) == 1:

@@ -36,12 +36,12 @@ class Multi(VirtualDevice):
         """Compile for every device. Those that fail are passed over, unless all do."""
         options, _ = MultiOptions.split(properties)
         parts: list[Part] = []
-        failed: dict[str, Exception] = {}
+        failed: dict[str, BaseException] = {}
         for target in self.targets(session, arguments, properties):
             name = target.devices[0]
             try:
                 parts.append(session.compile(model, name, target.properties))
-            except Exception as error:
+            except BaseException as error:
                 if is_of_the_caller(error) or options.REPRODUCIBLE or target.properties.get("FALLBACK") is False:
                     for part in parts:
                         part.close()

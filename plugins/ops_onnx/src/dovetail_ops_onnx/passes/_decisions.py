@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
+from dovetail.errors import raised_by_handler
 from dovetail.graph import DType, Graph, Layout, Node, TensorType, as_constant
 from dovetail.passes import PassContext
 from dovetail_ops_onnx.passes import WIDENED
@@ -67,7 +68,9 @@ class Decisions:
         types = self._types(graph, context)
         try:
             parts = None if types is None else [one.resized(types, context.limit) for one in self._parts]
-        except Exception:  # a new node refuses the sizes: all is planned, with errors that name nodes of the model
+        except Exception as error:  # a new node refuses the sizes: all is planned, with errors that name nodes of the model
+            if raised_by_handler(error):
+                raise
             return None
         if types is None or parts is None or None in parts:
             return None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.dataclass import dataclass
-from dovetail.errors import DataDependentShape
+from dovetail.errors import DataDependentShape, raised_by_handler
 from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType, as_constant
 from dovetail.passes import chosen_branch, composition, drop_dead_nodes, inlined, schedule
 from dovetail_ops_onnx._one_block import is_one_memory, made_once
@@ -201,7 +201,9 @@ class TypedAgain:
                     if budget < 0:
                         return None
                     types.update(zip(step.writes, outputs, strict=True))
-        except Exception:  # found again, and named, when everything is planned
+        except Exception as error:  # found again, and named, when everything is planned
+            if raised_by_handler(error):
+                raise
             return None
         self.classes[:] = [_Classes.found(self.steps, types, self.classes[-1] if self.classes else None)]
         self.last[0] = now.small()
