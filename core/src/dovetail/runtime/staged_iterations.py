@@ -41,7 +41,8 @@ class Layout:
 
     Arrays in `starts` are written once, those in `given` before each iteration, from the value of an input; those in `scans`
     from a slice of it. `outputs` has the number of an input in place of an output that is that input. `saves` copy outputs away
-    from where inputs are written; `carries` write them there.
+    from where inputs are written; `carries` write them there. `unread` are results that take the place of an input of which only
+    the type is used.
     """
 
     counts: Counts
@@ -52,6 +53,11 @@ class Layout:
     outputs: tuple[Array | int, ...]
     saves: tuple[Pair, ...]
     carries: tuple[Pair, ...]
+    unread: tuple[tuple[int, Array], ...]
+
+    def takes(self, values: Sequence[Array]) -> bool:
+        """Whether what is carried keeps its type where nothing reads it, such as a value whose size alone is used."""
+        return all((values[slot].shape, values[slot].dtype) == (result.shape, result.dtype) for slot, result in self.unread)
 
     @staticmethod
     def of(plan: Plan, staged: StagedRun, counts: Counts) -> "Layout | None":
@@ -60,7 +66,7 @@ class Layout:
         places = dict(zip(step.reads, staged.inputs, strict=True))
         found = dict(zip(step.writes, staged.outputs, strict=True))
         leading, end = len(plan.outputs) - counts.state - counts.stacked, counts.fixed + counts.state + counts.scanned
-        outputs, saves, carries = list[Array | int](), list[Pair](), list[Pair]()
+        outputs, saves, carries, unread = list[Array | int](), list[Pair](), list[Pair](), list[tuple[int, Array]]()
         written = [(slot, places[slot]) for slot in range(counts.fixed, counts.fixed + counts.state) if slot in places]
         for number, source in enumerate(plan.outputs):
             own = counts.fixed + number - leading if leading <= number < leading + counts.state else None
@@ -78,6 +84,8 @@ class Layout:
                 saves.append((np.empty_like(result), result))
                 result = saves[-1][0]
             outputs.append(result)
+            if own is not None and own not in places:
+                unread.append((own, result))
             if own in places and not _are_one(place := places[own], result):
                 if (place.shape, place.dtype) != (result.shape, result.dtype):
                     return None
@@ -89,7 +97,7 @@ class Layout:
         given = [(place, slot) for slot, place in places.items() if slot not in scanned | lasting | changing]
         scans = [(place, slot) for slot, place in places.items() if slot in scanned]
         rows = tuple(starts), tuple(given), tuple(scans)
-        return Layout(counts, staged.run, *rows, tuple(outputs), tuple(saves), tuple(carries))
+        return Layout(counts, staged.run, *rows, tuple(outputs), tuple(saves), tuple(carries), tuple(unread))
 
 
 def _are_one(one: Array, other: Array) -> bool:
