@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.devices.checked import check_results, explain_run
-from dovetail.devices.contract import ExecutableRequest
+from dovetail.devices.contract import ExecutableRequest, StagedRun
 from dovetail.devices.device_array import DeviceArray, kept_on_host
 from dovetail.devices.work_budget import RUNNING
 from dovetail.errors import DovetailError, OutOfMemory
@@ -26,7 +26,9 @@ from dovetail.planning.plan_cache import PlanCache
 
 if TYPE_CHECKING:
     from dovetail.planning.better import Better
+    from dovetail.runtime.control_node import Staged
     from dovetail.runtime.staged_iterations import Counts, Layout, StagedIterations
+    from dovetail.runtime.staged_plan import StagedPlan
 
 __all__ = ["PlanRecorder", "PlanRequest"]
 
@@ -71,6 +73,8 @@ class PlanRequest:
         self._requests: tuple[ExecutableRequest, ...] = tuple(step.create_request() for step in plan.steps)
         self.plan, self._better = plan, plan.better
         self._layouts: dict[Counts, Layout | None] = {}
+        self._staged: StagedPlan | None = None
+        self._may_be_staged = recorder is None
         runs = [r.run if recorder is None else recorder.bound(r, s) for r, s in zip(self._requests, plan.steps, strict=True)]
         if len(runs) > 1 and any(r.kept_states for r in self._requests):
             runs = [_with_states_on_host(run, {*r.kept_states}) for run, r in zip(runs, self._requests, strict=True)]
@@ -131,29 +135,41 @@ class PlanRequest:
         found = self._advance(values, calls if self._calls is self._plain else self._checking(calls))
         return kept_on_host(lambda _: [owned(v) for v in found], ())
 
-    def layout(self, counts: "Counts") -> "Layout | None":
-        """The plan as a sub-graph whose iterations stay in a device's memory; None where they do not."""
+    def layout(self, values: Sequence[Any], counts: "Counts") -> "Layout | None":
+        """The plan as a sub-graph whose iterations stay in memory, for such values; None where they do not."""
         if counts not in self._layouts:
-            self._layouts[counts] = self._laid_out(counts)
+            from dovetail.runtime.staged_iterations import Layout  # here, because few plans are those of loops
+
+            staged = self.staged(values)
+            self._layouts[counts] = None if staged is None else Layout.of(staged, values, counts)
         return self._layouts[counts]
 
-    def _laid_out(self, counts: "Counts") -> "Layout | None":
-        if len(self.plan.steps) != 1 or self.plan.tail is not None:
+    def staged(self, values: Sequence[Any]) -> "StagedPlan | None":
+        """The plan with values in fixed places, for inputs of the types of these; None where it cannot run so."""
+        if not self._may_be_staged:
             return None
-        (step,) = self.plan.steps
-        staged = self._requests[0].staged()
-        if staged is None or any(one.dtype.kind == "O" for one in (*staged.inputs, *staged.outputs)):
-            return None
-        check_results(step.device, staged.outputs, step.results)
-        from dovetail.runtime.staged_iterations import Layout  # here, because few plans are those of loops
+        if self._staged is None:
+            self._staged = self._as_staged(values)
+            self._may_be_staged = self._staged is not None
+        return self._staged
 
-        return Layout.of(self.plan, replace(staged, run=partial(self._run_staged, staged.run)), counts)
+    def _as_staged(self, values: Sequence[Any]) -> "StagedPlan | None":
+        runs = list[StagedRun]()
+        for number, (step, request) in enumerate(zip(self.plan.steps, self._requests, strict=True)):
+            one = request.staged()
+            if one is None or any(array.dtype.kind == "O" for array in (*one.inputs, *one.outputs)):
+                return None
+            check_results(step.device, one.outputs, step.results)
+            runs.append(replace(one, run=partial(self._run_staged, number, one.run)))
+        from dovetail.runtime.staged_plan import staged_plan  # here, because few plans are those of loops
 
-    def _run_staged(self, run: Callable[[], object]) -> None:
+        return staged_plan(self.plan, runs, self._bodies, self._rest, values)
+
+    def _run_staged(self, number: int, run: Callable[[], object]) -> None:
         try:
             run()
         except (Exception, SystemExit) as error:
-            self._explain(0, error, _NOTHING)
+            self._explain(number, error, _NOTHING)
             raise
 
     def _follow(self, better: "Better[Plan]") -> None:
@@ -341,11 +357,24 @@ class Runner:
         values = _contiguous([*fixed, *state, *[whole[0, ...] for whole in scanned], *captured])
         if self._recorder is not None or not all(type(v) is np.ndarray and v.dtype.kind != "O" for v in values):
             return None
-        layout = self._request(values, _kinds(values)).layout(Counts(len(fixed), len(state), len(scanned), len(stacked)))
-        if layout is None or not layout.takes(values):
+        counts = Counts(len(fixed), len(state), len(scanned), len(stacked))
+        layout = self._request(values, _kinds(values)).layout(values, counts)
+        if layout is None:
             return None
         values[len(fixed) + len(state) : len(fixed) + len(state) + len(scanned)] = scanned
         return StagedIterations(node, limit, layout, values, stacked, most)
+
+    def staged_plan(self, values: Sequence[Any]) -> "StagedPlan | None":
+        """The graph with values in fixed places, planned for such values; None where it cannot run so."""
+        return self._request(values, _kinds(values)).staged(values)
+
+    def staged(self, values: Sequence[Any]) -> "Staged | None":
+        """The graph with inputs in these arrays, whose content changes: what to write before a run, the run, and its outputs."""
+        plan = self.staged_plan(values)
+        if plan is None:
+            return None
+        outputs = [values[one] if isinstance(one, int) else one for one in plan.outputs]
+        return [(place, values[number]) for number, place, _ in plan.places], plan.run, outputs
 
     def drop(self) -> list[PlanRequest]:
         """Forget the requests, and return them."""
