@@ -26,7 +26,7 @@ Pair = tuple[NDArray[Any], NDArray[Any]]
 Parts = tuple[Sequence[Any], Sequence[Any], Sequence[NDArray[Any]]]
 
 Staged = tuple[Sequence[Pair], Callable[[], object], Sequence[NDArray[Any]]]
-"""What is to be written before a run, the run, and the outputs after it."""
+"""Arrays to write before a run, the run, and the outputs after it."""
 
 RunBody = Callable[[Sequence[Any]], list[Any]]
 """Runs a sub-graph with its arguments: its outputs."""

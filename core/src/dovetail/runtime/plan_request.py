@@ -1,6 +1,5 @@
 """The state of one inference for one plan, and for the plans that follow it."""
 
-import operator
 from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -27,6 +26,7 @@ from dovetail.planning.plan_cache import PlanCache
 if TYPE_CHECKING:
     from dovetail.planning.better import Better
     from dovetail.runtime.control_node import Staged
+    from dovetail.runtime.host_steps import HostSteps
     from dovetail.runtime.staged_iterations import Counts, Layout, StagedIterations
     from dovetail.runtime.staged_plan import StagedPlan
 
@@ -35,6 +35,9 @@ __all__ = ["PlanRecorder", "PlanRequest"]
 
 _Call = tuple[Callable[..., Sequence[Any]], tuple[int, ...], tuple[int, ...]]
 """The run of a step, the slots that it reads, and those that it writes."""
+
+_SERVED = 512
+"""Types of values of a graph for which the request is kept that takes any shapes."""
 
 _NOTHING: Any = object()
 """In place of the results of a run that has not returned."""
@@ -86,7 +89,7 @@ class PlanRequest:
         rest = None if plan.tail is None else plan.tail.rest
         self._rest = None if rest is None else Runner(rest, recorder)
         self._bodies = [[self._runner(step, i) for i in range(len(step.bodies))] for step in tail]
-        self._tail = tuple([(s, self._host_call(s, runners)) for s, runners in zip(tail, self._bodies, strict=True)])
+        self._tail = self._host_steps(tail) if tail else None
         # With a single step that reads all inputs in order and gives all outputs in order there is nothing to wire.
         step = plan.steps[0] if len(plan.steps) == 1 and plan.tail is None else None
         outputs = tuple(o if isinstance(o, int) else None for o in plan.outputs)  # None for constants, which are arrays
@@ -127,7 +130,7 @@ class PlanRequest:
         """As `ExecutableRequest.run_kept`. With steps on the host, or a recorder, results are in the host's memory."""
         if self._better is not None:
             self._follow(self._better)
-        if self._tail or self._recorder is not None:
+        if self._tail is not None or self._recorder is not None:
             return kept_on_host(lambda given: [owned(v) for v in self.run(given)], values)
         calls: list[_Call] = [
             (r.run_kept, reads, writes) for r, (_, reads, writes) in zip(self._requests, self._calls, strict=True)
@@ -217,11 +220,11 @@ class PlanRequest:
         except (Exception, SystemExit) as error:
             self._explain(number, error, results)
             raise
-        if self._tail and self._inner:
-            self._finish(slots)
-        elif self._tail:
+        if self._tail is not None and self._inner:
+            self._tail(slots)
+        elif self._tail is not None:
             with np.errstate(all="ignore"):  # once for all nodes and iterations: it takes as long as a small node
-                self._finish(slots)
+                self._tail(slots)
         return [slots[o] if type(o) is int else o for o in self.plan.outputs]
 
     def _checking(self, calls: Sequence[_Call]) -> tuple[_Call, ...]:
@@ -248,40 +251,15 @@ class PlanRequest:
             self._check(number, results)
         explain_run(step.device, step.executable, step.results, error)
 
-    def _finish(self, slots: list[Any]) -> None:
-        """Run the steps on the host."""
-        budget = RUNNING.budget
-        for step, call in self._tail:
-            if budget is not None and budget.deadline is not None:
-                budget.check(step.node)
-            results = call(slots)
-            writes = step.writes
-            if len(writes) == len(results) == 1:
-                slots[writes[0]] = results[0]
-            else:
-                for slot, value in zip(writes, results, strict=True):
-                    slots[slot] = value
+    def _host_steps(self, steps: Sequence[HostStep]) -> "HostSteps":
+        from dovetail.runtime.host_steps import HostSteps  # here, because few plans have such steps
+
+        recorded = None if self._recorder is None else self._recorder.on_host
+        return HostSteps(steps, self._bodies, self.plan.inputs, recorded)
 
     def _runner(self, step: HostStep, index: int) -> "Runner":
         holder = f"{step.node.name}/{[name for name, _ in step.named_bodies][index]}"
         return Runner(step.bodies[index].plans, self._recorder, holder)
-
-    def _host_call(self, step: HostStep, runners: Sequence["Runner"]) -> Callable[[Sequence[Any]], list[Any]]:
-        """The call that runs a step on the host, with the slots: its outputs."""
-        # Imported here, because few plans have such steps.
-        call: Callable[[Sequence[Any]], list[Any]]
-        if step.node.op.has_control():
-            from dovetail.runtime.control_node import ControlNode
-
-            call = ControlNode(step, runners)
-        else:
-            from dovetail.runtime.host_node import HostNode
-
-            call = HostNode(step)
-        if self._recorder is None:
-            return call
-        recorded = self._recorder.on_host(step.node)
-        return lambda slots: recorded(lambda: call(slots))
 
     def close(self) -> None:
         """Free the device requests, those of following plans too."""
@@ -305,6 +283,7 @@ class Runner:
         self._requests: LruCache[Signature, PlanRequest] = LruCache(plans.size, drop=PlanRequest.close)
         self._others: list[PlanRequest] = []  # for any shapes
         self._latest: tuple[list[Any], PlanRequest | None] = [], None  # and what its values were, which loops repeat
+        self._served: dict[tuple[Any, ...], PlanRequest] = {}  # by what the values of those for any shapes were
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run the graph, planned for these values. A loop and no recursion: graphs may be cut into many parts."""
@@ -319,20 +298,18 @@ class Runner:
         """A call that runs the graph as a sub-graph of the node, with its arguments: its outputs, which outlive the next run."""
         captured = _contiguous(captured)
         kinds = _kinds(captured)  # once for all iterations
-        latest: list[Any] | None = None  # of the arguments, if they were taken as they are
+        latest: list[Any] | None = None
         request: PlanRequest | None = None
 
         def run(arguments: Sequence[Any]) -> list[Any]:
             nonlocal latest, request
             if (budget := RUNNING.budget) is not None and budget.deadline is not None:
                 budget.check(node)
-            found = [(v.dtype, v.shape, v.flags.c_contiguous) if type(v) is np.ndarray else type(v) for v in arguments]
+            values = [*_contiguous(arguments), *captured]
+            found = _kinds(values[: len(arguments)])
             if request is None or found != latest:
-                given = _contiguous(arguments)
-                request = self._request([*given, *captured], [*_kinds(given), *kinds])
-                latest = found if all(map(operator.is_, given, arguments)) else None
-                arguments = given
-            results = request._advance([*arguments, *captured])
+                request, latest = self._request(values, [*found, *kinds]), found
+            results = request._advance(values)
             if request._rest is not None:
                 results = request._rest.run(results)
             elif request.fresh:
@@ -354,7 +331,7 @@ class Runner:
         from dovetail.runtime.staged_iterations import Counts, StagedIterations
 
         fixed, state, scanned = parts
-        values = _contiguous([*fixed, *state, *[whole[0, ...] for whole in scanned], *captured])
+        values = [*_contiguous([*fixed, *state, *[whole[0, ...] for whole in scanned], *captured])]
         if self._recorder is not None or not all(type(v) is np.ndarray and v.dtype.kind != "O" for v in values):
             return None
         counts = Counts(len(fixed), len(state), len(scanned), len(stacked))
@@ -378,18 +355,26 @@ class Runner:
 
     def drop(self) -> list[PlanRequest]:
         """Forget the requests, and return them."""
-        others, self._others, self._latest = self._others, [], ([], None)
+        others, self._others, self._latest, self._served = self._others, [], ([], None), {}
         return [*self._requests.clear(), *others]
 
     def _request(self, values: Sequence[Any], kinds: list[Any]) -> PlanRequest:
         """For values of these kinds, as `_kinds` gives them."""
         latest, request = self._latest
         if request is None or kinds != latest:
-            takes = None if request is None else request.plan.open_inputs
-            if request is None or takes is None or not takes.serve(latest, kinds):
-                request = self._found(signature(values))
+            key = tuple(kinds)
+            request = self._served.get(key) or self._serving(values, kinds)
+            if request.plan.open_inputs is not None:
+                if len(self._served) >= _SERVED:
+                    self._served.clear()
+                self._served[key] = request
             self._latest = kinds, request
         return request
+
+    def _serving(self, values: Sequence[Any], kinds: list[Any]) -> PlanRequest:
+        latest, request = self._latest
+        takes = None if request is None else request.plan.open_inputs
+        return request if request and takes and takes.serve(latest, kinds) else self._found(signature(values))
 
     def _found(self, key: Signature) -> PlanRequest:
         request = self._requests.get(key)
@@ -407,8 +392,13 @@ class Runner:
         return request
 
 
-def _contiguous(values: Sequence[Any]) -> list[Any]:
+def _contiguous(values: Sequence[Any]) -> Sequence[Any]:
     """References may give views in any order, and plain numbers; devices take C-contiguous arrays."""
+    for value in values:
+        if type(value) is not np.ndarray or not value.flags.c_contiguous:
+            break
+    else:
+        return values
     return [
         v
         if (type(v) is np.ndarray and v.flags.c_contiguous) or v is None or isinstance(v, list | dict)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +10,9 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass
 from dovetail.devices.contract import StagedRun
 from dovetail.planning.plan import HostStep, Plan, Source
-from dovetail.runtime.control_node import Pair, StagedNode
+from dovetail.runtime.control_node import Pair, RunsBody, StagedNode
 
-if TYPE_CHECKING:
-    from dovetail.runtime.plan_request import Runner
-
-__all__ = ["StagedPlan", "staged_plan"]
+__all__ = ["Rest", "StagedPlan", "staged_plan"]
 
 Array = NDArray[Any]
 
@@ -33,8 +30,15 @@ class StagedPlan:
     run: Callable[[], object]
 
 
+class Rest(Protocol):
+    """The graph after the steps of a plan."""
+
+    def staged_plan(self, values: Sequence[Any], /) -> StagedPlan | None:
+        """The graph planned for such values; None where it cannot be staged."""
+
+
 def staged_plan(
-    plan: Plan, runs: Sequence[StagedRun], bodies: "Sequence[Sequence[Runner]]", rest: "Runner | None", values: Sequence[Array]
+    plan: Plan, runs: Sequence[StagedRun], bodies: Sequence[Sequence[RunsBody]], rest: Rest | None, values: Sequence[Array]
 ) -> StagedPlan | None:
     """The plan, whose steps are `runs`, for inputs of the types of `values`. None where a part of it cannot be staged."""
     if plan.open_inputs is not None or any(source is None for source in plan.outputs):
