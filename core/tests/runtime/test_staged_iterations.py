@@ -20,6 +20,7 @@ from dovetail_ops_onnx.loop import Loop
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.scan import Scan
+from dovetail_ops_onnx.size import Size
 from dovetail_ops_onnx.tanh import Tanh
 
 A, B = np.float32([1, -2, 3]), np.float32([0.5, 4, -1])
@@ -143,6 +144,17 @@ def test_a_type_that_changes_is_not_staged(device: str, staged: list[bool]) -> N
     np.testing.assert_array_equal(x, np.concatenate([A, *[HALF * A] * 3]))
     np.testing.assert_allclose(y, np.tanh(np.tanh(np.tanh(B.astype(np.float64)))), rtol=1e-6)
     assert not any(staged)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_value_of_which_only_the_size_is_read_may_change_it(device: str) -> None:
+    def build(b: GraphBuilder, x: str, y: str, outer: str, *_: str) -> tuple[list[str], None]:
+        return [b.node(Concat(axis=0), outer, outer), b.node(Tanh(), y), b.node(Size(), x)], None
+
+    x, y, sizes = looped(device, build, 4, outputs=3)
+    np.testing.assert_array_equal(x, [*HALF * A, *HALF * A])
+    np.testing.assert_allclose(y, np.tanh(np.tanh(np.tanh(np.tanh(B.astype(np.float64))))), rtol=1e-6)
+    assert sizes.tolist() == [3, 6, 6, 6]
 
 
 @pytest.mark.parametrize("device", DEVICES)

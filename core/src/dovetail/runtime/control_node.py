@@ -7,18 +7,26 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.errors import OperatorError, TimeLimitExceeded
+from dovetail.devices.work_budget import RUNNING
+from dovetail.errors import DovetailError, OperatorError, TimeLimitExceeded
 from dovetail.evaluate.context import node_context
 from dovetail.evaluate.inference import padded
+from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Iterations, Node
-from dovetail.graph.types import TensorType
-from dovetail.planning.deferred import separate, signature
+from dovetail.graph.types import CONTAINERS, TensorType
+from dovetail.planning.deferred import declared_signature, separate, signature
 from dovetail.planning.held import HeldBytes
 from dovetail.planning.plan import Body, HostStep, Source
 
-__all__ = ["ControlNode", "RunBody", "RunsBody"]
+__all__ = ["ControlNode", "Pair", "RunBody", "RunsBody", "Staged", "StagedNode"]
+
+Pair = tuple[NDArray[Any], NDArray[Any]]
+"""Where to write, and what."""
 
 Parts = tuple[Sequence[Any], Sequence[Any], Sequence[NDArray[Any]]]
+
+Staged = tuple[Sequence[Pair], Callable[[], object], Sequence[NDArray[Any]]]
+"""Arrays to write before a run, the run, and the outputs after it."""
 
 RunBody = Callable[[Sequence[Any]], list[Any]]
 """Runs a sub-graph with its arguments: its outputs."""
@@ -35,13 +43,16 @@ class RunsBody(Protocol):
     ) -> Iterations | None:
         """See `RunGraph.iterations`; `parts` are the fixed, carried and scanned arguments."""
 
+    def staged(self, values: Sequence[Any], /) -> Staged | None:
+        """The sub-graph with inputs that stay in these arrays, whose content changes: see `PlanRequest.staged`."""
+
 
 class ControlNode:
     """The calls of a node that runs sub-graphs, in one request; `bodies` are its sub-graphs, in their order."""
 
     def __init__(self, step: HostStep, bodies: Sequence[RunsBody]) -> None:
         node = step.node
-        self._step, self._reads = step, step.reads
+        self._step, self._reads, self._context = step, step.reads, node_context(step.node)
         self._bodies = {id(body.graph): (runs, body) for body, runs in zip(step.bodies, bodies, strict=True)}
         self._missing = padded([], node.op.inputs)[len(step.reads) :]
         self._wanted = tuple(map(bool, node.outputs))
@@ -53,11 +64,13 @@ class ControlNode:
 
         Raises `OutOfMemory` naming the node when what the sub-graphs gave, as far as the operator keeps it, exceeds the limit.
         """
-        step, node, wanted = self._step, self._step.node, self._wanted
         values = _values(self._reads, slots)
-        run = _RunCounted(step, self._bodies, slots, self._by_port)
+        return separate(self._controlled(_RunCounted(self._step, self._bodies, slots, self._by_port), values), values)
+
+    def _controlled(self, run: "_RunCounted", values: Sequence[Any]) -> list[Any]:
+        node, wanted = self._step.node, self._wanted
         try:
-            with node_context(node):
+            with self._context:
                 self._check(values)
                 given = node.op.control(run, *values, *self._missing)
                 given = given if isinstance(given, tuple) else (given,)
@@ -67,7 +80,7 @@ class ControlNode:
             if f"node {node}" not in error.message:  # a node of a sub-graph was running
                 error.message += f"; it is in a sub-graph of node {node}"
             raise
-        return separate([*compress(given, wanted)], values)
+        return [*compress(given, wanted)]
 
     def _check(self, values: Sequence[Any]) -> None:
         """Check the types of inputs, unless they are those of the run before: it takes longer than a small node."""
@@ -91,7 +104,7 @@ class _RunCounted:
         wanted: Sequence[bool],
     ) -> None:
         self._step, self._bodies, self._slots, self.wanted = step, bodies, slots, wanted
-        self._held = HeldBytes(step.node, step.limit)
+        self._held: HeldBytes | None = None
         self._runs: dict[int, RunBody] = {}  # those that ran: of two branches one does
 
     def __call__(self, graph: Graph, arguments: Sequence[Any]) -> list[Any]:
@@ -100,6 +113,8 @@ class _RunCounted:
             runs, body = self._bodies[id(graph)]
             run = self._runs[id(graph)] = runs.body(self._step.node, _values(body.captures, self._slots))
         results = run(arguments)
+        if self._held is None:
+            self._held = HeldBytes(self._step.node, self._step.limit)
         self._held.add(results)
         return results
 
@@ -119,6 +134,81 @@ class _RunCounted:
         runs, body = self._bodies[id(graph)]
         captured = _values(body.captures, self._slots)
         return runs.iterations(self._step.node, self._step.limit, captured, (fixed, state, scanned), stacked, most)
+
+
+class StagedNode(ControlNode):
+    """A node that runs sub-graphs, of values that stay where they are; `outputs` are arrays that a call writes."""
+
+    def __init__(self, step: HostStep, bodies: Sequence[RunsBody], slots: Sequence[Any], outputs: Sequence[NDArray[Any]]) -> None:
+        super().__init__(step, bodies)
+        self.outputs = outputs
+        self._values, self._run = _values(self._reads, slots), _RunStaged(step, self._bodies, slots, self._by_port)
+
+    @staticmethod
+    def of(step: HostStep, bodies: Sequence[RunsBody], slots: Sequence[NDArray[Any]]) -> "StagedNode | None":
+        """None where the types of its outputs are not known, or where these exceed the limit."""
+        node, captured = step.node, {id(body.graph): (body, _values(body.captures, slots)) for body in step.bodies}
+
+        def types(graph: Graph, arguments: Sequence[TensorType | None]) -> Sequence[TensorType | None]:
+            body, outer = captured[id(graph)]
+            key = declared_signature([*arguments, *map(TensorType.of, outer)])
+            return body.types(key) if key is not None else [None] * len(graph.outputs)
+
+        inputs = [None if v is None else TensorType.of(v) for v in _values(step.reads, slots)]
+        try:
+            node.op.check(inputs, len(node.outputs))
+            given = node.op.control_types(types, *padded(inputs, node.op.inputs))
+        except DovetailError:  # which the run raises
+            return None
+        found = [t for t, name in zip(given, node.outputs, strict=False) if name]
+        static = [t for t in found if t is not None and t.is_static and not isinstance(t, CONTAINERS)]
+        if len(static) < len(step.writes) or any(t.dtype is DType.STRING for t in static):
+            return None
+        if sum(t.nbytes for t in static) > step.limit:
+            return None
+        return StagedNode(step, bodies, slots, [np.empty(t.dims, t.dtype.numpy) for t in static])
+
+    def run(self) -> None:
+        """Raises as `ControlNode`, and `OperatorError` for results of other types than the operator declares."""
+        self._run.begin()
+        for place, given in zip(self.outputs, self._controlled(self._run, self._values), strict=True):
+            value = given if type(given) is np.ndarray else np.asarray(given)
+            if value.shape != place.shape or value.dtype != place.dtype:
+                with self._context:
+                    text = f"control() gave {value.dtype}{[*value.shape]}, control_types() {place.dtype}{[*place.shape]}"
+                    raise OperatorError(text, hint="make them agree")
+            place[...] = value
+
+
+class _RunStaged(_RunCounted):
+    """As `_RunCounted`, of values that stay where they are, in run after run of the node."""
+
+    __slots__ = ("_staged",)
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._staged: dict[int, Staged | None] = {}
+
+    def begin(self) -> None:
+        """Forget what sub-graphs gave in the run before."""
+        self._held = None
+
+    def __call__(self, graph: Graph, arguments: Sequence[Any]) -> list[Any]:
+        if arguments:
+            return super().__call__(graph, arguments)
+        if id(graph) not in self._staged:
+            runs, body = self._bodies[id(graph)]
+            self._staged[id(graph)] = runs.staged(_values(body.captures, self._slots))
+        staged = self._staged[id(graph)]
+        if staged is None:
+            return super().__call__(graph, arguments)
+        if (budget := RUNNING.budget) is not None and budget.deadline is not None:
+            budget.check(self._step.node)
+        writes, run, outputs = staged
+        for place, value in writes:
+            place[...] = value
+        run()
+        return [value.copy() for value in outputs]  # which outlive the next run
 
 
 def _values(sources: Sequence[Source], slots: Sequence[Any]) -> list[Any]:

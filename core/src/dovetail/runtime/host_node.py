@@ -15,9 +15,9 @@ from dovetail.graph.dtype import DType
 from dovetail.graph.types import TensorType
 from dovetail.operators.operator import Operator
 from dovetail.planning.deferred import compute
-from dovetail.planning.plan import HostStep
+from dovetail.planning.plan import HostStep, Source
 
-__all__ = ["HostNode"]
+__all__ = ["HostNode", "Kind"]
 
 _MANY, _MANY_STRINGS = 1_000_000, 5_000
 """Elements that a node on the host reads, from which on it may take long."""
@@ -94,13 +94,19 @@ def _content(constant: Any) -> Any:
 
 
 class HostNode:
-    """The calls of a node on the host, by its reference, in one request. NumPy's warnings are off where it is called."""
+    """The calls of a node on the host, by its reference, in one request. NumPy's warnings are off where it is called.
+
+    `reads` are all arguments of the `reference`. `kind` is the type of the result of the latest call, if the types of the inputs
+    alone decided it and the call was not long; else None.
+    """
 
     def __init__(self, step: HostStep) -> None:
         node = step.node
-        self._step, self._pace, self._reference = step, Pace(f"node {node}"), node.op.reference
+        self._step, self._pace, self.reference = step, Pace(f"node {node}"), node.op.reference
         self._reads = step.reads
         self._missing = padded([], node.op.inputs)[len(step.reads) :]
+        self.reads: tuple[Source, ...] = (*step.reads, *[None] * len(self._missing))
+        self.kind: Kind | None = None
         self._has_all = all(node.outputs)
         self._constants = [isinstance(source, np.ndarray) for source in step.reads]
         self._known = _KnownTypes.of(step)
@@ -119,7 +125,7 @@ class HostNode:
                 kept.clear()
                 self._known.by_others.clear()
             known = kept[kinds] = self._expected(kinds, values), _are_many(values)
-        (expected, are_many), step, pace = known, self._step, self._pace
+        (expected, are_many), step, pace, self.kind = known, self._step, self._pace, None
         if pace.is_long(are_many):
             found: list[Any] = pace.make(Call(lambda: compute(step, values)), may_be_long=True)
             return found
@@ -132,11 +138,12 @@ class HostNode:
         node, is_open = self._step.node, expected is _OPEN
         try:
             types = None if is_open else expected or self._by_content(kinds, values)
-            given = self._reference(*values, *self._missing) if is_open or types is not None else None
+            given = self.reference(*values, *self._missing) if is_open or types is not None else None
         except (Exception, SystemExit):
             with node_context(node, (None if v is None else TensorType.of(v) for v in values)):
                 raise
         if type(given) is np.ndarray and self._has_all and types == ((given.dtype, given.shape),):
+            self.kind = types[0] if expected else None
             return [given]
         # References and `infer` may give outputs that the node leaves out at the end.
         results = given[: len(node.outputs)] if type(given) is tuple else (given,)

@@ -1,6 +1,5 @@
 """The state of one inference for one plan, and for the plans that follow it."""
 
-import operator
 from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.devices.checked import check_results, explain_run
-from dovetail.devices.contract import ExecutableRequest
+from dovetail.devices.contract import ExecutableRequest, StagedRun
 from dovetail.devices.device_array import DeviceArray, kept_on_host
 from dovetail.devices.work_budget import RUNNING
 from dovetail.errors import DovetailError, OutOfMemory
@@ -26,13 +25,19 @@ from dovetail.planning.plan_cache import PlanCache
 
 if TYPE_CHECKING:
     from dovetail.planning.better import Better
+    from dovetail.runtime.control_node import Staged
+    from dovetail.runtime.host_steps import HostSteps
     from dovetail.runtime.staged_iterations import Counts, Layout, StagedIterations
+    from dovetail.runtime.staged_plan import StagedPlan
 
 __all__ = ["PlanRecorder", "PlanRequest"]
 
 
 _Call = tuple[Callable[..., Sequence[Any]], tuple[int, ...], tuple[int, ...]]
 """The run of a step, the slots that it reads, and those that it writes."""
+
+_SERVED = 512
+"""Types of values of a graph for which the request is kept that takes any shapes."""
 
 _NOTHING: Any = object()
 """In place of the results of a run that has not returned."""
@@ -71,6 +76,8 @@ class PlanRequest:
         self._requests: tuple[ExecutableRequest, ...] = tuple(step.create_request() for step in plan.steps)
         self.plan, self._better = plan, plan.better
         self._layouts: dict[Counts, Layout | None] = {}
+        self._staged: StagedPlan | None = None
+        self._may_be_staged = recorder is None
         runs = [r.run if recorder is None else recorder.bound(r, s) for r, s in zip(self._requests, plan.steps, strict=True)]
         if len(runs) > 1 and any(r.kept_states for r in self._requests):
             runs = [_with_states_on_host(run, {*r.kept_states}) for run, r in zip(runs, self._requests, strict=True)]
@@ -82,7 +89,7 @@ class PlanRequest:
         rest = None if plan.tail is None else plan.tail.rest
         self._rest = None if rest is None else Runner(rest, recorder)
         self._bodies = [[self._runner(step, i) for i in range(len(step.bodies))] for step in tail]
-        self._tail = tuple([(s, self._host_call(s, runners)) for s, runners in zip(tail, self._bodies, strict=True)])
+        self._tail = self._host_steps(tail) if tail else None
         # With a single step that reads all inputs in order and gives all outputs in order there is nothing to wire.
         step = plan.steps[0] if len(plan.steps) == 1 and plan.tail is None else None
         outputs = tuple(o if isinstance(o, int) else None for o in plan.outputs)  # None for constants, which are arrays
@@ -123,7 +130,7 @@ class PlanRequest:
         """As `ExecutableRequest.run_kept`. With steps on the host, or a recorder, results are in the host's memory."""
         if self._better is not None:
             self._follow(self._better)
-        if self._tail or self._recorder is not None:
+        if self._tail is not None or self._recorder is not None:
             return kept_on_host(lambda given: [owned(v) for v in self.run(given)], values)
         calls: list[_Call] = [
             (r.run_kept, reads, writes) for r, (_, reads, writes) in zip(self._requests, self._calls, strict=True)
@@ -131,29 +138,41 @@ class PlanRequest:
         found = self._advance(values, calls if self._calls is self._plain else self._checking(calls))
         return kept_on_host(lambda _: [owned(v) for v in found], ())
 
-    def layout(self, counts: "Counts") -> "Layout | None":
-        """The plan as a sub-graph whose iterations stay in a device's memory; None where they do not."""
+    def layout(self, values: Sequence[Any], counts: "Counts") -> "Layout | None":
+        """The plan as a sub-graph whose iterations stay in memory, for such values; None where they do not."""
         if counts not in self._layouts:
-            self._layouts[counts] = self._laid_out(counts)
+            from dovetail.runtime.staged_iterations import Layout  # here, because few plans are those of loops
+
+            staged = self.staged(values)
+            self._layouts[counts] = None if staged is None else Layout.of(staged, values, counts)
         return self._layouts[counts]
 
-    def _laid_out(self, counts: "Counts") -> "Layout | None":
-        if len(self.plan.steps) != 1 or self.plan.tail is not None:
+    def staged(self, values: Sequence[Any]) -> "StagedPlan | None":
+        """The plan with values in fixed places, for inputs of the types of these; None where it cannot run so."""
+        if not self._may_be_staged:
             return None
-        (step,) = self.plan.steps
-        staged = self._requests[0].staged()
-        if staged is None or any(one.dtype.kind == "O" for one in (*staged.inputs, *staged.outputs)):
-            return None
-        check_results(step.device, staged.outputs, step.results)
-        from dovetail.runtime.staged_iterations import Layout  # here, because few plans are those of loops
+        if self._staged is None:
+            self._staged = self._as_staged(values)
+            self._may_be_staged = self._staged is not None
+        return self._staged
 
-        return Layout.of(self.plan, replace(staged, run=partial(self._run_staged, staged.run)), counts)
+    def _as_staged(self, values: Sequence[Any]) -> "StagedPlan | None":
+        runs = list[StagedRun]()
+        for number, (step, request) in enumerate(zip(self.plan.steps, self._requests, strict=True)):
+            one = request.staged()
+            if one is None or any(array.dtype.kind == "O" for array in (*one.inputs, *one.outputs)):
+                return None
+            check_results(step.device, one.outputs, step.results)
+            runs.append(replace(one, run=partial(self._run_staged, number, one.run)))
+        from dovetail.runtime.staged_plan import staged_plan  # here, because few plans are those of loops
 
-    def _run_staged(self, run: Callable[[], object]) -> None:
+        return staged_plan(self.plan, runs, self._bodies, self._rest, values)
+
+    def _run_staged(self, number: int, run: Callable[[], object]) -> None:
         try:
             run()
         except (Exception, SystemExit) as error:
-            self._explain(0, error, _NOTHING)
+            self._explain(number, error, _NOTHING)
             raise
 
     def _follow(self, better: "Better[Plan]") -> None:
@@ -201,11 +220,11 @@ class PlanRequest:
         except (Exception, SystemExit) as error:
             self._explain(number, error, results)
             raise
-        if self._tail and self._inner:
-            self._finish(slots)
-        elif self._tail:
+        if self._tail is not None and self._inner:
+            self._tail(slots)
+        elif self._tail is not None:
             with np.errstate(all="ignore"):  # once for all nodes and iterations: it takes as long as a small node
-                self._finish(slots)
+                self._tail(slots)
         return [slots[o] if type(o) is int else o for o in self.plan.outputs]
 
     def _checking(self, calls: Sequence[_Call]) -> tuple[_Call, ...]:
@@ -232,40 +251,15 @@ class PlanRequest:
             self._check(number, results)
         explain_run(step.device, step.executable, step.results, error)
 
-    def _finish(self, slots: list[Any]) -> None:
-        """Run the steps on the host."""
-        budget = RUNNING.budget
-        for step, call in self._tail:
-            if budget is not None and budget.deadline is not None:
-                budget.check(step.node)
-            results = call(slots)
-            writes = step.writes
-            if len(writes) == len(results) == 1:
-                slots[writes[0]] = results[0]
-            else:
-                for slot, value in zip(writes, results, strict=True):
-                    slots[slot] = value
+    def _host_steps(self, steps: Sequence[HostStep]) -> "HostSteps":
+        from dovetail.runtime.host_steps import HostSteps  # here, because few plans have such steps
+
+        recorded = None if self._recorder is None else self._recorder.on_host
+        return HostSteps(steps, self._bodies, self.plan.inputs, recorded)
 
     def _runner(self, step: HostStep, index: int) -> "Runner":
         holder = f"{step.node.name}/{[name for name, _ in step.named_bodies][index]}"
         return Runner(step.bodies[index].plans, self._recorder, holder)
-
-    def _host_call(self, step: HostStep, runners: Sequence["Runner"]) -> Callable[[Sequence[Any]], list[Any]]:
-        """The call that runs a step on the host, with the slots: its outputs."""
-        # Imported here, because few plans have such steps.
-        call: Callable[[Sequence[Any]], list[Any]]
-        if step.node.op.has_control():
-            from dovetail.runtime.control_node import ControlNode
-
-            call = ControlNode(step, runners)
-        else:
-            from dovetail.runtime.host_node import HostNode
-
-            call = HostNode(step)
-        if self._recorder is None:
-            return call
-        recorded = self._recorder.on_host(step.node)
-        return lambda slots: recorded(lambda: call(slots))
 
     def close(self) -> None:
         """Free the device requests, those of following plans too."""
@@ -289,6 +283,7 @@ class Runner:
         self._requests: LruCache[Signature, PlanRequest] = LruCache(plans.size, drop=PlanRequest.close)
         self._others: list[PlanRequest] = []  # for any shapes
         self._latest: tuple[list[Any], PlanRequest | None] = [], None  # and what its values were, which loops repeat
+        self._served: dict[tuple[Any, ...], PlanRequest] = {}  # by what the values of those for any shapes were
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run the graph, planned for these values. A loop and no recursion: graphs may be cut into many parts."""
@@ -303,20 +298,18 @@ class Runner:
         """A call that runs the graph as a sub-graph of the node, with its arguments: its outputs, which outlive the next run."""
         captured = _contiguous(captured)
         kinds = _kinds(captured)  # once for all iterations
-        latest: list[Any] | None = None  # of the arguments, if they were taken as they are
+        latest: list[Any] | None = None
         request: PlanRequest | None = None
 
         def run(arguments: Sequence[Any]) -> list[Any]:
             nonlocal latest, request
             if (budget := RUNNING.budget) is not None and budget.deadline is not None:
                 budget.check(node)
-            found = [(v.dtype, v.shape, v.flags.c_contiguous) if type(v) is np.ndarray else type(v) for v in arguments]
+            values = [*_contiguous(arguments), *captured]
+            found = _kinds(values[: len(arguments)])
             if request is None or found != latest:
-                given = _contiguous(arguments)
-                request = self._request([*given, *captured], [*_kinds(given), *kinds])
-                latest = found if all(map(operator.is_, given, arguments)) else None
-                arguments = given
-            results = request._advance([*arguments, *captured])
+                request, latest = self._request(values, [*found, *kinds]), found
+            results = request._advance(values)
             if request._rest is not None:
                 results = request._rest.run(results)
             elif request.fresh:
@@ -338,29 +331,50 @@ class Runner:
         from dovetail.runtime.staged_iterations import Counts, StagedIterations
 
         fixed, state, scanned = parts
-        values = _contiguous([*fixed, *state, *[whole[0, ...] for whole in scanned], *captured])
+        values = [*_contiguous([*fixed, *state, *[whole[0, ...] for whole in scanned], *captured])]
         if self._recorder is not None or not all(type(v) is np.ndarray and v.dtype.kind != "O" for v in values):
             return None
-        layout = self._request(values, _kinds(values)).layout(Counts(len(fixed), len(state), len(scanned), len(stacked)))
+        counts = Counts(len(fixed), len(state), len(scanned), len(stacked))
+        layout = self._request(values, _kinds(values)).layout(values, counts)
         if layout is None:
             return None
         values[len(fixed) + len(state) : len(fixed) + len(state) + len(scanned)] = scanned
         return StagedIterations(node, limit, layout, values, stacked, most)
 
+    def staged_plan(self, values: Sequence[Any]) -> "StagedPlan | None":
+        """The graph with values in fixed places, planned for such values; None where it cannot run so."""
+        return self._request(values, _kinds(values)).staged(values)
+
+    def staged(self, values: Sequence[Any]) -> "Staged | None":
+        """The graph with inputs in these arrays, whose content changes: what to write before a run, the run, and its outputs."""
+        plan = self.staged_plan(values)
+        if plan is None:
+            return None
+        outputs = [values[one] if isinstance(one, int) else one for one in plan.outputs]
+        return [(place, values[number]) for number, place, _ in plan.places], plan.run, outputs
+
     def drop(self) -> list[PlanRequest]:
         """Forget the requests, and return them."""
-        others, self._others, self._latest = self._others, [], ([], None)
+        others, self._others, self._latest, self._served = self._others, [], ([], None), {}
         return [*self._requests.clear(), *others]
 
     def _request(self, values: Sequence[Any], kinds: list[Any]) -> PlanRequest:
         """For values of these kinds, as `_kinds` gives them."""
         latest, request = self._latest
         if request is None or kinds != latest:
-            takes = None if request is None else request.plan.open_inputs
-            if request is None or takes is None or not takes.serve(latest, kinds):
-                request = self._found(signature(values))
+            key = tuple(kinds)
+            request = self._served.get(key) or self._serving(values, kinds)
+            if request.plan.open_inputs is not None:
+                if len(self._served) >= _SERVED:
+                    self._served.clear()
+                self._served[key] = request
             self._latest = kinds, request
         return request
+
+    def _serving(self, values: Sequence[Any], kinds: list[Any]) -> PlanRequest:
+        latest, request = self._latest
+        takes = None if request is None else request.plan.open_inputs
+        return request if request and takes and takes.serve(latest, kinds) else self._found(signature(values))
 
     def _found(self, key: Signature) -> PlanRequest:
         request = self._requests.get(key)
@@ -378,8 +392,13 @@ class Runner:
         return request
 
 
-def _contiguous(values: Sequence[Any]) -> list[Any]:
+def _contiguous(values: Sequence[Any]) -> Sequence[Any]:
     """References may give views in any order, and plain numbers; devices take C-contiguous arrays."""
+    for value in values:
+        if type(value) is not np.ndarray or not value.flags.c_contiguous:
+            break
+    else:
+        return values
     return [
         v
         if (type(v) is np.ndarray and v.flags.c_contiguous) or v is None or isinstance(v, list | dict)

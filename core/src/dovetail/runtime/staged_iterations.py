@@ -7,17 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.devices.contract import StagedRun
 from dovetail.devices.work_budget import RUNNING
 from dovetail.graph.graph import Node
 from dovetail.planning.held import check_bytes
-from dovetail.planning.plan import Plan
+from dovetail.runtime.control_node import Pair
+from dovetail.runtime.staged_plan import StagedPlan
 
 __all__ = ["Counts", "Layout", "StagedIterations"]
 
 Array = NDArray[Any]
-Pair = tuple[Array, Array]
-"""Where to write, and what."""
 
 _FIRST = 1 << 16
 """Bytes for which stacks have room at first."""
@@ -54,42 +52,38 @@ class Layout:
     carries: tuple[Pair, ...]
 
     @staticmethod
-    def of(plan: Plan, staged: StagedRun, counts: Counts) -> "Layout | None":
+    def of(plan: StagedPlan, values: Sequence[Array], counts: Counts) -> "Layout | None":
         """None where an output is an argument of an earlier iteration, or the type of what is carried changes."""
-        (step,) = plan.steps
-        places = dict(zip(step.reads, staged.inputs, strict=True))
-        found = dict(zip(step.writes, staged.outputs, strict=True))
+        places: dict[int, list[Array]] = {}
+        for slot, place, _ in plan.places:
+            places.setdefault(slot, []).append(place)
         leading, end = len(plan.outputs) - counts.state - counts.stacked, counts.fixed + counts.state + counts.scanned
         outputs, saves, carries = list[Array | int](), list[Pair](), list[Pair]()
-        written = [(slot, places[slot]) for slot in range(counts.fixed, counts.fixed + counts.state) if slot in places]
-        for number, source in enumerate(plan.outputs):
+        written = [(slot, one) for slot in range(counts.fixed, counts.fixed + counts.state) for one in places.get(slot, ())]
+        for number, result in enumerate(plan.outputs):
             own = counts.fixed + number - leading if leading <= number < leading + counts.state else None
-            if source is None:
-                return None
-            if isinstance(source, int) and source not in found:
-                if source != own and (own is not None or counts.fixed <= source < end):
+            if isinstance(result, int):
+                if result != own and (own is not None or counts.fixed <= result < end):
                     return None
-                outputs.append(source)
+                outputs.append(result)
                 continue
-            result: Array = found[source] if isinstance(source, int) else source
             # Values to stack are read before anything is written.
             others = [place for slot, place in written if slot != own or not _are_one(place, result)]
             if number < leading + counts.state and any(np.may_share_memory(place, result) for place in others):
                 saves.append((np.empty_like(result), result))
                 result = saves[-1][0]
             outputs.append(result)
-            if own in places and not _are_one(place := places[own], result):
-                if (place.shape, place.dtype) != (result.shape, result.dtype):
+            if own is not None:
+                if (values[own].shape, values[own].dtype) != (result.shape, result.dtype):  # also of one that nothing reads
                     return None
-                carries.append((place, result))
-        lasting = {step.reads[number] for number in staged.lasting}.difference(range(counts.fixed))  # fixed ones may change
+                carries += [(place, result) for place in places.get(own, ()) if not _are_one(place, result)]
         changing = {*range(counts.fixed, end - counts.scanned)}.difference(one for one in outputs if isinstance(one, int))
-        scanned = {*range(end - counts.scanned, end)}
-        starts = [(place, slot) for slot, place in places.items() if slot not in scanned and slot in lasting | changing]
-        given = [(place, slot) for slot, place in places.items() if slot not in scanned | lasting | changing]
-        scans = [(place, slot) for slot, place in places.items() if slot in scanned]
+        starts, given, scans = (list[tuple[Array, int]]() for _ in range(3))
+        for slot, place, is_lasting in plan.places:
+            stays = (is_lasting and slot >= counts.fixed) or slot in changing  # fixed ones may change
+            (scans if end - counts.scanned <= slot < end else starts if stays else given).append((place, slot))
         rows = tuple(starts), tuple(given), tuple(scans)
-        return Layout(counts, staged.run, *rows, tuple(outputs), tuple(saves), tuple(carries))
+        return Layout(counts, plan.run, *rows, tuple(outputs), tuple(saves), tuple(carries))
 
 
 def _are_one(one: Array, other: Array) -> bool:
