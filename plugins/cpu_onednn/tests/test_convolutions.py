@@ -11,7 +11,7 @@ from dovetail.graph import GraphBuilder
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg, Instead
 from dovetail_cpu_onednn.device import place
 from dovetail_cpu_onednn.kernel import relaid
-from dovetail_cpu_onednn.kernels.conv import KERNELS
+from dovetail_cpu_onednn.kernels.conv import Convolution
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv import Conv
@@ -46,9 +46,10 @@ def test_one_channel_or_element(bench, op, shape, weights):
     x, w = some(*shape), some(*weights) / 4
     graph = bench.single(op, [x, w], constants=[1])[0]
     node = TypedNode.of(graph.nodes[0], graph)
-    chosen = KERNELS[0].plan(node, True, False)
-    for config in KERNELS[0].configurations(node):
-        found = KERNELS[0].final(relaid(node, config), False, chosen)
+    kernel = Convolution()
+    chosen = kernel.plan(node, True, False)
+    for config in kernel.configurations(node):
+        found = kernel.final(relaid(node, config), False, chosen)
         assert found.is_slow <= chosen.is_slow, (config, found.name, chosen.name)
         assert "ref" not in found.name, config
     g = GraphBuilder()

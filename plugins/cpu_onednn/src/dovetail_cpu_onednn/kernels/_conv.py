@@ -19,7 +19,7 @@ from dovetail_ops_onnx.spatial import ConvGeometry
 if TYPE_CHECKING:
     from dovetail_ops_onnx.conv_transpose import ConvTranspose
 
-__all__ = ["LONG", "SEQUENCE", "ConvKernel", "activation", "in_faster_layout", "padding", "preferred", "weights_of"]
+__all__ = ["DEPTHWISE", "LONG", "SEQUENCE", "ConvKernel", "activation", "in_faster_layout", "padding", "preferred", "weights_of"]
 
 FEW_CHANNELS = 4
 """Up to so many input channels oneDNN has fast convolutions from plain data."""
@@ -43,7 +43,7 @@ _TAKEN: set[Layout] = set()
 """Layouts that a convolution of this process took."""
 
 
-_DEPTHWISE = Instead("brdgmm_dw:", "jit_dw:")
+DEPTHWISE = Instead("brdgmm_dw:", "jit_dw:")
 """oneDNN's first choice, and its second, which is faster for 22 of 23 sizes, up to 1.5 times (Zen 4, with AVX-512 and AVX2)."""
 
 SEQUENCE = Instead("brgconv:", "jit:avx", is_spread=True)
@@ -59,7 +59,7 @@ LONG = 256
 def preferred(op: Conv, x: TensorType, result: TensorType) -> Instead:
     """The implementation to take in place of oneDNN's first choice, for these data and result."""
     if op.group == x.dims[1] > 1 and x.dtype not in (DType.INT8, DType.UINT8):
-        return _DEPTHWISE
+        return DEPTHWISE
     if op.group > 1 or x.rank != 3 or result.dims[2] < LONG:
         return FIRST
     if x.dtype in (DType.INT8, DType.UINT8):

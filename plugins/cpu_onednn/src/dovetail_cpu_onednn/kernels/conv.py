@@ -1,7 +1,8 @@
-"""Conv: oneDNN's convolution."""
+"""Conv: oneDNN's convolution, several of them for depthwise ones over volumes."""
 
 from dovetail_cpu_onednn.binding import Alg
 from dovetail_cpu_onednn.kernels._conv import ConvKernel
+from dovetail_cpu_onednn.kernels._volumes import DepthwiseVolumes
 
 
 class Convolution(ConvKernel):
@@ -12,4 +13,7 @@ class Convolution(ConvKernel):
     algorithm = Alg.CONVOLUTION_DIRECT
 
 
-KERNELS = (Convolution(),)
+KERNELS = (
+    DepthwiseVolumes(),
+    Convolution(),
+)
