@@ -155,6 +155,26 @@ def sampled() -> Callable[[Sequence[Any], int], Sequence[Any]]:
     return draw
 
 
+# --- random numbers --------------------------------------------------------------------------------------------------
+
+_GENERATORS: dict[Any, list[tuple[np.random.Generator, Mapping[str, Any]]]] = {}
+"""The generators that modules of tests keep, and their states before the first test."""
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note them, once all modules are imported: some share a generator."""
+    for module in {getattr(item, "module", None) for item in session.items} - {None}:
+        found = [value for value in vars(module).values() if isinstance(value, np.random.Generator)]
+        _GENERATORS[module] = [(generator, generator.bit_generator.state) for generator in found]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Each test draws the same numbers, whichever tests ran before it: with several workers that differs from run to run."""
+    for generator, state in _GENERATORS.get(getattr(item, "module", None), ()):
+        generator.bit_generator.state = state
+
+
 # --- seconds by package ----------------------------------------------------------------------------------------------
 
 

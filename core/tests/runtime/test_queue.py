@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -129,6 +130,68 @@ def test_awaiting_many_at_once(queue: dovetail.AsyncInferQueue) -> None:
     assert isinstance(found[-1], OperatorError)
     queue.wait_all()
     assert queue.is_ready()
+
+
+async def all_are_idle(queue: dovetail.AsyncInferQueue) -> bool:
+    end = time.monotonic() + 60
+    while not repr(queue).endswith(" 0 in use>") and time.monotonic() < end:
+        await asyncio.sleep(0.001)
+    return repr(queue).endswith(" 0 in use>")
+
+
+def test_tasks_that_are_cancelled_while_they_wait_take_no_request(queue: dovetail.AsyncInferQueue) -> None:
+    release = threading.Event()
+    queue.set_callback(lambda request, userdata: release.wait(60))
+    for number in range(3):
+        queue.start_async(index(number))
+
+    async def run() -> None:
+        tasks = [asyncio.create_task(queue.infer(index(number))) for number in range(8)]
+        await asyncio.sleep(0.01)
+        for task in tasks[:6]:
+            task.cancel()
+        release.set()
+        *cancelled, one, two = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {*map(type, cancelled)} == {asyncio.CancelledError}
+        assert [one[0].item(), two[0].item()] == [6, 7]
+        assert await all_are_idle(queue)
+
+    asyncio.run(run())
+
+
+def test_a_task_that_is_cancelled_while_its_inputs_are_read_gives_the_request_back(queue: dovetail.AsyncInferQueue) -> None:
+    entered, release = threading.Event(), threading.Event()
+
+    class Slow:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            entered.set()
+            release.wait(60)
+            return index(1)
+
+    async def run() -> None:
+        task = asyncio.create_task(queue.infer([Slow()]))
+        assert await asyncio.to_thread(entered.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert repr(queue).endswith(" 1 in use>")  # until the thread has read them
+        release.set()
+        assert await all_are_idle(queue)
+        assert (await queue.infer(index(5)))[0].item() == 5
+
+    asyncio.run(run())
+
+
+def test_another_event_loop_than_that_of_asyncio_is_refused(queue: dovetail.AsyncInferQueue) -> None:
+    """As in trio, which drives coroutines as this test does."""
+    request = queue._requests[0]
+    request.start_async(index(3))
+    for coroutine in (queue.infer(index(1)), anext(queue.amap([index(1)])), request.__await__()):
+        with pytest.raises(UsageError, match="needs an event loop of asyncio, and none is running") as caught:
+            coroutine.send(None)
+        assert "to_thread" in caught.value.hint
+    request.wait()
+    assert repr(queue).endswith(" 0 in use>")
 
 
 def test_no_callback_is_made_for_a_run_that_failed(queue: dovetail.AsyncInferQueue) -> None:

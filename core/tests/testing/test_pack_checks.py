@@ -1,5 +1,7 @@
 """The checks of op packs: a good operator passes, and each kind of mistake is found."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -113,6 +115,18 @@ def test_the_content_of_an_input_as_that_of_an_output() -> None:
 
 def test_no_docstring() -> None:
     assert "no docstring" in failure(variant(__doc__=None), "twice-definition")
+
+
+def test_docstrings_that_python_leaves_out() -> None:
+    """With -OO."""
+    script = (
+        "from dovetail.testing.packs import definition_checks\n"
+        "from dovetail_ops_onnx.tanh import Tanh\n"
+        "print(Tanh.__doc__, next(definition_checks(Tanh, [])).result())"
+    )
+    done = subprocess.run([sys.executable, "-OO", "-c", script], capture_output=True, text=True, check=True)
+    assert "None Result(" in done.stdout
+    assert "PASSED" in done.stdout
 
 
 def test_a_port_without_type() -> None:

@@ -94,7 +94,7 @@ def checked(compiled, feeds):
     fresh, exact = (dovetail.Core(config=False).compile_model(compiled.model, name)(feeds) for name in ("ONEDNN", "NUMPY"))
     for found, one, real in zip(compiled(feeds).values(), fresh.values(), exact.values(), strict=True):
         np.testing.assert_array_equal(found, one)
-        assert np.mean(found != real) < 0.01  # a chain of real numbers may end at a half
+        assert np.count_nonzero(found != real) <= max(1, found.size // 100)  # a chain of real numbers may end at a half
     return compiled.plan(tuple(feeds[name].shape for name in compiled.inputs))
 
 

@@ -105,3 +105,16 @@ def test_build_failures_show_log_and_source(info: DeviceInfo, folder: Path) -> N
     assert "undeclared" in message
     assert "    2   undeclared = 1;" in message
     assert list(folder.iterdir() if folder.exists() else ()) == []
+
+
+def test_the_hint_of_a_build_failure_names_a_folder_that_pocl_cannot_write(
+    info: DeviceInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the folder is there, as in a read-only container, PoCL has a device, and gives no reason why it builds nothing."""
+    device = OpenCLDevice(info)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(CompileError) as caught:
+        device.programs.get(Launch("wrong.cl", "__kernel void wrong() { undeclared = 1; }", "wrong", (), (1,)), "'n' (Op)")
+    named = f"cannot write {tmp_path / 'file'}: set POCL_CACHE_DIR" in (caught.value.hint or "")
+    assert named == device.caps.needs_linker

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -173,6 +174,16 @@ def test_no_platform() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("Unavailable(reason='no OpenCL platform")
     assert 'pip install "dovetail-gpu-opencl[pocl]"' in done.stdout
+
+
+def test_pocl_without_a_folder_that_it_can_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lists no device then."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "file" / "pocl"))
+    _platforms(monkeypatch, [])
+    found = dovetail_device_info({})
+    assert isinstance(found, Unavailable)
+    assert f"PoCL has none where it cannot write {tmp_path / 'file' / 'pocl'}: set POCL_CACHE_DIR" in found.hint
 
 
 def test_pyopencl_that_cannot_be_imported() -> None:

@@ -18,6 +18,7 @@ from dovetail.locks import Lock
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan, Shapes
+from dovetail.runtime.awaiting import awaitable
 from dovetail.runtime.bound_request import BoundRequest, Recent, Resting
 from dovetail.runtime.inputs import InputReader, apart
 from dovetail.runtime.plan_request import PlanRequest
@@ -224,12 +225,12 @@ class InferRequest:
         return True
 
     def __await__(self) -> Generator[Any, None, Results]:
-        future = self._future_for("await")
-        import asyncio  # here, because programs that never await need not load it, nor ssl and sockets with it
+        future = awaitable(self._future_for("await"))
+        from asyncio import CancelledError
 
         try:
-            return (yield from asyncio.wrap_future(future).__await__())
-        except asyncio.CancelledError:
+            return (yield from future.__await__())
+        except CancelledError:
             self.cancel()
             raise
 

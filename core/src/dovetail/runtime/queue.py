@@ -5,12 +5,16 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import UsageError
+from dovetail.runtime.awaiting import awaitable, running_loop
 from dovetail.runtime.compiled_model import CompiledModel
 from dovetail.runtime.infer_request import InferRequest
 from dovetail.runtime.results import Results
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["AsyncInferQueue"]
 
@@ -37,6 +41,7 @@ class AsyncInferQueue:
         count = jobs or max(2 * (os.cpu_count() or 1), compiled.optimal_number_of_infer_requests)
         self._requests = tuple(compiled.create_infer_request() for _ in range(count))
         self._idle = set(range(count))
+        self._waiting: deque[Future[int]] = deque()
         self._callback: Callable[[InferRequest, Any], None] | None = None
         self._errors: list[BaseException] = []
         self._lock = threading.Condition()
@@ -83,14 +88,12 @@ class AsyncInferQueue:
 
     async def amap(self, inputs: "Iterable[Any] | AsyncIterable[Any]") -> AsyncIterator[Results]:
         """As `map`, for `async for`; the event loop goes on meanwhile. `inputs` may be an asynchronous iterator."""
-        import asyncio  # here, because programs that never await need not load it
-
         pending: deque[int] = deque()
         try:
             async for one in _asynchronous(inputs):
                 if len(pending) == len(self._requests):
                     yield await self._awaited(pending)
-                await asyncio.to_thread(self._start, pending, one)
+                await self._started(pending, one)
             while pending:
                 yield await self._awaited(pending)
         finally:
@@ -98,11 +101,9 @@ class AsyncInferQueue:
 
     async def infer(self, inputs: Any = None) -> Results:
         """Run once and await the results."""
-        import asyncio  # as above
-
         taken: deque[int] = deque()
         try:
-            await asyncio.to_thread(self._start, taken, inputs)
+            await self._started(taken, inputs)
             return await self._awaited(taken)
         finally:
             self._give_back(taken)
@@ -111,9 +112,50 @@ class AsyncInferQueue:
         """Start a run on an idle request, whose index is in `taken` then, also when this raises: no interrupt loses it."""
         with self._lock:
             self._wait_for_idle()
-            taken.append(min(self._idle))
-            self._idle.remove(taken[-1])
+            self._take(taken)
         self._requests[taken[-1]].start_async(inputs, userdata)
+
+    def _take(self, taken: deque[int]) -> None:
+        taken.append(min(self._idle))
+        self._idle.remove(taken[-1])
+
+    async def _started(self, taken: deque[int], inputs: Any) -> None:
+        """As `_start`, while the event loop goes on: a thread reads the inputs, and none waits for a request.
+
+        Where the task is cancelled meanwhile, the request is not among `taken`, and idle when its run has ended.
+        """
+        loop = running_loop()
+        from asyncio import CancelledError, shield
+
+        await self._take_next(taken)
+        starting = loop.run_in_executor(None, self._requests[taken[-1]].start_async, inputs)
+        try:
+            await shield(starting)
+        except CancelledError:
+            starting.add_done_callback(partial(self._give_up, taken.pop()))
+            raise
+
+    async def _take_next(self, taken: deque[int]) -> None:
+        """Take an idle request, or the next one that is."""
+        with self._lock:
+            if self._idle:
+                self._take(taken)
+                return
+            from concurrent.futures import Future  # here for a fast start, as in CompiledModel.submit
+
+            waiting: Future[int] = Future()
+            self._waiting.append(waiting)
+        try:
+            taken.append(await awaitable(waiting))
+        except BaseException:
+            if not waiting.cancel():  # it came at the same time
+                taken.append(waiting.result())
+            raise
+
+    def _give_up(self, index: int, _: Any) -> None:
+        if self._requests[index].is_running:
+            self._requests[index].cancel()
+        self._give_back([index])
 
     def _collected(self, taken: deque[int]) -> Results:
         request = self._requests[taken[0]]
@@ -181,6 +223,11 @@ class AsyncInferQueue:
         with self._lock:
             if error is not None:
                 self._errors.append(error)
+            while self._waiting:
+                waiting = self._waiting.popleft()
+                if waiting.set_running_or_notify_cancel():
+                    waiting.set_result(index)
+                    return
             self._idle.add(index)
             self._lock.notify_all()
 

@@ -3,6 +3,7 @@
 import contextlib
 import difflib
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -226,7 +227,8 @@ _WRITTEN = ("inputs", "outputs", "types", "kernels", "domain", "in_place", "infe
 def _check_definition(cls: type[Operator]) -> Verdict:
     runs = cls.has_reference() or cls.has_composition() or cls.has_compose_in() or cls.has_control()
     require(runs, "it has neither reference() nor compose() nor compose_in(), so it runs nowhere")
-    require((cls.__doc__ or "").strip() and not str(cls.__doc__).startswith(f"{cls.__name__}("), "the class has no docstring")
+    described = (cls.__doc__ or "").strip() and not str(cls.__doc__).startswith(f"{cls.__name__}(")
+    require(described or sys.flags.optimize > 1, "the class has no docstring")  # `python -OO` leaves them out
     require(cls.outputs, "it has no output")
     for name in set(vars(cls)) - set(vars(Operator)) - set(cls.attributes):
         close = difflib.get_close_matches(name, _WRITTEN, 1, 0.8)

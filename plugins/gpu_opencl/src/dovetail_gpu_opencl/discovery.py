@@ -11,7 +11,7 @@ from typing import Any
 import pyopencl as cl
 
 from dovetail.device import DeviceInfo, Unavailable
-from dovetail_gpu_opencl import driver_pages, fork, interpreter, linker
+from dovetail_gpu_opencl import driver_caches, driver_pages, fork, interpreter, linker
 from dovetail_gpu_opencl.capabilities import identity_of, kind_of, needs_linker, refused_cpu
 
 __all__ = ["TYPE", "device_infos", "find_device"]
@@ -43,7 +43,7 @@ def device_infos() -> Sequence[DeviceInfo] | Unavailable:
         return Unavailable(f"an OpenCL driver ends the process that asks for its devices: {_CPUS} is missing", _ENDS_HINT)
     devices = _devices()
     if not devices:
-        return Unavailable("no OpenCL platform with a device was found", _NO_DEVICE_HINT)
+        return Unavailable("no OpenCL platform with a device was found", _no_device_hint())
     reasons = [_unusable(device) for device in devices]
     if reasons[0] is not None and all(reasons):
         return reasons[0]
@@ -95,6 +95,11 @@ def _asking_ends_a_process() -> bool:
     command = interpreter.command("-c", _ASK)
     # Where no other process can ask, nobody does: it might end this one.
     return command is None or subprocess.run(command, capture_output=True, check=False).returncode < 0
+
+
+def _no_device_hint() -> str:
+    folder = driver_caches.unusable()
+    return f"{_NO_DEVICE_HINT}; PoCL has none where it cannot write {folder}: {driver_caches.HINT}" if folder else _NO_DEVICE_HINT
 
 
 def _unusable(device: Any) -> Unavailable | None:

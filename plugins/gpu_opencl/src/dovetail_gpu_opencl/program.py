@@ -15,6 +15,7 @@ import pyopencl as cl
 from dovetail.cache import FileCache, cache_key
 from dovetail.device import current_budget, phase
 from dovetail.errors import CompileError
+from dovetail_gpu_opencl import driver_caches
 from dovetail_gpu_opencl.builders import Builders, Job, count
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.enqueue import KernelObject
@@ -285,5 +286,9 @@ def _build_message(launch: Launch, node: str, log: str) -> str:
 
 
 def _build_hint(caps: Capabilities) -> str:
-    lacking = lacks(caps.identity) if caps.needs_linker else ""
-    return f"this driver {lacking}: {HINT}" if lacking else ""
+    if not caps.needs_linker:
+        return ""
+    if lacking := lacks(caps.identity):
+        return f"this driver {lacking}: {HINT}"
+    folder = driver_caches.unusable()
+    return f"this driver compiles into files, and cannot write {folder}: {driver_caches.HINT}" if folder else ""
