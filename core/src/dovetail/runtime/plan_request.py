@@ -342,7 +342,7 @@ class Runner:
         if self._recorder is not None or not all(type(v) is np.ndarray and v.dtype.kind != "O" for v in values):
             return None
         layout = self._request(values, _kinds(values)).layout(Counts(len(fixed), len(state), len(scanned), len(stacked)))
-        if layout is None:
+        if layout is None or not layout.keeps_types(values):
             return None
         values[len(fixed) + len(state) : len(fixed) + len(state) + len(scanned)] = scanned
         return StagedIterations(node, limit, layout, values, stacked, most)

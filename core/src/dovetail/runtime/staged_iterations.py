@@ -41,7 +41,8 @@ class Layout:
 
     Arrays in `starts` are written once, those in `given` before each iteration, from the value of an input; those in `scans`
     from a slice of it. `outputs` has the number of an input in place of an output that is that input. `saves` copy outputs away
-    from where inputs are written; `carries` write them there.
+    from where inputs are written; `carries` write them there. `unread` are the inputs to which outputs are carried that no step
+    reads: the plan may still depend on their types.
     """
 
     counts: Counts
@@ -52,6 +53,11 @@ class Layout:
     outputs: tuple[Array | int, ...]
     saves: tuple[Pair, ...]
     carries: tuple[Pair, ...]
+    unread: tuple[tuple[Array, int], ...]
+
+    def keeps_types(self, values: Sequence[Array]) -> bool:
+        """Whether the types of carried values stay those of these inputs."""
+        return all((result.shape, result.dtype) == (values[slot].shape, values[slot].dtype) for result, slot in self.unread)
 
     @staticmethod
     def of(plan: Plan, staged: StagedRun, counts: Counts) -> "Layout | None":
@@ -61,6 +67,7 @@ class Layout:
         found = dict(zip(step.writes, staged.outputs, strict=True))
         leading, end = len(plan.outputs) - counts.state - counts.stacked, counts.fixed + counts.state + counts.scanned
         outputs, saves, carries = list[Array | int](), list[Pair](), list[Pair]()
+        unread = list[tuple[Array, int]]()
         written = [(slot, places[slot]) for slot in range(counts.fixed, counts.fixed + counts.state) if slot in places]
         for number, source in enumerate(plan.outputs):
             own = counts.fixed + number - leading if leading <= number < leading + counts.state else None
@@ -82,6 +89,8 @@ class Layout:
                 if (place.shape, place.dtype) != (result.shape, result.dtype):
                     return None
                 carries.append((place, result))
+            elif own is not None and own not in places:
+                unread.append((result, own))
         lasting = {step.reads[number] for number in staged.lasting}.difference(range(counts.fixed))  # fixed ones may change
         changing = {*range(counts.fixed, end - counts.scanned)}.difference(one for one in outputs if isinstance(one, int))
         scanned = {*range(end - counts.scanned, end)}
@@ -89,7 +98,7 @@ class Layout:
         given = [(place, slot) for slot, place in places.items() if slot not in scanned | lasting | changing]
         scans = [(place, slot) for slot, place in places.items() if slot in scanned]
         rows = tuple(starts), tuple(given), tuple(scans)
-        return Layout(counts, staged.run, *rows, tuple(outputs), tuple(saves), tuple(carries))
+        return Layout(counts, staged.run, *rows, tuple(outputs), tuple(saves), tuple(carries), tuple(unread))
 
 
 def _are_one(one: Array, other: Array) -> bool:
