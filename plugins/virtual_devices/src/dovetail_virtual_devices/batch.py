@@ -205,7 +205,7 @@ class BatchModel(Composite):
             with WorkBudget():
                 results = lane.run(values)
                 check_independence(self._model, lane, types, self.size)
-                check_number(self._model, lane, values, results, self.size)
+                check_number(self._model, lane, values, results, self._sizes)
         except NotBatchable as why:
             self._single = str(why)
             _warn(self._model, why)

@@ -91,12 +91,18 @@ def check_independence(model: Model, lane: Lane, types: Sequence[TensorType], ro
     return results[0]
 
 
-def check_number(model: Model, lane: Lane, values: Sequence[Any], results: Sequence[Any], rows: int) -> None:
-    """Raise `NotBatchable` where these results of less than so many rows change with more rows."""
+def check_number(model: Model, lane: Lane, values: Sequence[Any], results: Sequence[Any], sizes: Sequence[int]) -> None:
+    """Raise `NotBatchable` where these results change with more rows; where single rows have a size, those of the first row."""
     given = len(values[0])
-    if given < rows and all(len(value) == given for value in values):
-        check_results(model.outputs, results, given)
-        more = _results(lane, [padded([value], rows) for value in values])
+    if not all(len(value) == given for value in values):
+        return
+    check_results(model.outputs, results, given)
+    if given > sizes[0] == 1:
+        values, given = [value[:1] for value in values], 1
+        results = _results(lane, values)
+        check_results(model.outputs, results, 1)
+    if given < sizes[-1]:
+        more = _results(lane, [padded([value], sizes[-1]) for value in values])
         _check_alike(model.outputs, results, [found[:given] for found in more])
 
 
