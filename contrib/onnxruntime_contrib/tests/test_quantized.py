@@ -116,6 +116,17 @@ def test_gemm(
     agree("QGemm", arrays, constants=constants, steps=1, device=device, transA=trans[0], transB=trans[1], alpha=alpha)
 
 
+@pytest.mark.parametrize("computed", [4, 5])
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", "OPENCL"])
+def test_constant_weights_whose_scale_or_zero_point_is_computed(
+    agree: Any, rng: np.random.Generator, computed: int, device: str
+) -> None:
+    arrays = [_bytes(rng, np.uint8, 5, 19), _scale(0.02), np.array(5, np.uint8), _bytes(rng, np.int8, 19, 7)]
+    arrays += [rng.uniform(0.01, 0.02, 7).astype(np.float32), np.full(7, 3, np.int8), rng.integers(-900, 900, 7).astype(np.int32)]
+    constants = tuple({1, 2, 3, 4, 5} - {computed})
+    agree("QGemm", arrays, constants=constants, tolerance=1e-4, device=device)
+
+
 def test_gemm_refuses_half_a_result() -> None:
     x, zero = np.zeros((2, 2), np.uint8), np.array(0, np.uint8)
     with pytest.raises(OperatorError, match="both or none"):

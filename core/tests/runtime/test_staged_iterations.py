@@ -9,10 +9,11 @@ import pytest
 from dovetail import Core
 from dovetail.device import current_budget
 from dovetail.errors import OutOfMemory, TimeLimitExceeded
-from dovetail.graph import GraphBuilder
+from dovetail.graph import DType, GraphBuilder
 from dovetail.runtime import staged_iterations
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.less import Less
@@ -20,6 +21,7 @@ from dovetail_ops_onnx.loop import Loop
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.scan import Scan
+from dovetail_ops_onnx.shape import Shape
 from dovetail_ops_onnx.size import Size
 from dovetail_ops_onnx.tanh import Tanh
 
@@ -155,6 +157,17 @@ def test_a_value_of_which_only_the_size_is_read_may_change_it(device: str) -> No
     np.testing.assert_array_equal(x, [*HALF * A, *HALF * A])
     np.testing.assert_allclose(y, np.tanh(np.tanh(np.tanh(np.tanh(B.astype(np.float64))))), rtol=1e-6)
     assert sizes.tolist() == [3, 6, 6, 6]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_shape_that_changes_is_seen_where_no_kernel_reads_the_value(device: str) -> None:
+    def build(b: GraphBuilder, x: str, y: str, outer: str, *_: str) -> tuple[list[str], None]:
+        return [b.node(Cast(to=DType.FLOAT32), b.node(Shape(), y)), b.node(Concat(axis=0), outer, outer)], None
+
+    # The first value is the shape of the second one of the iteration before, which is 3 at first and 6 later.
+    sizes, values = looped(device, build, count=3)
+    np.testing.assert_array_equal(sizes, [6])
+    np.testing.assert_array_equal(values, np.tile(HALF * A, 2))
 
 
 @pytest.mark.parametrize("device", DEVICES)

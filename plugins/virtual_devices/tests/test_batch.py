@@ -12,15 +12,20 @@ from faulty import Faulty, fails_at
 import dovetail
 from dovetail.device import DeviceInfo
 from dovetail.errors import InferError, OperatorError, UsageError
-from dovetail.graph import Model
+from dovetail.graph import DType, Model
 from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.cum_sum import CumSum
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
+from dovetail_ops_onnx.div import Div
 from dovetail_ops_onnx.dynamic_quantize_linear import DynamicQuantizeLinear
+from dovetail_ops_onnx.expand import Expand
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.shape import Shape
 from dovetail_ops_onnx.softmax import Softmax
 from dovetail_virtual_devices.batch import BatchModel
 from dovetail_virtual_devices.options import BatchOptions
@@ -238,9 +243,21 @@ def mixing(build: Any) -> Model:
     return g.model([build(g, g.input("x", "float32", ["N", 3]))])
 
 
+def number_of_rows(g: Any, x: str) -> Any:
+    return g.node(Cast(to=DType.FLOAT32), g.node(Shape(start=0, end=1), x))
+
+
+def numbered(g: Any, x: str) -> Any:
+    """Each row plus its number."""
+    numbers = g.node(CumSum(exclusive=True), g.node(Expand(), g.constant(np.float32([[1]])), g.node(Shape(), x)), g.constant(0))
+    return g.node(Add(), x, numbers)
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
+        (mixing(lambda g, x: g.node(Div(), x, number_of_rows(g, x))), "depends on how many rows there are, or on their places"),
+        (mixing(numbered), "depends on how many rows there are, or on their places"),
         (mixing(lambda g, x: g.node(Softmax(axis=0), x, name="s")), "output 's:0' mixes rows: the first one changes"),
         (mixing(lambda g, x: g.node(Add(), x, g.node(ReduceSum(), x, g.constant([0])))), "mixes rows"),
         (mixing(lambda g, x: g.node(Reshape(), x, g.constant([-1]))), "is float32[12] for 4 rows"),
@@ -279,6 +296,18 @@ def test_rows_are_checked_at_the_first_request_where_other_dimensions_are_open(
     assert "mixes rows: the first one changes" in caplog.text
     assert caplog.text.count("run one by one") == 1
     assert "mixes rows" in compiled.report({"x": [1, 3]}).notes[0]
+
+
+def test_the_number_of_rows_is_checked_at_the_first_request_where_other_dimensions_are_open(
+    toy_core: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    core, _ = toy_core(A=nothing)
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", ["N", "length"])
+    compiled = core.compile_model(g.model([g.node(Div(), x, number_of_rows(g, x))]), "BATCH:A(4)", LONG)
+    for got in together(compiled, [np.array([[1, 2]], np.float32)] * 3):
+        np.testing.assert_array_equal(got, [[1, 2]])
+    assert "depends on how many rows there are" in compiled.report({"x": [1, 2]}).notes[0]
 
 
 def test_a_first_request_that_fails_says_nothing_about_rows(toy_core: Any, caplog: pytest.LogCaptureFixture) -> None:

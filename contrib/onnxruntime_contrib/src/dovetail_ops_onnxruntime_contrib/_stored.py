@@ -18,9 +18,10 @@ def floats(g: GraphBuilder, x: str, scale: str, zero: str = "") -> str:
 def weights(g: GraphBuilder, x: str, scale: str, zero: str = "", axis: int = 0) -> str:
     """The numbers that an input of the operator stands for, with one scale or one for each place along the axis.
 
-    A constant stays bytes until it is known whether a device multiplies bytes.
+    A constant with constant parameters stays bytes until it is known whether a device multiplies bytes.
     """
-    op = (DequantizeLinear if given(g, x).value is None else HeldDequantizeLinear)(axis=axis)
+    held = all(given(g, name).value is not None for name in (x, scale, zero) if name)
+    op = (HeldDequantizeLinear if held else DequantizeLinear)(axis=axis)
     if not zero or given(g, zero).size == given(g, scale).size:
         return node(g, op, x, scale, *([zero] if zero else []))
     columns = ints(g, [max(given(g, scale).size, given(g, zero).size)])

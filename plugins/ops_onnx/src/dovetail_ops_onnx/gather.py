@@ -38,7 +38,7 @@ class Gather(Movement):
                 raise
         check_indices(indices, data.shape[axis], axis)
         found = np.moveaxis(indexed(np.moveaxis(data, axis, 0), (indices.reshape(-1),)), 0, axis)
-        return found.reshape(*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
+        return found.reshape((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]))  # a tuple: it may be empty
 
 
 def outside(indices: Array, bound: int) -> tuple[int, ...]:

@@ -29,7 +29,15 @@ from dovetail.virtual import (
 from dovetail_virtual_devices.failures import is_of_the_caller, named
 from dovetail_virtual_devices.lanes import KEPT, LOOK, Lane, Lanes, Scheduler, check_run
 from dovetail_virtual_devices.options import BatchOptions
-from dovetail_virtual_devices.rows import NotBatchable, check_independence, check_results, check_rows, padded, with_open_batch
+from dovetail_virtual_devices.rows import (
+    NotBatchable,
+    check_independence,
+    check_number,
+    check_results,
+    check_rows,
+    padded,
+    with_open_batch,
+)
 
 __all__ = ["Batch", "dovetail_api", "dovetail_virtual_device"]
 
@@ -195,8 +203,9 @@ class BatchModel(Composite):
         try:
             # Not under the limits of the request that happens to come first.
             with WorkBudget():
-                lane.run(values)
+                results = lane.run(values)
                 check_independence(self._model, lane, types, self.size)
+                check_number(self._model, lane, values, results, self._sizes)
         except NotBatchable as why:
             self._single = str(why)
             _warn(self._model, why)

@@ -11,11 +11,14 @@ from dovetail.errors import DovetailError
 from dovetail.virtual import Model, TensorType
 from dovetail_virtual_devices.lanes import Lane
 
-__all__ = ["NotBatchable", "check_independence", "check_results", "check_rows", "padded", "with_open_batch"]
+__all__ = ["NotBatchable", "check_independence", "check_number", "check_results", "check_rows", "padded", "with_open_batch"]
 
 log = logging.getLogger("dovetail")
 
 _SYMBOL = "batch"
+
+_ROUNDING, _RELATIVE, _SOME = 0.01, 0.05, 0.1
+"""Results of bfloat16 differ by less, of the greatest number or of each; a part of the elements may: roundings decide choices."""
 
 
 class NotBatchable(Exception):
@@ -49,8 +52,9 @@ def with_open_batch(model: Model) -> Model:
 def check_rows(model: Model, lanes: Sequence[Lane], sizes: Sequence[int]) -> bool:
     """Run random rows in batches of these sizes, the full one last, on each lane, so that no later run has to prepare anything.
 
-    In the full one, what the other rows are must not change the first one. Returns False, and does nothing, for a model with
-    further open dimensions: only its first request tells their sizes. Raises `NotBatchable` naming the output.
+    In the full one, what the other rows are must not change the first one; nor may the number of rows. Returns False, and does
+    nothing, for a model with further open dimensions: only its first request tells their sizes. Raises `NotBatchable` naming the
+    output.
     """
     types = list(model.inputs.values())
     full = sizes[-1]
@@ -58,26 +62,63 @@ def check_rows(model: Model, lanes: Sequence[Lane], sizes: Sequence[int]) -> boo
         return True
     if not all(t.shape and all(isinstance(d, int) for d in t.shape[1:]) for t in types):
         return False
-    check_independence(model, lanes[0], types, full)
+    together = check_independence(model, lanes[0], types, full)
     for size in (*sizes[:-1], full):  # the full one last: reports are about the latest
-        arrays = _random(types, size, seed=0)
+        arrays = [array[:size] for array in _random(types, full, seed=0)]
         with _refused(size):
             lanes[0].lanes.part.plan(tuple(array.shape for array in arrays))  # on every device, if there are several
             lanes[0].lanes.part.finish_compiling()
         for lane in lanes:
-            check_results(model.outputs, _results(lane, arrays), size)
+            alone = _results(lane, arrays)
+            check_results(model.outputs, alone, size)
+            _check_alike(model.outputs, [found[:1] for found in alone], [found[:1] for found in together])
     return True
 
 
-def check_independence(model: Model, lane: Lane, types: Sequence[TensorType], rows: int) -> None:
-    """Raise `NotBatchable` where the first of so many random rows of these types changes with the others."""
+def check_independence(model: Model, lane: Lane, types: Sequence[TensorType], rows: int) -> list[Any]:
+    """The results for so many random rows of these types.
+
+    Raises `NotBatchable` where the first one changes with the others, or has other results as the last one.
+    """
     first, other = _random(types, rows, seed=0), _random(types, rows, seed=1)
-    second = [np.concatenate([one[:1], two[1:]]) for one, two in zip(first, other, strict=True)]
+    second = [np.concatenate([one[:1], two[1:-1], one[:1]]) for one, two in zip(first, other, strict=True)]
     results = [_results(lane, arrays) for arrays in (first, second)]
     check_results(model.outputs, results[0], rows)
     for name, one, two in zip(model.outputs, *results, strict=True):
         if not np.array_equal(one[:1], two[:1], equal_nan=one.dtype.kind in "fc"):
             raise NotBatchable(f"output {name!r} mixes rows: the first one changes with the others")
+    _check_alike(model.outputs, [found[:1] for found in results[1]], [found[-1:] for found in results[1]])
+    return results[0]
+
+
+def check_number(model: Model, lane: Lane, values: Sequence[Any], results: Sequence[Any], sizes: Sequence[int]) -> None:
+    """Raise `NotBatchable` where these results change with more rows; where single rows have a size, those of the first row."""
+    given = len(values[0])
+    if not all(len(value) == given for value in values):
+        return
+    check_results(model.outputs, results, given)
+    if given > sizes[0] == 1:
+        values, given = [value[:1] for value in values], 1
+        results = _results(lane, values)
+        check_results(model.outputs, results, 1)
+    if given < sizes[-1]:
+        more = _results(lane, [padded([value], sizes[-1]) for value in values])
+        _check_alike(model.outputs, results, [found[:given] for found in more])
+
+
+def _check_alike(names: Sequence[str], results: Sequence[Any], others: Sequence[Any]) -> None:
+    """Raise `NotBatchable` where results of the same rows differ by far more than the roundings of kernels for other sizes."""
+    for name, one, other in zip(names, results, others, strict=True):
+        if one.shape != other.shape or _are_far(one, other):
+            raise NotBatchable(f"output {name!r} depends on how many rows there are, or on their places")
+
+
+def _are_far(one: Any, other: Any) -> bool:
+    if one.dtype.kind not in "fiub" or not one.size:
+        return False
+    first, second = (np.nan_to_num(found.astype(np.float64)) for found in (one, other))
+    least = _ROUNDING * float(np.abs(first).max()) if one.dtype.kind == "f" else 0.0
+    return bool((np.abs(first - second) > least + _RELATIVE * np.abs(first)).mean() > _SOME)
 
 
 def _results(lane: Lane, arrays: Sequence[Any]) -> list[Any]:

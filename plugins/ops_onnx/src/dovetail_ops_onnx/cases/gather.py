@@ -25,4 +25,5 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("no_index", Gather(), (x, np.zeros(0, np.int64)), (x[:0],))
     words = np.array(["a", "b"], object)
     yield Case("string", Gather(), (words, np.array([1, 1, 0])), (np.array(["b", "b", "a"], object),))
+    yield Case("string_scalar", Gather(), (words, np.array(-1)), (np.array("b", object),))
     yield Case("batch_0", Gather(axis=1), (x[:0], np.array([1])), (x[:0, 1:2],))
