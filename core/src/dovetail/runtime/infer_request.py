@@ -18,7 +18,6 @@ from dovetail.locks import Lock
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan, Shapes
-from dovetail.runtime.awaiting import awaitable
 from dovetail.runtime.bound_request import BoundRequest, Recent, Resting
 from dovetail.runtime.inputs import InputReader, apart
 from dovetail.runtime.plan_request import PlanRequest
@@ -225,9 +224,12 @@ class InferRequest:
         return True
 
     def __await__(self) -> Generator[Any, None, Results]:
-        future = awaitable(self._future_for("await"))
+        # Here, because programs that never await need not load asyncio, nor ssl and sockets with it.
         from asyncio import CancelledError
 
+        from dovetail.runtime.awaiting import awaitable
+
+        future = awaitable(self._future_for("await"))
         try:
             return (yield from future.__await__())
         except CancelledError:
