@@ -25,6 +25,7 @@ from dovetail_ops_onnx.gemm import Gemm
 from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
 from dovetail_ops_onnx.global_max_pool import GlobalMaxPool
 from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.slice import Slice
@@ -362,3 +363,18 @@ def test_layouts_of_quantize_linear(zero, blocks):
     found = Quantize().configurations(TypedNode(node, (x, scale, point), (x.with_dtype(DType.INT8),)))
     assert {PLAIN, BYXF} <= {config.inputs[0] for config in found}
     assert any(config.inputs[0].block or config.outputs[0].block for config in found) is blocks
+
+
+@pytest.mark.parametrize(("dims", "accepted"), [((2, 3, 5, 4), True), ((1,), True), ((3, 1, 1), False)])
+def test_ufuncs_take_channels_last(bench, dims, accepted):
+    """Numbers of the result's shape, or a single one, as the sums of two convolutions of bytes are; not one for each channel."""
+    rng = np.random.default_rng(4)
+    given = [rng.integers(-99, 99, one).astype(np.int32) for one in ((2, 3, 5, 4), dims)]
+    graph, feeds = bench.single(Mul(), given)
+    graph = graph.replace(types={n: t.with_layout(BYXF) if t.dims == (2, 3, 5, 4) else t for n, t in graph.types.items()})
+    node = TypedNode.of(graph.nodes[0], graph)
+    assert any(config.fits(node) for config in bench.device.configurations(node)) is accepted
+    if accepted:
+        last = [a.transpose(0, 2, 3, 1) if a.ndim == 4 else a for a in feeds]
+        (got,) = bench.device.compile(graph, {}).create_request().run(last)
+        np.testing.assert_array_equal(got.reshape(2, 5, 4, 3).transpose(0, 3, 1, 2), given[0] * given[1])

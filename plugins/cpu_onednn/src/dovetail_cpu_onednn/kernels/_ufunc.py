@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
+from dovetail.device import BYXF, PLAIN, Accepted, DType, LayerConfig, Layout, Reason, Refusal, TensorType, TypedNode
 from dovetail.op import INTEGERS
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, number, quiet
 
@@ -36,6 +36,18 @@ class UfuncKernel(PythonKernel):
         if wrong or len(node.inputs) < self._ufunc.nin:
             return Refusal(Reason.DTYPE, f"{wrong[0].dtype if wrong else 'one input'}; accepted: numbers")
         return Accepted(self.name)
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        """Plain; if the inputs have the result's shape or one number, also with channels last."""
+        plain, result = LayerConfig.uniform(node, PLAIN), node.outputs[0]
+        given = [t for t in node.inputs if t is not None]
+        if not BYXF.fits(result.rank) or any(t.dims != result.dims and t.size != 1 for t in given):
+            return (plain,)
+
+        def side(types: Sequence[TensorType | None]) -> tuple[Layout, ...]:
+            return tuple(BYXF if t is not None and t.dims == result.dims else PLAIN for t in types)
+
+        return plain, LayerConfig(side(node.inputs), side(node.outputs))
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
         # Inputs after the second are read when the result has been written already.
