@@ -16,7 +16,7 @@ from dovetail.planning.deferred import separate, signature
 from dovetail.planning.held import HeldBytes
 from dovetail.planning.plan import Body, HostStep, Source
 
-__all__ = ["ControlNode", "RunBody", "RunsBody"]
+__all__ = ["ControlNode", "RunBody"]
 
 Parts = tuple[Sequence[Any], Sequence[Any], Sequence[NDArray[Any]]]
 
@@ -24,7 +24,7 @@ RunBody = Callable[[Sequence[Any]], list[Any]]
 """Runs a sub-graph with its arguments: its outputs."""
 
 
-class RunsBody(Protocol):
+class _RunsBody(Protocol):
     """A sub-graph of a node; both methods take the values that it reads from outside."""
 
     def body(self, node: Node, captured: Sequence[Any], /) -> RunBody:
@@ -39,7 +39,7 @@ class RunsBody(Protocol):
 class ControlNode:
     """The calls of a node that runs sub-graphs, in one request; `bodies` are its sub-graphs, in their order."""
 
-    def __init__(self, step: HostStep, bodies: Sequence[RunsBody]) -> None:
+    def __init__(self, step: HostStep, bodies: Sequence[_RunsBody]) -> None:
         node = step.node
         self._step, self._reads = step, step.reads
         self._bodies = {id(body.graph): (runs, body) for body, runs in zip(step.bodies, bodies, strict=True)}
@@ -86,7 +86,7 @@ class _RunCounted:
     def __init__(
         self,
         step: HostStep,
-        bodies: Mapping[int, tuple[RunsBody, Body]],
+        bodies: Mapping[int, tuple[_RunsBody, Body]],
         slots: Sequence[Any],
         wanted: Sequence[bool],
     ) -> None:
