@@ -128,6 +128,29 @@ def test_a_circle_is_found(tmp_path: Path) -> None:
     assert found == [["dovetail.a", "dovetail.b", "dovetail.c"]]
 
 
+def test_modules_of_the_core_list_the_names_that_others_import() -> None:
+    files = {".".join(p.relative_to(CORE.parent).with_suffix("").parts): p for p in modules(CORE)}
+    listed = {name: exported for name, path in files.items() if (exported := _exported(path)) is not None}
+    assert len(listed) > 80
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} imports {alias.name}, which __all__ of {node.module} lacks"
+        for path in files.values()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module in listed
+        for alias in node.names
+        if alias.name not in listed[node.module]
+    ]
+    assert not found
+
+
+def _exported(path: Path) -> list[str] | None:
+    """The names in `__all__`; None without it."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return list(ast.literal_eval(node.value))
+    return None
+
+
 def _import_graph(package: Path) -> dict[str, set[str]]:
     """Module -> the modules of the package that it names in imports."""
     files = {".".join(p.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__"): p for p in modules(package)}

@@ -14,7 +14,7 @@ from dovetail._files import user_folder
 from dovetail.dataclass import dataclass, field
 from dovetail.errors import UsageError, did_you_mean
 
-__all__ = ["FILE_NAME", "Config"]
+__all__ = ["FILE_NAME", "Config", "ConfigSource"]
 
 FILE_NAME = "dovetail.yaml"
 ConfigSource = str | PathLike[str] | Mapping[str, Any] | bool | None

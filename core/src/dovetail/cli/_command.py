@@ -17,7 +17,6 @@ __all__ = [
     "FiniteRange",
     "Group",
     "command",
-    "command_in",
     "command_names",
     "config_file_option",
     "device_option",
@@ -62,11 +61,11 @@ class Group(click.Group):
         return sorted({*self.built_in(), *self.added()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return command_in(self.package, cmd_name) if cmd_name in self.built_in() else None
+        return _command_in(self.package, cmd_name) if cmd_name in self.built_in() else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # click would import all commands, those of plugins too.
-        shown = {name: command_in(self.package, name) for name in self.built_in()}
+        shown = {name: _command_in(self.package, name) for name in self.built_in()}
         shown |= {name: click.Command(name, help=text) for name, text in self.added().items()}
         click.Group(commands=shown).format_commands(ctx, formatter)
 
@@ -83,7 +82,7 @@ def command_names(*folders: str) -> Sequence[str]:
     return [module.name for module in iter_modules(folders) if not module.name.startswith("_")]
 
 
-def command_in(package: str, name: str) -> click.Command:
+def _command_in(package: str, name: str) -> click.Command:
     """The command of one module of a package, which is imported."""
     found: click.Command = import_module(f"{package}.{name}").command
     return found

@@ -20,7 +20,7 @@ from dovetail.graph.types import CONTAINERS
 if TYPE_CHECKING:
     from dovetail.graph.types import TensorType
 
-__all__ = ["random_tensor", "read_inputs", "write_npz"]
+__all__ = ["RANDOM", "random_tensor", "read_inputs", "write_npz"]
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 RANDOM = "random"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dovetail.graph.types import TensorType
     from dovetail.runtime import Core
 
-__all__ = ["closed", "known_input", "make_core", "only_input", "reshaped", "shape_text"]
+__all__ = ["closed", "known_input", "make_core", "note_open", "only_input", "reshaped", "shape_text"]
 
 
 def make_core(extensions: Sequence[str] = ()) -> "Core":

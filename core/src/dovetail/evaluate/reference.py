@@ -21,9 +21,7 @@ __all__ = ["node_reference", "run_reference", "run_untyped", "with_post_ops"]
 def run_reference(node: Node, values: Sequence[NDArray[Any] | None], outputs: Sequence[TensorType]) -> list[NDArray[Any]]:
     """Run the operator's reference and check what it gives against the inferred types. Returns the outputs that are present."""
     with node_context(node, (None if v is None else TensorType.of(v) for v in values)), np.errstate(all="ignore"):
-        given = node.op.reference(*padded(values, node.op.inputs))
-        given = given if isinstance(given, tuple) else (given,)
-        _check_count(given, node)
+        given = _given(node, values)
         present = [np.asarray(a) for name, a in zip(node.outputs, given, strict=False) if name]  # trailing ones may be left out
         for array, expected in zip(present, outputs, strict=True):
             if array.ndim == 0 and array.item() is None:
@@ -39,17 +37,19 @@ def run_untyped(node: Node, values: Sequence[Any]) -> list[Any]:
     Returns the outputs that are present. Types of arrays are those that the operator accepts. Raises as `run_reference` does.
     """
     with node_context(node, (TensorType.of(v) if isinstance(v, np.ndarray) else None for v in values)), np.errstate(all="ignore"):
-        given = node.op.reference(*padded(values, node.op.inputs))
-        given = given if isinstance(given, tuple) else (given,)
-        _check_count(given, node)
+        given = _given(node, values)
     contained = (list, dict, type(None))
     # A node may leave out trailing outputs; too few were refused above.
     return [v if isinstance(v, contained) else np.asarray(v) for n, v in zip(node.outputs, given, strict=False) if n]
 
 
-def _check_count(given: Sequence[Any], node: Node) -> None:
+def _given(node: Node, values: Sequence[Any]) -> tuple[Any, ...]:
+    """The result of the reference, at least as many outputs as the node has."""
+    given = node.op.reference(*padded(values, node.op.inputs))
+    given = given if isinstance(given, tuple) else (given,)
     if len(given) < len(node.outputs):
         raise OperatorError(f"reference() gave {len(given)} outputs, the node has {len(node.outputs)}")
+    return given
 
 
 def node_reference(node: Node, values: Sequence[NDArray[Any] | None], operands: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:

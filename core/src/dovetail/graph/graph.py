@@ -25,6 +25,7 @@ __all__ = [
     "Node",
     "Port",
     "RunGraph",
+    "TypesOf",
     "UnboundOperator",
 ]
 

@@ -18,9 +18,6 @@ __all__ = ["SMALLEST_REGION", "MappedFile", "place_in_file"]
 SMALLEST_REGION = 1 << 16
 """Bytes from which on a part of a file is worth a region of its own; smaller ones are better copied."""
 
-_ALIGNMENT = 64
-"""Bytes: kernels read whole cache lines."""
-
 _STEP = 1 << 22
 """Bytes that are copied before the pages that they are copied from are given back."""
 

@@ -18,7 +18,7 @@ from dovetail.graph.types import ANONYMOUS, CONTAINERS, Dim, TensorType, as_cons
 from dovetail.html_table import html_table
 from dovetail.names import printable
 
-__all__ = ["Model", "specialised", "types_with_inputs"]
+__all__ = ["Model", "specialised"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,7 +71,7 @@ class Model:
             return self
         checked = {name: _checked_shape(self, name, shape) for name, shape in shapes.items()}
         given = {name: self.graph.types[name].with_shape(shape) for name, shape in checked.items()}
-        return dataclasses.replace(self, graph=self.graph.replace(types=types_with_inputs(self.graph, given)))
+        return dataclasses.replace(self, graph=self.graph.replace(types=_types_with_inputs(self.graph, given)))
 
     def with_states(self, pairs: str) -> "Model":
         """A copy whose requests keep the values of some inputs: zeros at first, after each run those of an output.
@@ -172,7 +172,7 @@ def _check_operands(model: Model, node: Node, added: Iterable[str]) -> None:
             )
 
 
-def types_with_inputs(graph: Graph, given: Mapping[str, TensorType]) -> dict[str, TensorType]:
+def _types_with_inputs(graph: Graph, given: Mapping[str, TensorType]) -> dict[str, TensorType]:
     """The graph's types with others for some inputs.
 
     Where a symbol of a declared shape becomes a size, it does so in what is declared for all values. Where a number becomes
@@ -202,7 +202,7 @@ def specialised(graph: Graph, shapes: Sequence[tuple[int, ...] | None] | None) -
             given[name] = TensorType(declared.dtype, shape)
         elif not declared.is_static and not isinstance(declared, CONTAINERS):
             given[name] = declared.with_shape(tuple(d if isinstance(d, int) else 1 for d in declared.shape or ()))
-    return graph.replace(types=types_with_inputs(graph, given))
+    return graph.replace(types=_types_with_inputs(graph, given))
 
 
 def _sized(tensor: TensorType, sizes: Mapping[str, Dim]) -> TensorType:

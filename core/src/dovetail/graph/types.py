@@ -13,7 +13,20 @@ from dovetail.graph.dtype import DType
 from dovetail.graph.layout import PLAIN, Layout
 from dovetail.names import printable
 
-__all__ = ["ANONYMOUS", "CONTAINERS", "Dim", "MapType", "OptionalType", "SequenceType", "Shape", "TensorType", "same_bytes"]
+__all__ = [
+    "ANONYMOUS",
+    "CONTAINERS",
+    "Dim",
+    "MapType",
+    "OptionalType",
+    "SequenceType",
+    "Shape",
+    "TensorType",
+    "array_bytes",
+    "as_constant",
+    "one_of",
+    "same_bytes",
+]
 
 Dim = int | str | None
 """A dimension: its size, the name of a symbol, or None where nothing is known."""

@@ -31,15 +31,12 @@ from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.tracing import phase
 
-__all__ = ["STAGES", "GraphPass", "Notes", "PassContext", "PassReport", "Planned", "run_passes"]
+__all__ = ["PER_DEVICE", "STAGES", "Definitions", "GraphPass", "Notes", "PassContext", "PassReport", "Planned", "run_passes"]
 
 STAGES = ("bind", "type", "quantize", "expand", "simplify", "recognise", "place", "fuse", "layout")
 """The stages in which passes run. Those of `fuse` and `layout` run on each device's part of the model."""
 
 PER_DEVICE = ("fuse", "layout")
-
-Find = Callable[[str, str, int], type[Operator]]
-"""(domain, op_type, version) -> operator class; raises `UnknownOperator`."""
 
 
 class Definitions(Protocol):

@@ -19,7 +19,7 @@ from dovetail.passes.constant_folding import Typed
 from dovetail.planning.deferred import typed_inputs
 from dovetail.planning.plan import OpenInputs, Plan, Signature
 
-__all__ = ["BRIEF", "AnyShapes", "flops", "most_seconds", "opened", "read_in_parts", "seconds_of", "takes_less_beside"]
+__all__ = ["BRIEF", "GROWING", "AnyShapes", "flops", "opened", "read_in_parts", "seconds_of", "takes_less_beside"]
 
 BRIEF = 0.002
 """Estimated seconds of a plan up to which references take less time than to make it."""
@@ -28,7 +28,7 @@ _MIXED = 0.01
 """The same for the nodes that the host runs of a graph of which the devices run others: it takes longer to plan these, too."""
 
 _PLANNED = 2.5e-4
-"""The same for each node of the graph: planning takes 50 us a node, and most nodes a fifth of what `most_seconds` estimates."""
+"""The same for each node of the graph: planning takes 50 us a node, and most nodes a fifth of what `_most_seconds` estimates."""
 
 _LARGE, _PART = 1 << 17, 0.1
 """Bytes of an input from which on the host takes parts of it, and how large these may be."""
@@ -107,7 +107,7 @@ class AnyShapes:
         open_inputs = varying.intersection(self._graph.inputs)
         nodes = now.graph.nodes
         on_host = [n for n in nodes if not varying.isdisjoint((*n.reads, *n.writes))]
-        seconds = sum(most_seconds(node, now.graph) for node in on_host)
+        seconds = sum(_most_seconds(node, now.graph) for node in on_host)
         limit = max(_MIXED, _PLANNED * len(nodes))
         if not open_inputs or len(on_host) == len(nodes) or seconds > limit:
             return None
@@ -174,7 +174,7 @@ def elements(key: Signature, numbers: Set[int]) -> int:
     return sum(math.prod(item[1]) for number, item in enumerate(key) if number in numbers and not isinstance(item, str))
 
 
-def most_seconds(node: Node, graph: Graph) -> float:
+def _most_seconds(node: Node, graph: Graph) -> float:
     """How long a node may take at worst, as simple loops of one thread do: 1 ns for an operation, 20 for an element, 5,000
     for a string.
     """
@@ -194,7 +194,7 @@ def takes_less_beside(device: Device, typed: Typed) -> bool:
 
 
 def seconds_of(graph: Graph) -> list[float]:
-    """As `most_seconds`, of all nodes: types are mostly few objects."""
+    """As `_most_seconds`, of all nodes: types are mostly few objects."""
     types, costs, found = graph.types, dict[int, float](), list[float]()
     type_of = types.__getitem__
     for node in graph.nodes:

@@ -48,7 +48,7 @@ from dovetail.planning.report import NodePlacement, PlanReport
 from dovetail.plugins.rules import PREFERRED
 from dovetail.tracing import phase
 
-__all__ = ["Planner", "Prepared", "improving"]
+__all__ = ["Keep", "Planner", "Prepared", "improving"]
 
 _FEW_BODIES = 4
 """Plans of a loop's body from which on further shapes share one: where they grow, each is met once in a run."""

@@ -15,9 +15,13 @@ from dovetail.plugins.records import full_name
 from dovetail.plugins.selection import ESSENTIAL
 
 __all__ = [
+    "COMPOSITION",
     "GRADES",
+    "KERNEL",
     "NEWEST",
+    "NOTHING",
     "PREFERRED",
+    "REFERENCE",
     "RULES",
     "Candidate",
     "Decision",
@@ -45,10 +49,16 @@ NEWEST = 1 << 30
 PREFERRED = 1
 """The rule by which what the user prefers wins."""
 
-KERNEL, COMPOSITION, REFERENCE, NOTHING = range(4)
-"""How a device can run an operator, the best first."""
+KERNEL = 0
+"""The grade of an operator for which a device has a kernel."""
+COMPOSITION = 1
+"""The grade of an operator that a device runs as a composition of others."""
+REFERENCE = 2
+"""The grade of an operator that only its reference runs."""
+NOTHING = 3
+"""The grade of an operator that nothing runs."""
 GRADES = ("kernel", "composition", "reference", "nothing")
-"""The same in words."""
+"""The grades in words."""
 
 
 @dataclass(frozen=True, slots=True)

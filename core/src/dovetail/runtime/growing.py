@@ -19,16 +19,16 @@ from dovetail.names import printable
 from dovetail.planning.plan import Shapes
 from dovetail.runtime.states import Plans, RequestStates
 
-__all__ = ["GrowingPlans", "GrowingStates", "may_grow", "with_room"]
+__all__ = ["GrowingStates", "may_grow", "with_room"]
 
 _ROOM = 256
 """The fewest tokens for which states have room; they get twice as many when these are used up."""
 
 
-class GrowingPlans(Plans, Protocol):
+class _GrowingPlans(Plans, Protocol):
     """A compiled model for its growing states."""
 
-    def with_room(self, texts: int, room: int) -> "GrowingPlans":
+    def with_room(self, texts: int, room: int) -> "_GrowingPlans":
         """The same for the model whose states have room for so many tokens of so many texts."""
 
     def plan(self, shapes: Shapes) -> Any:
@@ -50,7 +50,7 @@ class GrowingStates(RequestStates):
     A run that does not continue the texts, or that the model with room refuses, is one of the model itself.
     """
 
-    def __init__(self, compiled: GrowingPlans) -> None:
+    def __init__(self, compiled: _GrowingPlans) -> None:
         super().__init__(compiled.model.graph)
         self._compiled = compiled
         self._names = tuple(compiled.model.inputs)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dovetail.runtime.staged_iterations import Counts, Layout, StagedIterations
     from dovetail.runtime.staged_plan import StagedPlan
 
-__all__ = ["PlanRecorder", "PlanRequest"]
+__all__ = ["PlanRequest"]
 
 
 _Call = tuple[Callable[..., Sequence[Any]], tuple[int, ...], tuple[int, ...]]
@@ -43,7 +43,7 @@ _NOTHING: Any = object()
 """In place of the results of a run that has not returned."""
 
 
-class PlanRecorder(Protocol):
+class _PlanRecorder(Protocol):
     """Records the runs of one plan."""
 
     def bound(self, request: ExecutableRequest, step: Step) -> Callable[..., Any]:
@@ -55,7 +55,7 @@ class PlanRecorder(Protocol):
     def planning(self) -> AbstractContextManager[None]:
         """Record, in a `with` statement, the making of plans."""
 
-    def of(self, plan: Plan, holder: str) -> "PlanRecorder":
+    def of(self, plan: Plan, holder: str) -> "_PlanRecorder":
         """For a plan of a sub-graph, whose node and attribute are `holder`; "" for a plan in place of this, or for its rest."""
 
 
@@ -66,7 +66,7 @@ class PlanRequest:
     """
 
     def __init__(
-        self, plan: Plan, recorder: PlanRecorder | None = None, has_states: bool = False, *, inner: bool = False
+        self, plan: Plan, recorder: _PlanRecorder | None = None, has_states: bool = False, *, inner: bool = False
     ) -> None:
         self._recorder, self._has_states, self._inner = recorder, has_states, inner
         self._wire(plan)
@@ -274,10 +274,10 @@ class PlanRequest:
 class Runner:
     """Requests for the plans of a graph in the middle of a model, by signature; used by one thread at a time.
 
-    `recorder` is that of the plan around them, and `holder` as `PlanRecorder.of` takes it.
+    `recorder` is that of the plan around them, and `holder` as `_PlanRecorder.of` takes it.
     """
 
-    def __init__(self, plans: PlanCache[Signature, Plan], recorder: PlanRecorder | None, holder: str = "") -> None:
+    def __init__(self, plans: PlanCache[Signature, Plan], recorder: _PlanRecorder | None, holder: str = "") -> None:
         self._plans = plans
         self._recorder, self._holder = recorder, holder
         self._requests: LruCache[Signature, PlanRequest] = LruCache(plans.size, drop=PlanRequest.close)

@@ -38,7 +38,7 @@ from dovetail.runtime.file_states import FileState, is_as_read, status_of, times
 if TYPE_CHECKING:
     from dovetail.plugins import PluginManager
 
-__all__ = ["PlanFolder", "PlanStore", "StoredModel", "StoredPlan", "export", "made_for", "read_plans", "write_plans"]
+__all__ = ["PlanFolder", "PlanStore", "StoredModel", "StoredPlan", "export", "made_for", "read_plans"]
 
 _HINT = "export it again: compiled.export_model(path), or dovetail compile"
 
@@ -231,7 +231,7 @@ def _changed(modules: Mapping[str, Sequence[Sequence[Any]]]) -> str:
     return ""
 
 
-def write_plans(
+def _write_plans(
     stored: StoredModel, needs: Mapping[str, str], plugins: "PluginManager", files: Sequence[FileState] = ()
 ) -> Iterable[bytes | memoryview]:
     """The bytes of a file, in pieces. Weights that are in `files` as they are, are only referred to.
@@ -259,7 +259,7 @@ def write_plans(
 def read_plans(
     path: Path, needs: Callable[[str], Mapping[str, str]], plugins: "PluginManager", *, is_trusted: bool
 ) -> StoredModel:
-    """The content of a file that `write_plans` has written. `needs` gives what there is now for a device.
+    """The content of a file that `_write_plans` has written. `needs` gives what there is now for a device.
 
     Unless it `is_trusted`, each type is compared with what its node infers, because kernels trust types, and no other file is
     read.
@@ -380,7 +380,7 @@ def export(
     for one in shapes:
         make(one, lambda *made: kept.append(StoredPlan.of(one, *made)))  # noqa: B023  # called in this round
     with written_whole(path) as file:
-        file.writelines(write_plans(StoredModel.of(model, device, kept), needs, plugins))
+        file.writelines(_write_plans(StoredModel.of(model, device, kept), needs, plugins))
 
 
 class PlanStore:
@@ -467,7 +467,7 @@ class PlanFolder:
         try:
             if changed := [one.path for one in stored.files if one.checksum is None]:
                 raise UsageError(f"the file '{printable(changed[0])}' changed since it was read")
-            pieces = write_plans(stored, needs, self._plugins, stored.files if stored.plans else ())
+            pieces = _write_plans(stored, needs, self._plugins, stored.files if stored.plans else ())
             reason: object = self._files.put_pieces(_key(needs, stored.files[0].path, shapes), pieces)
         except UsageError as error:
             reason = error

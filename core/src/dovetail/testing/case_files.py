@@ -16,10 +16,10 @@ from dovetail.plugins.records import STANDARD_DOMAIN
 from dovetail.testing.case import Case
 from dovetail.testing.random_graphs import Kind
 
-__all__ = ["cases_in", "cases_of", "moved_to", "random_kinds", "replaced_cases", "standard_cases"]
+__all__ = ["cases_of", "moved_to", "random_kinds", "replaced_cases", "standard_cases"]
 
 
-def cases_in(package: str, rng: np.random.Generator) -> Iterator[tuple[str, Case]]:
+def _cases_in(package: str, rng: np.random.Generator) -> Iterator[tuple[str, Case]]:
     """Every case in the files of a package, with the stem of its file. Imports them all."""
     folder = importlib.import_module(f"{package}.cases")
     for module in pkgutil.iter_modules(folder.__path__):
@@ -69,7 +69,7 @@ def standard_cases(seed: int) -> Sequence[tuple[str, Case]]:
 @functools.cache
 def _made_cases(seed: int, packages: Sequence[str]) -> Sequence[tuple[str, Case]]:
     rng = np.random.default_rng(seed)
-    found = tuple(one for package in packages for one in cases_in(package, rng))
+    found = tuple(one for package in packages for one in _cases_in(package, rng))
     for value in (value for _, case in found for value in (*case.inputs, *case.expected)):
         if isinstance(value, np.ndarray):
             value.flags.writeable = False

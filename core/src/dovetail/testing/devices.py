@@ -28,7 +28,7 @@ from dovetail.testing.check import PASSED, Check, Outcome, Verdict, require
 from dovetail.testing.kit import Kit
 from dovetail.testing.random_graphs import Kind, evaluate, random_feeds, random_model
 
-__all__ = ["DeviceChecks"]
+__all__ = ["RANDOM_GRAPHS", "DeviceChecks", "check_refusal"]
 
 RANDOM_GRAPHS = 16
 

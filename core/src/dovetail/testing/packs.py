@@ -37,7 +37,7 @@ from dovetail.testing.check import PASSED, Check, Outcome, Verdict, require
 from dovetail.testing.devices import check_refusal
 from dovetail.testing.kit import Kit
 
-__all__ = ["OpPackChecks", "cases_of", "definition_checks", "probe", "reference_checks"]
+__all__ = ["OpPackChecks", "cases_of", "definition_checks", "label", "probe", "reference_checks"]
 
 Array = NDArray[Any]
 

@@ -12,7 +12,7 @@ from dovetail.testing._arrays import TOLERANCE, close, equal, same
 from dovetail.testing.check import PASSED, Outcome, Verdict, require
 from dovetail.tracing import PartRecorder, RunLog, Trace
 
-__all__ = ["check_staged", "check_traced", "final_plan", "on_device", "staged", "traced"]
+__all__ = ["final_plan", "on_device", "staged", "traced"]
 
 KINDS = ("kernel", "transfer", "enqueue", "wait")
 """Of marks."""
@@ -32,7 +32,7 @@ class _Part(NamedTuple):
 
 def staged(compiled: CompiledModel, *feeds: Feeds) -> Verdict:
     """Each part of a model by `ExecutableRequest.staged`, against the same request's `run`."""
-    found = [check_staged(part.request, part.given, part.results) for part in _parts(compiled, feeds)]
+    found = [_check_staged(part.request, part.given, part.results) for part in _parts(compiled, feeds)]
     return PASSED if any(found) else Verdict(Outcome.REFUSED, "staged() returns None: loops copy what their iterations pass on")
 
 
@@ -49,7 +49,7 @@ def _parts(compiled: CompiledModel, feeds: Sequence[Feeds]) -> Iterator[_Part]:
             one.update(zip(step.writes, found, strict=True))
 
 
-def check_staged(request: ExecutableRequest, given: Sequence[Sequence[Array]], results: Sequence[Sequence[Array]]) -> bool:
+def _check_staged(request: ExecutableRequest, given: Sequence[Sequence[Array]], results: Sequence[Sequence[Array]]) -> bool:
     """Run each of the `given` inputs, and the first again; False where the request has no staged runs.
 
     `results` are those of `run`. Raises `ConformanceFailure`.
@@ -90,10 +90,10 @@ def traced(compiled: CompiledModel, *feeds: Feeds) -> None:
     """Each part of a model by `ExecutableRequest.run_traced`: the results of `run`, and times for marks on nodes of the plan."""
     for part in _parts(compiled, feeds):
         for given, want in zip(part.given, part.results, strict=True):
-            check_traced(part.request, part.nodes, given, want)
+            _check_traced(part.request, part.nodes, given, want)
 
 
-def check_traced(request: ExecutableRequest, nodes: Collection[str], given: Sequence[Array], want: Sequence[Array]) -> None:
+def _check_traced(request: ExecutableRequest, nodes: Collection[str], given: Sequence[Array], want: Sequence[Array]) -> None:
     """One run that is recorded. `nodes` are the names in the reports. Raises `ConformanceFailure`."""
     recorder = PartRecorder(RunLog(Trace()), "", {}, "")
     found = request.run_traced(given, recorder)
