@@ -116,7 +116,7 @@ def test_a_value_that_grows_in_a_loop(device: str, plans: Counter[str], rng: np.
     inner = {node.op: (node.device, node.kernel) for node in report.nodes if "/body/" in node.path}
     assert inner.keys() == {"Gather", "Unsqueeze", "Concat", "ReduceSum"}
     assert inner["Concat"] == inner["ReduceSum"] == ("NUMPY", "ref")  # their shapes change
-    assert inner["Gather"][0].startswith(device)
+    assert inner["Gather"][0] == "NUMPY" or inner["Gather"][0].startswith(device)  # where the way to the device takes longer
 
 
 def decoder(layers: int) -> Model:
@@ -162,7 +162,7 @@ def test_layers_between_values_that_grow_are_planned_once(device: str, plans: Co
         assert plans == before
         inner = {node.op: node.device for node in compiled.report().nodes if "/body/" in node.path}
     assert inner["Concat"] == inner["ReduceSum"] == "NUMPY"
-    assert inner["Mul"].startswith(device)
+    assert inner["Mul"] == "NUMPY" or inner["Mul"].startswith(device)
 
 
 @_devices

@@ -182,11 +182,12 @@ def _most_seconds(node: Node, graph: Graph) -> float:
 
 
 def takes_less_beside(device: Device, typed: Typed) -> bool:
-    """Whether a CPU is estimated to run a sub-graph in less time than the device needs for its round trip: 1 us for a node, 1 ns
-    for each of its elements, 0.25 ns for an operation. Not where the user gave an operator a kernel for the device.
+    """Whether a CPU is estimated to run the typed nodes of a sub-graph in less time than the device needs for its round trip.
+
+    1 us for a node, 1 ns for each of its elements, 0.25 ns for an operation. Not where the user gave an operator a kernel for it.
     """
     graph, ops = typed.graph, [node.op for node in typed.graph.nodes]
-    if typed.deferred or any(op.kernels or prescribes(device, op.domain, op.op_type) for op in ops):
+    if any(op.kernels or prescribes(device, op.domain, op.op_type) for op in ops):
         return False
     elements = sum(graph.types[name].size for node in graph.nodes for name in (*node.reads, *node.writes))
     operations = sum(flops(node, graph) for node in graph.nodes)

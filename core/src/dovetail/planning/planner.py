@@ -70,7 +70,7 @@ class Planner:
     `provider_of` names the distribution that defines an operator class. `placement` chooses among the targets that accept a
     node; None takes the first. `passed_over` are targets that were not asked, with the reason. `memory` is that of the passes;
     `speeds` are those of runs, by device; `later` has the plans of graphs that are planned when data is there, which plans of
-    the model for other shapes share.
+    the model for other shapes share. `outer` plans what follows the steps of this one's plans, and their sub-graphs.
     """
 
     definitions: Definitions
@@ -84,6 +84,7 @@ class Planner:
     memory: dict[str, Any] = field(default_factory=dict)
     speeds: dict[str, Speed] = field(default_factory=lambda: defaultdict(Speed))
     later: "WeakValueDictionary[Hashable, PlanCache[Signature, Plan]]" = field(default_factory=WeakValueDictionary)
+    outer: "Planner | None" = None
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -234,17 +235,23 @@ class Planner:
         return replace(part, graph=self.run(part.graph, stages, self.context(notes, device)))
 
     def _later(
-        self, graph: Graph, *, prepared: bool = True, few: int | None = None, varying: frozenset[str] | None = None
+        self,
+        graph: Graph,
+        *,
+        prepared: bool = True,
+        few: int | None = None,
+        varying: frozenset[str] | None = None,
+        is_body: bool = False,
     ) -> PlanCache[Signature, Plan]:
         """The plans of a graph whose input types are not known yet. From `few` on further shapes may share plans, and at once
-        where it is known which values are `varying`.
+        where it is known which values are `varying`. `is_body`: it runs in each iteration.
         """
         key = _contents(graph), varying
         found = self.later.get(key)
         if found is None:
             inner = graph if prepared else self.prepare(graph)
             # The key is of identities, so the graph has to live as long as it.
-            make = partial(self._plan_later if prepared else self._plan_body, graph, inner)
+            make = partial(self._plan_body if is_body else self._plan_later, graph, inner)
             any_shapes = self.for_any_shapes(inner, varying)
             self.later[key] = found = PlanCache(make, self.options.PLAN_CACHE or SURE, any_shapes, 0 if varying else few)
         return found
@@ -260,7 +267,7 @@ class Planner:
         on_host = any(target.name == REFERENCE_DEVICE for target in self.targets) and all(runs)
         if graph.states or not on_host or (growing and self.devices[0].info.kind != "CPU"):
             return None
-        make = (lambda *given: growing(partial(self._plan_open, *given))) if growing else self._plan_open
+        make = (lambda *given: growing(partial(self._plan_open, *given))) if growing else self._plan_open_inside
         typed = partial(self._typed, graph)
         full = self.options.PLAN_CACHE or SURE
         return AnyShapes(graph, typed, make, self._on_host_alone, varying, full, growing is not None)
@@ -271,6 +278,11 @@ class Planner:
     def _plan_open(self, graph: Graph, varying: frozenset[str]) -> Plan:
         """The plan of a graph some of whose inputs have open shapes: the host runs what these change."""
         return self._planned(graph, None, varying=varying)
+
+    def _plan_open_inside(self, graph: Graph, varying: frozenset[str]) -> Plan:
+        """As `_plan_open`, of a graph in the middle of a model."""
+        beside = self._beside(lambda: type_and_fold(graph, self.budget, self.options.MEMORY_LIMIT))
+        return (beside and _brief(partial(beside._plan_open, graph, varying))) or self._plan_open(graph, varying)
 
     def _on_host_alone(self, graph: Graph) -> Plan:
         known = {name: t for name in graph.inputs if (t := graph.types.get(name)) is not None}
@@ -283,26 +295,25 @@ class Planner:
         """The plan of a sub-graph. The host takes rows of large inputs, which would be copied to the device in each iteration."""
         parts = read_in_parts(inner, key, partial(self._typed, inner)) if self.for_any_shapes(inner, None) else frozenset()
         if parts:
-            return self._planned(opened(inner, key, parts), None, varying=parts)
-        return self._plan_beside(inner, key) or self._plan_later(_, inner, key)
+            return self._plan_open_inside(opened(inner, key, parts), parts)
+        beside = self._beside(lambda: self._typed(inner, key))
+        return (beside and _brief(partial(beside._plan_later, _, inner, key))) or self._plan_later(_, inner, key)
 
-    def _plan_beside(self, inner: Graph, key: Signature) -> Plan | None:
-        """The plan of a sub-graph by targets that take and give arrays of the host as they are; None where there are no such, or
-        where the first target may take less time. Its values are those of the host in each iteration.
+    def _beside(self, typed: Callable[[], Typed]) -> "Planner | None":
+        """A planner for a sub-graph by targets that take and give arrays of the host, whose values are there, as they are; None
+        where there are no such targets, or where the first one may take less time.
         """
         first, others = self.devices[0], tuple(t for t in self.targets if not t.device.round_trip)
-        if not first.round_trip or not others or self.placement is not None:
-            return None
-        if not takes_less_beside(first, self._typed(inner, key)):
+        if not first.round_trip or not others or self.placement is not None or not takes_less_beside(first, typed()):
             return None
         if "beside" not in self.memory:
             reason = Refusal(Reason.TIME, f"{first.round_trip * 1e6:.0f} us to and from the device, in each iteration")
             passed = tuple((t.name, reason) for t in self.targets if t.device.round_trip)
-            self.memory["beside"] = replace(self, targets=others, passed_over=passed, memory={}, later=WeakValueDictionary())
-        with suppress(UnsupportedNode):
-            plan: Plan = self.memory["beside"].plan(typed_inputs(inner, key))
-            return plan if plan.brief else None
-        return None
+            self.memory["beside"] = replace(
+                self, targets=others, passed_over=passed, memory={}, later=WeakValueDictionary(), outer=self
+            )
+        found: Planner = self.memory["beside"]
+        return found
 
     def _plan_later(self, _: Graph, inner: Graph, key: Signature) -> Plan:
         return self.plan(typed_inputs(inner, key))
@@ -324,13 +335,13 @@ class Planner:
         varying: frozenset[str] = frozenset(),
     ) -> Plan:
         """The plan, whose outputs are the values that live on, with what follows; `types` are theirs where they are known."""
-        sources: dict[str, Source] = {"": None, **continuation.constants}
+        planner, sources = self.outer or self, dict[str, Source]({"": None, **continuation.constants})
         sources.update(zip(continuation.live, plan.outputs, strict=True))
         slots, steps = plan.slots, []
         for node in continuation.ready:
             writes = tuple(range(slots, slots + len(node.writes)))
             slots += len(writes)
-            bodies = tuple(self._body(graph, continuation.constants, sources, types) for graph in node.op.subgraphs)
+            bodies = tuple(planner._body(graph, continuation.constants, sources, types) for graph in node.op.subgraphs)
             reads = tuple(sources[name] for name in node.inputs)
             contained = continuation.containers.issuperset(node.writes)
             steps.append(HostStep(node, reads, writes, bodies, self.options.MEMORY_LIMIT, contained))
@@ -338,7 +349,7 @@ class Planner:
         rest = continuation.rest
         wanted = rest.inputs if rest.nodes else rest.outputs
         still = varying if not varying.isdisjoint(rest.inputs) else None
-        tail = Tail(tuple(steps), self._later(rest, varying=still) if rest.nodes else None)
+        tail = Tail(tuple(steps), planner._later(rest, varying=still, is_body=self.outer is not None) if rest.nodes else None)
 
         def report() -> PlanReport:
             on_host = (_on_host(node, self.provider_of(type(node.op))) for node in continuation.ready)
@@ -355,7 +366,7 @@ class Planner:
         types = {**graph.types, **{name: TensorType.of(array, known=True) for name, array in known.items()}}
         whole = graph.replace(inputs=(*graph.inputs, *captures), constants={**graph.constants, **known}, types=types)
         declared = declared_signature([{**outer, **graph.types}.get(name) for name in whole.inputs])
-        plans = self._later(whole, prepared=False, few=_FEW_BODIES)
+        plans = self._later(whole, prepared=False, few=_FEW_BODIES, is_body=True)
         inferred = lru_cache(_FEW_BODIES)(partial(self._output_types, whole))
         return Body(graph, plans, tuple(sources[name] for name in captures), inferred, declared)
 
@@ -432,6 +443,14 @@ def _require_host(continuation: Continuation, targets: Sequence[Target]) -> None
 
 def _on_host(node: Node, provider: str) -> NodePlacement:
     return NodePlacement(node.name, node.op.key, REFERENCE_DEVICE, kernel_on_host(node), provider, node.origins)
+
+
+def _brief(make: Callable[[], Plan]) -> Plan | None:
+    """The plan, if a target supports its nodes and it is brief."""
+    with suppress(UnsupportedNode):
+        plan = make()
+        return plan if plan.brief else None
+    return None
 
 
 def improving(made: Plan, afresh: Callable[[], Plan]) -> Plan:
