@@ -1,12 +1,14 @@
-"""`dovetail.device.choose`: which refusal is handed on when no kernel takes a node."""
+"""`dovetail.device.choose`: which refusal is handed on when no kernel takes a node. `KernelTable`: which modules have kernels."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dovetail.device import Accepted, Kernel, Reason, Refusal, TypedNode, choose
+from dovetail.device import Accepted, Kernel, KernelTable, Reason, Refusal, TypedNode, choose
 from dovetail.graph import DType, Node, TensorType
 from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.tanh import Tanh
 
 FLOAT = TensorType(DType.FLOAT32, (2,))
 NODE = TypedNode(Node("n", Relu(), ("x",), ("y",)), (FLOAT,), (FLOAT,))
@@ -36,3 +38,26 @@ DTYPE = Refusal(Reason.DTYPE, "float64; accepted: float32")
 )
 def test_the_refusal_that_is_handed_on(answers: list[Any], wanted: Refusal) -> None:
     assert choose([Answering(answer) for answer in answers], NODE) == wanted
+
+
+@pytest.mark.parametrize("defined_in", ["dovetail_ops_onnx", "elsewhere"])
+def test_only_a_module_that_is_missing_itself_has_no_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defined_in: str
+) -> None:
+    package = f"kernels_for_{defined_in}"
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "relu.py").write_text("import a_module_that_is_missing\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    table: KernelTable[Kernel] = KernelTable(package, [defined_in])
+    assert table[Tanh()] == ()
+    if defined_in == "elsewhere":  # the kernels for operators of other packages are in a folder of their own
+        assert table[Relu()] == ()
+        return
+    with pytest.raises(ModuleNotFoundError, match="a_module_that_is_missing"):
+        table[Relu()]
+
+
+def test_a_missing_package_of_kernels_is_an_error() -> None:
+    table: KernelTable[Kernel] = KernelTable("no_kernels_of_this_name", ["elsewhere"])
+    with pytest.raises(ModuleNotFoundError, match="no_kernels_of_this_name"):
+        table[Relu()]

@@ -14,7 +14,7 @@ from itertools import dropwhile
 from operator import attrgetter
 from reprlib import recursive_repr
 from types import CodeType, FunctionType, MemberDescriptorType
-from typing import TYPE_CHECKING, Any, ClassVar, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar
 
 __all__ = ["dataclass", "field", "fields_of"]
 
@@ -77,7 +77,7 @@ def _is_class_variable(cls: type, kind: Any) -> bool:
         module, _, name = kind.partition("[")[0].strip().rpartition(".")
         scope = vars(sys.modules[cls.__module__])
         kind = getattr(scope.get(module), name, None) if module else scope.get(name)
-    return kind is ClassVar or get_origin(kind) is ClassVar
+    return kind is ClassVar or getattr(kind, "__origin__", None) is ClassVar
 
 
 def _declared(cls: type, name: str, kind: Any) -> tuple[Any, Any]:
@@ -162,7 +162,7 @@ def _is_required(item: "Field[Any]") -> bool:
 
 def _setter(cls: Any, item: "Field[Any]") -> Callable[[Any, Any], None]:
     """Sets a field of an object. A default that each object has for itself is made here; `MISSING` stands for it."""
-    name, new, slot = item.name, item.default_factory, vars(cls).get(item.name)
+    name, new, slot = item.name, item.default_factory, getattr(cls, item.name, None)
     put = object.__setattr__ if vars(cls)["__options__"].get("frozen") else setattr
     if isinstance(slot, MemberDescriptorType) and (put is not setattr or cls.__setattr__ is object.__setattr__):
         setter: Callable[[Any, Any], None] = slot.__set__  # in half the time

@@ -1,5 +1,6 @@
 """Constant folding, elimination, and scales and shifts of channels folded into weights."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -315,3 +316,13 @@ def test_what_only_folded_nodes_read_takes_no_room_from_others() -> None:
     graph = g.model([y]).graph
     assert keys(fold_closed(graph, 16 * count, None)) == ["Add"] * chains
     assert len(fold_closed(graph, -20 * count, None).nodes) > chains
+
+
+@pytest.mark.parametrize("run", [drop_dead_nodes, drop_identities])
+def test_a_graph_of_which_nothing_is_dropped_comes_back_as_it_is(run: Callable[[Graph], Graph]) -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [2, 3])
+    graph = fold_constants(g.graph([g.node(Relu(), g.node(Add(), x, g.constant([1.0], "float32")))]))
+    assert run(graph) is graph
+    longer = graph.replace(constants={**graph.constants, "unread": np.zeros(1)})
+    assert drop_dead_nodes(longer) is not longer

@@ -3,7 +3,6 @@
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dovetail.dataclass import dataclass
@@ -95,10 +94,15 @@ class KernelTable(Generic[K]):
 
     def _load(self, package: str, stem: str) -> tuple[K, ...]:
         folder = self._package if package in self._defined_in else f"{self._package}.{package}"
-        if stem.startswith("_") or (folder != self._package and find_spec(folder) is None):
+        if stem.startswith("_"):
             return ()
         module = f"{folder}.{stem}"
-        return _kernels_in(module) if find_spec(module) is not None else ()
+        try:
+            return _kernels_in(module)
+        except ModuleNotFoundError as error:
+            if error.name != module and (error.name != folder or folder == self._package):  # one that the module imports
+                raise
+            return ()
 
 
 def _kernels_in(module: str) -> tuple[Any, ...]:

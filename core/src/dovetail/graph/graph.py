@@ -311,7 +311,7 @@ class Iterations(Protocol):
         """The state after the latest iteration, and the stacked values along a new axis 0; None for those that are not wanted."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class UnboundOperator(AbstractOperator):
     """An operator as a frontend read it: named, with raw attributes, not yet looked up. `passes.bind` replaces it.
 

@@ -17,7 +17,8 @@ def drop_dead_nodes(graph: Graph) -> Graph:
     kept, read = needed(graph.nodes, graph.outputs)
     constants = {name: array for name, array in graph.constants.items() if name in read}
     nodes = tuple([node if len(node.outputs) < 2 else _without_unread(node, read) for node in kept])
-    return graph.replace(nodes=nodes, constants=constants)
+    unchanged = nodes == graph.nodes and len(constants) == len(graph.constants)
+    return graph if unchanged else graph.replace(nodes=nodes, constants=constants)
 
 
 def _without_unread(node: Node, read: Set[str]) -> Node:

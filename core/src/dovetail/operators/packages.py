@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
 
 from dovetail.operators.operator import Operator
@@ -19,6 +18,8 @@ def stems_in(package: str) -> tuple[str, ...]:
 
 
 def _is_stem(package: str, name: str) -> bool:
+    from importlib.util import find_spec  # 0.3 ms, as above
+
     spec = None if name.startswith("_") else find_spec(f"{package}.{name}")
     return spec is not None and spec.submodule_search_locations is None
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from dovetail.errors import OperatorError
@@ -61,18 +62,33 @@ def port_of(ports: Sequence[Port], index: int) -> Port | None:
 
 def check_ports(cls: Any, inputs: Sequence[TensorType | None], outputs: int) -> None:
     """Check the count and data types of `inputs`, and the count of `outputs`. Raises `OperatorError`."""
+    _check_ports(cls, _dtypes(inputs), outputs)
+
+
+def _dtypes(types: Sequence[TensorType | None]) -> tuple[DType | None, ...]:
+    return tuple([None if t is None else t.dtype for t in types])
+
+
+# The checks below are made once for equal arguments: models have many nodes of the same operator and data types.
+@lru_cache(1024)
+def _check_ports(cls: Any, inputs: tuple[DType | None, ...], outputs: int) -> None:
     check_inputs(cls, [given is not None for given in inputs])
     bound: dict[str, tuple[DType, str]] = {}
     for index, given in enumerate(inputs):
         port = port_of(cls.inputs, index)
         if given is not None and port is not None:
-            _check_type(cls, port, given.dtype, bound)
+            _check_type(cls, port, given, bound)
     if outputs > len(cls.outputs) and not (cls.outputs and cls.outputs[-1].variadic):
         raise OperatorError(f"has at most {len(cls.outputs)} outputs, {outputs} are requested")
 
 
 def check_inputs(cls: Any, given: Sequence[bool]) -> None:
     """Check the number of inputs, and that those left out, False, are optional. Raises `OperatorError`."""
+    _check_inputs(cls, tuple(given))
+
+
+@lru_cache(1024)
+def _check_inputs(cls: Any, given: tuple[bool, ...]) -> None:
     for index, is_given in enumerate(given):
         port = port_of(cls.inputs, index)
         if port is None:
@@ -101,13 +117,18 @@ def _check_type(cls: Any, port: Port, dtype: DType, bound: dict[str, tuple[DType
 
 def check_inferred(cls: Any, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> None:
     """Check the data types that `infer` gave for `inputs`. Raises `OperatorError`."""
-    for index, t in enumerate(outputs):
+    _check_inferred(cls, _dtypes(inputs), tuple([t.dtype for t in outputs]))
+
+
+@lru_cache(1024)
+def _check_inferred(cls: Any, inputs: tuple[DType | None, ...], outputs: tuple[DType, ...]) -> None:
+    for index, dtype in enumerate(outputs):
         port = port_of(cls.outputs, index)
-        if port is None or not port.type or t.dtype.value == port.type:
+        if port is None or not port.type or dtype.value == port.type:
             continue
         allowed = cls.types.get(port.type, ())
         same = [given for other, given in zip(cls.inputs, inputs, strict=False) if other.type == port.type and given is not None]
-        if t.dtype not in allowed or (same and same[0].dtype is not t.dtype):
-            accepted = f"{same[0].dtype}, as its input" if same else ", ".join(sorted(d.value for d in allowed)) or port.type
-            hint = f"return another type from infer(), or declare this one: outputs = ('{port.name}: {t.dtype}',)"
-            raise OperatorError(f"infer() gave {t.dtype} for output {port.name!r}; accepted: {accepted}", hint=hint)
+        if dtype not in allowed or (same and same[0] is not dtype):
+            accepted = f"{same[0]}, as its input" if same else ", ".join(sorted(d.value for d in allowed)) or port.type
+            hint = f"return another type from infer(), or declare this one: outputs = ('{port.name}: {dtype}',)"
+            raise OperatorError(f"infer() gave {dtype} for output {port.name!r}; accepted: {accepted}", hint=hint)

@@ -14,11 +14,13 @@ def drop_identities(graph: Graph) -> Graph:
     alias: dict[str, str] = {}
     kept = []
     for node in graph.nodes:
-        current = rename_reads(node, alias)
+        current = rename_reads(node, alias) if alias else node
         if _is_identity(current, graph):
             alias[node.outputs[0]] = current.inputs[0]
         else:
             kept.append(current)
+    if not alias:
+        return graph
     return graph.replace(nodes=tuple(kept), outputs=tuple(alias.get(name, name) for name in graph.outputs))
 
 

@@ -65,6 +65,8 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
             stops[node.name] = stop
         position |= dict.fromkeys(current.writes, place)  # a chain ends where its node is
         nodes.append((place, current))
+    if not merged:
+        return Fused(graph, stops)
     # What stayed outside of one node may have gone into another: a residual addition has two sides.
     stops = {name: stop for name, stop in stops.items() if stop[0] not in merged}
     nodes.sort(key=lambda placed: placed[0])

@@ -63,7 +63,8 @@ class Dispatch:
             if decision is not None:
                 rules[node.name] = decision.rule
             nodes.append(node if decision is None else _moved(node, graph, decision))
-        return graph.replace(nodes=tuple(nodes)), rules
+        moved = tuple(nodes)
+        return graph if moved == graph.nodes else graph.replace(nodes=moved), rules
 
     def _decide(self, node: Node, version: int, graph: Graph, devices: Sequence[Device]) -> Decision:
         return self._plugins.decide(node.op.domain, node.op.op_type, version, _suitability_of(node, graph, devices))

@@ -24,22 +24,22 @@ class Choices:
 
     def get(self, node: TypedNode, threads: int, choose: Callable[[], Found]) -> Found:
         """The choice for a node that so many threads share, made now unless it was the latest for a node of its name."""
-        tensors = (*node.inputs, *node.outputs, *node.operands)
+        given, tensors = node.node, (*node.inputs, *node.outputs, *node.operands)
         values = [t.value for t in tensors if t is not None and t.value is not None]
         # Mostly these are the same objects as before. Types with a value would keep it alive.
         types = [None if t is None else (t.dtype, t.shape, t.layout, t.value is None) for t in tensors] if values else tensors
-        latest = self._latest.get(node.name)
+        latest = self._latest.get(given.name)
         if latest is not None:
             count, asked, known, constants, choice = latest
             if (
                 count == threads
                 and known == types
-                and (asked is node.node or _is_same(asked, node.node))
+                and (asked is given or _is_same(asked, given))
                 and all(one() is value for one, value in zip(constants, values, strict=True))
             ):
                 return choice
         choice = choose()
-        self._latest.put(node.name, (threads, node.node, types, [weakref.ref(value) for value in values], choice))
+        self._latest.put(given.name, (threads, given, types, [weakref.ref(value) for value in values], choice))
         return choice
 
     def drop(self, name: str) -> None:

@@ -448,7 +448,7 @@ def _are_same(types: Sequence[TensorType | None], others: Sequence[TensorType | 
 
 
 def _plain(node: TypedNode) -> TypedNode:
-    if all(t is None or t.layout == PLAIN for t in (*node.inputs, *node.outputs, *node.operands)):
+    if all(t is None or t.layout is PLAIN for t in (*node.inputs, *node.outputs, *node.operands)):
         return node
     return TypedNode(
         node.node,

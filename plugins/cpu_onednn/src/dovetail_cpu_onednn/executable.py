@@ -18,6 +18,7 @@ from dovetail.device import (
     MemoryPlan,
     Node,
     NodeReport,
+    OutOfMemory,
     TensorType,
     TypedNode,
     phase,
@@ -31,7 +32,7 @@ from dovetail_cpu_onednn.descriptors import padded_type
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.making import Making, maker
-from dovetail_cpu_onednn.memory import ALIGNMENT, naming_out_of_memory
+from dovetail_cpu_onednn.memory import ALIGNMENT, naming_out_of_memory, refused
 from dovetail_cpu_onednn.nan.bounds import clip_checks
 from dovetail_cpu_onednn.nan.fused_steps import nan_checks
 from dovetail_cpu_onednn.node_plans import is_cached
@@ -397,8 +398,11 @@ def _planned(
     spare = None if graph is None else kernel.with_spare_rows(placement.node)
     if spare is not None and graph is not None and not _are_inside(placement.node, spare, graph, storage):
         spare = None
-    with naming_out_of_memory(placement.node.node), phase(placement.node.name, "prepare", kernel=placement.label):
-        plan = _plan(kernel, spare or placement.node, any(sharing), found)
+    try:  # as `naming_out_of_memory`, in half the time
+        with phase(placement.node.name, "prepare", kernel=placement.label):
+            plan = _plan(kernel, spare or placement.node, any(sharing), found)
+    except (MemoryError, OutOfMemory) as error:
+        raise refused(error, placement.node.node) from error
     # Without copies of operands in whose memory the result is written.
     stages = tuple([s for s in plan.stages if s.unless_shared is None or not sharing[s.unless_shared]])
     if any(stage.desc.primitive is None for stage in stages):
@@ -446,7 +450,7 @@ def _relabelled(placement: Placement, planned: Planned | None, found: NodePlan |
     implementation, unlike in other sizes.
     """
     earlier, plan = placement.earlier, None if planned is None else planned.plan
-    known = earlier.implementation if earlier is not None else None if found is None else found.name
+    known = earlier.implementation if earlier is not None else None if found is None or plan is found else found.name
     if plan is None or known is None or plan.name == known:
         return placement
     if earlier is not None and (

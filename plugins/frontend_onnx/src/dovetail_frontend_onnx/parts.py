@@ -163,13 +163,9 @@ class _Reader:
         length, written = self._varint()
         if end is not None and self.at + length > end:
             raise _Irregular
-        if cut is None:
-            out += written
-            out += self._take(length)
-        else:
-            content = cut(length)
-            out += _encoded(len(content))
-            out += content
+        content = self._take(length) if cut is None else cut(length)
+        out += written if len(content) == length else _encoded(len(content))
+        out += content
 
     def _take(self, length: int) -> bytes:
         content = self._file.read(length)
@@ -183,12 +179,12 @@ class _Reader:
         read = self._file.read
         written = read(1)
         self.at += 1
+        if written and written[0] < 0x80:
+            return written[0], written
         if not written and at_end:
             return 0, b""
         if not written:
             raise _Irregular
-        if written[0] < 0x80:
-            return written[0], written
         value, shift = written[0] & 0x7F, 7
         while written[-1] >= 0x80:
             one = read(1)
