@@ -4,6 +4,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,12 +13,15 @@ import pytest
 
 import dovetail
 from dovetail.device import DeviceInfo
-from dovetail.errors import raised_by_handler
-from dovetail.graph import Graph, GraphBuilder
+from dovetail.errors import DovetailError, raised_by_handler
+from dovetail.graph import Graph, GraphBuilder, Node
 from dovetail.hookspecs import hookimpl
 from dovetail.op import Operator
 from dovetail.passes import GraphPass, PassContext
+from dovetail.planning.plan import HostStep
+from dovetail.runtime.host_node import HostNode
 from dovetail.testing import ReferenceDevice, register_device
+from dovetail.virtual import Targets, VirtualDevice
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="the system has no SIGUSR1")
 
@@ -61,6 +65,11 @@ class InterruptedDevice(ReferenceDevice):
             interrupt()
         return super().supports(node)
 
+    def configured(self, options: Any) -> Any:
+        if self.where == "configured":
+            interrupt()
+        return super().configured(options)
+
     def compile(self, graph: Graph, options: Any) -> Any:
         if self.where == "compile":
             interrupt()
@@ -68,6 +77,8 @@ class InterruptedDevice(ReferenceDevice):
         create = made.create_request
 
         def create_request() -> Any:
+            if self.where == "create_request":
+                interrupt()
             request = create()
             run = request.run
 
@@ -147,11 +158,87 @@ def test_in_an_operator(device: str, where: str, handle: Any) -> None:
         infer(device, where)
 
 
-@pytest.mark.parametrize("where", ["supports", "compile", "run", "pass"])
+@pytest.mark.parametrize("where", ["supports", "compile", "configured", "create_request", "run", "pass"])
 def test_in_a_device_or_pass(where: str, handle: Any) -> None:
     handle(leave)
     with pytest.raises(SystemExit):
         infer("TOY", where)
+
+
+class InterruptedVirtual(VirtualDevice):
+    """The signal comes in one of its methods."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def targets(self, session: Any, arguments: str, properties: Any) -> tuple[Targets, ...]:
+        if self.where == "targets":
+            interrupt()
+        return (Targets(("NUMPY",), properties),)
+
+    def compile(self, *given: Any) -> Any:
+        interrupt()
+
+
+@pytest.mark.parametrize("where", ["targets", "compile"])
+def test_in_a_virtual_device(where: str, handle: Any, register_virtual: Any) -> None:
+    handle(leave)
+    core = dovetail.Core(config=False)
+    register_virtual(core, "interrupted", InterruptedVirtual(where))
+    g = GraphBuilder()
+    model = g.model([g.node(Interrupted(where=""), g.input("x", "float32", X.shape))])
+    with pytest.raises(SystemExit):
+        core.compile_model(model, "INTERRUPTED")
+
+
+def test_in_the_import_of_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handle: Any) -> None:
+    """The plugin has not failed: the next one who asks loads it."""
+    source = "import signal\nsignal.raise_signal(signal.SIGUSR1)\ndovetail_api = '1.0'\n"
+    (tmp_path / "acme_interrupted.py").write_text(source)
+    info = tmp_path / "acme_interrupted-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-interrupted\nVersion: 1.0\nRequires-Dist: dovetail>=0.1\n")
+    (info / "entry_points.txt").write_text("[dovetail.frontends]\nacme = acme_interrupted\n")
+    (info / "RECORD").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    core = dovetail.Core(config=False)
+    handle(leave)
+    with pytest.raises(SystemExit):
+        core.read_model(b"", "acme")
+    handle(signal.SIG_IGN)
+    with pytest.raises(DovetailError, match="dovetail_read_model is missing"):
+        core.read_model(b"", "acme")
+
+
+def test_in_a_node_on_the_host(handle: Any) -> None:
+    """For another shape `infer` is asked alone first; an error of its own would come again where the node is named."""
+    seen: list[int] = []
+
+    def leave_once(number: int, frame: Any) -> None:
+        seen.append(number)
+        if len(seen) == 1:
+            sys.exit(3)
+
+    step = HostStep(Node("node", Interrupted(where="infer"), ("x",), ("y",)), (0,), (1,), (), 1 << 20)
+    node = HostNode(step)
+    handle(signal.SIG_IGN)
+    for size in (1, 2):
+        assert node([np.zeros(size, np.float32)])[0].shape == (size,)
+    handle(leave_once)
+    with pytest.raises(SystemExit):
+        node([np.zeros(3, np.float32)])
+
+
+def test_ctrl_c_while_a_class_is_made() -> None:
+    """Python 3.11 makes a `RuntimeError` of it."""
+
+    class Named:
+        def __set_name__(self, owner: Any, name: str) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises((RuntimeError, KeyboardInterrupt)) as caught:
+        type("Owner", (), {"named": Named()})
+    assert raised_by_handler(caught.value) or sys.version_info >= (3, 12)
 
 
 @pytest.mark.parametrize("handler", [Handlers().method, Handlers(), partial(fail, 1), partial(partial(fail), 2)])

@@ -107,9 +107,8 @@ def configured(name: str, method: str, call: Callable[[], Device]) -> Device:
     """The device that a method gives in place of another. Raises `PluginError` where it gives none."""
     try:
         found: object = call()
-    except (DovetailError, MemoryError):
-        raise
     except (Exception, SystemExit) as error:
+        _raise_others(error, None)
         raise PluginError(f"device {name}: {method}() raised {type(error).__name__}: {error}", hint=_REPORT) from error
     if not isinstance(found, Device):
         hint = "return the device, or a copy of it"
@@ -167,9 +166,8 @@ def composite_of(name: str, virtual: VirtualDevice, *given: Any) -> Composite | 
 def _of_virtual(name: str, what: str, call: Callable[[], T], virtual: VirtualDevice) -> T:
     try:
         return call()
-    except (DovetailError, MemoryError):
-        raise
     except (Exception, SystemExit) as error:
+        _raise_others(error, None)
         raise PluginError(f"device {name}: {what} raised {located(error, _package(virtual))}", hint=_REPORT) from error
 
 
@@ -181,9 +179,8 @@ def new_request(name: str, executable: Executable | Composite) -> ExecutableRequ
     """The result of `create_request`. Raises `CompileError` where that is not a request."""
     try:
         found: object = executable.create_request()
-    except (DovetailError, MemoryError):
-        raise
     except (Exception, SystemExit) as error:
+        _raise_others(error, None)
         text = f"create_request() raised {located(error, _package(executable))}"
         raise CompileError(f"device {name}: {text}", hint=_REPORT) from error
     if not isinstance(found, ExecutableRequest):

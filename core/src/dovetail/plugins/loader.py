@@ -18,7 +18,7 @@ import pluggy
 
 from dovetail import hookspecs
 from dovetail.dataclass import dataclass
-from dovetail.errors import DovetailError, PluginFailed, PluginIncompatible
+from dovetail.errors import DovetailError, PluginFailed, PluginIncompatible, raised_by_handler
 from dovetail.plugins.attribution import attributed
 from dovetail.plugins.checks import HOOKS, check_plugin
 from dovetail.plugins.discovery import reinstall
@@ -81,6 +81,8 @@ class Loader:
         try:
             staged = _stage(record, self._kinds(record), self._objects.get(record.id))
         except (Exception, SystemExit) as error:
+            if raised_by_handler(error):
+                raise
             refusal = self._states.fail(record, error)
             raise refusal from refusal.__cause__
         self._staged[record.id] = staged

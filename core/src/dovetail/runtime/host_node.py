@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from dovetail.devices.interruptible import Call, Pace
-from dovetail.errors import DataDependentShape, DovetailError
+from dovetail.errors import DataDependentShape, DovetailError, raised_by_handler
 from dovetail.evaluate.context import node_context
 from dovetail.evaluate.inference import inferred, least_bytes, padded
 from dovetail.graph.dtype import DType
@@ -192,7 +192,9 @@ class HostNode:
         """As `_expected`, for types of data types and ranks that the operator takes; None where `inferred` has to look."""
         try:
             return self._kinds(self._given(types))
-        except (Exception, SystemExit):  # of `infer`, or of what it gave; raised again with the node
+        except (Exception, SystemExit) as error:  # of `infer`, or of what it gave; raised again with the node
+            if raised_by_handler(error):
+                raise
             return None
 
     def _given(self, types: Sequence[TensorType | None]) -> Sequence[TensorType]:
