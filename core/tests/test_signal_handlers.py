@@ -312,3 +312,15 @@ def test_other_errors_are_not_taken_for_theirs(handle: Any) -> None:
     with pytest.raises(Slow) as caught:
         fail()
     assert not raised_by_handler(caught.value)
+
+
+def test_ctrl_c_while_a_class_is_made() -> None:
+    """Python 3.11 makes a `RuntimeError` of it."""
+
+    class Named:
+        def __set_name__(self, owner: Any, name: str) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises((RuntimeError, KeyboardInterrupt)) as caught:
+        type("Owner", (), {"named": Named()})
+    assert isinstance(caught.value, KeyboardInterrupt) or raised_by_handler(caught.value)

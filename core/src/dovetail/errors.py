@@ -253,8 +253,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def raised_by_handler(error: BaseException) -> bool:
     """Whether a signal handler of the program raised it: `sys.exit` for SIGTERM, say, or a `TimeoutError` for SIGALRM.
 
-    Handlers run in the middle of whatever the main thread does; it is not the mistake of a plugin, and stays as it is.
+    Handlers run in the middle of whatever the main thread does; it is not the mistake of a plugin, and stays as it is. So does
+    Ctrl-C in `__set_name__`, from which Python 3.11 makes a `RuntimeError`.
     """
+    if isinstance(error.__cause__, KeyboardInterrupt):
+        return True
     import signal  # here, because few programs need it
 
     codes = {_code(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
