@@ -53,6 +53,17 @@ def transformer(g: GraphBuilder, dtype: str) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def masked(g: GraphBuilder, dtype: str) -> dict[str, tuple[int, ...]]:
+    """Attention where one query sees no key."""
+    shapes = {"q": (2, 3, 8), "k": (2, 4, 8), "v": (2, 4, 8)}
+    for name, shape in shapes.items():
+        g.input(name, dtype, shape)
+    mask = g.constant(np.array([[True, False, True, True], [False] * 4, [True] * 4]))
+    y = g.node(Attention(q_num_heads=2, kv_num_heads=2), *shapes, mask, outputs=1)
+    g.node(ReduceSum(keepdims=False), g.node(Tanh(), y), outputs=["loss"])
+    return shapes
+
+
 def perceptron(g: GraphBuilder, dtype: str) -> dict[str, tuple[int, ...]]:
     """Two layers and a loss."""
     shapes = {"x": (5, 4), "w1": (4, 7), "b1": (7,), "w2": (3, 7), "b2": (3,)}
@@ -64,7 +75,7 @@ def perceptron(g: GraphBuilder, dtype: str) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-NETWORKS = (convolutional, transformer, perceptron)
+NETWORKS = (convolutional, transformer, masked, perceptron)
 
 
 def network(build: Any, dtype: str) -> tuple[Model, dict[str, tuple[int, ...]]]:

@@ -60,7 +60,7 @@ class Composer:
         stages.append(self._capped(stages[0]))
         bias = self._bias(mask, lengths)
         stages.append(g.node(Add(), stages[1], bias) if bias else stages[1])
-        stages.append(self._softmax(stages[2], bias))
+        stages.append(self._weights(stages[1], bias) if bias else self._softmax(stages[2]))
         y = self._summed(stages[3], v)
         if packed:
             y = self._reshape(g.node(Transpose(perm=(0, 2, 1, 3)), y), (s.batch, s.queries, s.heads * s.v_head))
@@ -149,18 +149,23 @@ class Composer:
         y: str = self.g.node(Where(), condition, self._constant(value), self._constant(-np.inf))
         return y
 
-    def _softmax(self, scores: str, bias: str) -> str:
-        """The weights; a row whose bias is minus infinity throughout becomes zeros."""
+    def _weights(self, scores: str, bias: str) -> str:
+        """The weights; a row whose bias is minus infinity throughout becomes zeros.
+
+        Its softmax leaves out the bias: derivatives of the row are products with its numbers, which would be NaN.
+        """
+        g = self.g
+        greatest = g.node(ReduceMax(), bias, g.constant([-1], DType.INT64))
+        masked = g.node(Equal(), greatest, self._constant(-np.inf))
+        found = self._softmax(g.node(Add(), scores, g.node(Where(), masked, self._constant(0.0), bias)))
+        y: str = g.node(Where(), masked, self._constant(0.0), found)
+        return y
+
+    def _softmax(self, scores: str) -> str:
         g, precision = self.g, self.op.softmax_precision or self.dtype
-        wide = precision is not self.dtype
-        weights = g.node(Softmax(axis=-1), g.node(Cast(to=precision), scores) if wide else scores)
-        if wide:
-            weights = g.node(Cast(to=self.dtype), weights)
-        if bias:
-            greatest = g.node(ReduceMax(), bias, g.constant([-1], DType.INT64))
-            masked = g.node(Equal(), greatest, self._constant(-np.inf))
-            weights = g.node(Where(), masked, self._constant(0.0), weights)
-        y: str = weights
+        if precision is self.dtype:
+            return g.node(Softmax(axis=-1), scores)
+        y: str = g.node(Cast(to=self.dtype), g.node(Softmax(axis=-1), g.node(Cast(to=precision), scores)))
         return y
 
     def _summed(self, weights: str, v: str) -> str:
