@@ -9,6 +9,7 @@ import dovetail
 from dovetail.device import TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail_cpu_onednn.kernels._volumes import DepthwiseVolumes
+from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.relu import Relu
 
@@ -85,6 +86,25 @@ def test_others_run_otherwise(computed):
         kernels = [n.kernel for n in compiled.report().nodes if n.op == "Conv"]
     np.testing.assert_allclose(found, op.reference(data.astype(np.float64), w), rtol=1e-4, atol=1e-5)
     assert not any(kernel.startswith("jit_dw:") for kernel in kernels)
+
+
+@pytest.mark.skipif(not library().has_bfloat16, reason="this CPU has no instructions for bfloat16")
+def test_beside_bfloat16():
+    """They stay in float32, which is more precise and faster than windows that are copied in bfloat16."""
+    op = Conv(pads=(1,) * 6, group=32)
+    first, middle, last = some(32, 32, 1, 1, 1) / 6, weights(32, 3), some(64, 32, 1, 1, 1) / 6
+    g = GraphBuilder()
+    y = g.node(op, g.node(Conv(), g.input("x", "float32", (1, 32, 6, 7, 8)), g.constant(first)), g.constant(middle))
+    y = g.node(Conv(), y, g.constant(last))
+    x = some(1, 32, 6, 7, 8)
+    want = Conv().reference(op.reference(Conv().reference(x.astype(np.float64), first), middle), last)
+    hint = {"INFERENCE_PRECISION_HINT": "bf16"}
+    with dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN", hint) as compiled:
+        found, nodes = compiled(x)[0], compiled.report().nodes
+    np.testing.assert_allclose(found, want, rtol=0, atol=0.02 * np.abs(want).max())
+    kernels = [n.kernel for n in nodes if n.op == "Conv"]
+    assert "bf16" in kernels[0] + kernels[2]
+    assert kernels[1].startswith("jit_dw:")
 
 
 def test_barriers(bench):

@@ -139,8 +139,11 @@ class OnednnDevice(Device):
         return lower(graph, self._runs_by_primitive)
 
     def _runs_by_primitive(self, node: TypedNode) -> bool:
+        """Whether a fast primitive runs it: windows copied into a matrix gain nothing by bfloat16, and float32 may need none."""
         choice = self._choose(node)
-        return isinstance(choice, Choice) and isinstance(choice.kernel, PrimitiveKernel)
+        if isinstance(choice, Refusal) or not isinstance(choice.kernel, PrimitiveKernel):
+            return False
+        return not (isinstance(choice.answer, AcceptedPlan) and choice.answer.plan.is_slow)
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Everything with static shapes and a reference, unless a post-op does not fit."""
