@@ -175,7 +175,7 @@ class ConvKernel(PrimitiveKernel):
         return self.instead(node, free) or in_faster_layout(as_images(node), free, make)
 
     def instead(self, node: TypedNode, free: bool) -> NodePlan | None:
-        """What runs the node in place of the primitive for it, if anything does."""
+        """The plan that takes the place of the primitive's, if there is a faster one."""
         return None
 
     def _checked(self, node: TypedNode) -> NodePlan:
