@@ -8,7 +8,7 @@ import pytest
 import dovetail
 from dovetail.device import TypedNode
 from dovetail.graph import GraphBuilder
-from dovetail_cpu_onednn.kernels._volumes import DepthwiseVolumes
+from dovetail_cpu_onednn.kernels.conv import Convolution
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.relu import Relu
@@ -113,4 +113,4 @@ def test_barriers(bench):
     for shape, count in cases.items():
         w = some(4, 1, *(3,) * (len(shape) - 2))
         graph = bench.single(Conv(pads=(1,) * (2 * len(shape) - 4), group=4), [some(*shape), w], constants=[1])[0]
-        assert DepthwiseVolumes().barriers(TypedNode.of(graph.nodes[0], graph)) == count
+        assert Convolution().barriers(TypedNode.of(graph.nodes[0], graph)) == count

@@ -172,7 +172,11 @@ class ConvKernel(PrimitiveKernel):
             src, dst = (activation(node, place, free) for place in ("input", "output"))
             return self._plan(node, src, dst, free, shared)
 
-        return in_faster_layout(as_images(node), free, make)
+        return self.instead(node, free) or in_faster_layout(as_images(node), free, make)
+
+    def instead(self, node: TypedNode, free: bool) -> NodePlan | None:
+        """The plan that takes the place of the primitive's, if there is a faster one."""
+        return None
 
     def _checked(self, node: TypedNode) -> NodePlan:
         found = super()._checked(node)

@@ -6,51 +6,49 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.device import BYXF, PLAIN, DType, LayerConfig, Reason, Refusal, TypedNode, same_bytes
+from dovetail.device import BYXF, DType, Reason, TypedNode, same_bytes
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg
 from dovetail_cpu_onednn.descriptors import describe, plain
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, is_constant, require_data
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, Refused, Stage, given, is_constant, require_data
 from dovetail_cpu_onednn.kernels._conv import DEPTHWISE, padding, weights_of
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.spatial import ConvGeometry
 
-__all__ = ["DepthwiseVolumes"]
+__all__ = ["VOLUMES", "by_images", "is_by_images", "waits"]
+
+VOLUMES = 5
+"""The rank of volumes."""
 
 MOST_STAGES = 128
 """Where a batch needs more primitives than this, it runs as oneDNN has it."""
 
 
-class DepthwiseVolumes(PrimitiveKernel):
-    """Depthwise convolution over volumes, channels last: the images that an element of the kernel along the first axis reads are
-    the batch of a convolution, which adds its sums to those of the elements before.
+def by_images(node: TypedNode, free: bool) -> NodePlan:
+    """The plan for a depthwise convolution over volumes, channels last. Raises `Refused`, or `Unimplemented`, for others.
 
-    oneDNN copies the windows of each channel into a matrix. 64 channels of 16 x 16 x 16, windows of 5 x 5 x 5: 24.2 -> 1.9 ms
-    (CPU time, one thread, plain data).
+    The images that an element of the kernel along the first axis reads are the batch of a convolution, which adds its sums to
+    those of the elements before. oneDNN copies the windows of each channel into a matrix. 64 channels of 16 x 16 x 16, windows
+    of 5 x 5 x 5: 24.2 -> 1.9 ms (CPU time, one thread, plain data).
     """
+    _require(node)
+    if not free and not all(same_bytes(t, t.with_layout(BYXF)) for t in (given(node, 0), node.outputs[0])):
+        raise Refused(Reason.LAYOUT, "accepted: channels last")
+    return NodePlan(tuple(_stage(node, step) for step in _steps(node)))
 
-    name = "depthwise volumes"
 
-    @cached_plan
-    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
+def is_by_images(plan: NodePlan) -> bool:
+    """Whether a plan for volumes is one of `by_images`."""
+    return len(plan.stages[0].arguments[0].desc.dims) < VOLUMES
+
+
+def waits(node: TypedNode) -> int:
+    """How often threads that share the node wait for each other, if it runs so; else once."""
+    try:
         _require(node)
-        x, result = given(node, 0), node.outputs[0]
-        if not free and not all(same_bytes(t, t.with_layout(BYXF)) for t in (x, result)):
-            raise Refused(Reason.LAYOUT, "accepted: channels last")
-        return NodePlan(tuple(_stage(node, step) for step in _steps(node)))
-
-    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        parameters = (PLAIN,) * (len(node.inputs) - 1)
-        return (LayerConfig((BYXF, *parameters), (BYXF,), ()),)
-
-    def takes_again(self, node: TypedNode) -> bool:
-        return not isinstance(self._attempt(node, _require), Refusal)
-
-    def barriers(self, node: TypedNode) -> int:
-        if given(node, 0).rank != 5 or isinstance(self._attempt(node, _require), Refusal):
-            return 1  # of other kernels, which are asked themselves
-        return len(_steps(node))
+    except Refused:
+        return 1
+    return len(_steps(node))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +68,11 @@ def _require(node: TypedNode) -> None:
     """Raise `Refused` for what other kernels run."""
     op, x, result = node.op, given(node, 0), node.outputs[0]
     assert isinstance(op, Conv)
-    require_data(node, frozenset({DType.FLOAT32}))
-    if x.rank != 5 or not op.group == x.dims[1] == result.dims[1] > 1:
+    if x.rank != VOLUMES or not op.group == x.dims[1] == result.dims[1] > 1:
         raise Refused(
             Reason.SHAPE, f"{x} in {op.group} groups; accepted: three spatial axes, one channel in and out for each group"
         )
+    require_data(node, frozenset({DType.FLOAT32}))
     if node.post_ops:
         raise Refused(Reason.POST_OP, "the sums of an image are complete after different primitives")
     if not is_constant(node, 1):
@@ -128,9 +126,9 @@ def _stage(node: TypedNode, step: _Step) -> Stage:
     if not pd.implementation.startswith(("jit_dw:", "brgdmm_dw:", "brdgmm_dw:")):
         raise Refused(Reason.CAPABILITY, f"only {pd.implementation} computes the images")
     arguments = [
-        Argument(Arg.SRC, "input", 0, src, offset=step.source * from_bytes),
+        Argument(Arg.SRC, "input", 0, src, flexible=True, offset=step.source * from_bytes),
         Argument(Arg.WEIGHTS, "input", 1, flat, lib.arg_md(pd, Arg.WEIGHTS, flat.dims), repack=_Tap(step.tap)),
-        Argument(Arg.DST, "output", 0, dst, offset=step.target * to_bytes),
+        Argument(Arg.DST, "output", 0, dst, flexible=True, offset=step.target * to_bytes),
     ]
     if bias is not None:
         arguments.append(Argument(Arg.BIAS, "input", 2, bias))
