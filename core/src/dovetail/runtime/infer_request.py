@@ -18,7 +18,6 @@ from dovetail.locks import Lock
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan, Shapes
-from dovetail.runtime.awaiting import awaitable
 from dovetail.runtime.bound_request import BoundRequest, Recent, Resting
 from dovetail.runtime.inputs import InputReader, apart
 from dovetail.runtime.plan_request import PlanRequest
@@ -225,6 +224,8 @@ class InferRequest:
         return True
 
     def __await__(self) -> Generator[Any, None, Results]:
+        from dovetail.runtime.awaiting import awaitable  # here, because few programs await
+
         future = awaitable(self._future_for("await"))
         from asyncio import CancelledError
 
