@@ -25,6 +25,7 @@ from dovetail_ops_onnx.dynamic_quantize_linear import DynamicQuantizeLinear
 from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.resize import Resize
 
 SIZE = Arenas.SMALLEST
 
@@ -258,3 +259,18 @@ def test_weights_behind_the_last_clip_are_not_searched(monkeypatch: pytest.Monke
         found = compiled(x)[0]
     assert found.shape == (3, 7)
     assert searched == [(4, 5), (5, 6)]
+
+
+def test_a_reference_does_not_take_the_layouts_of_the_kernel_before_it():
+    """Half of an odd length is rounded: `half_pixel_symmetric` asks for other places then, and oneDNN's resampling is refused."""
+    rng, g = np.random.default_rng(0), GraphBuilder()
+    weights = [rng.standard_normal((16, 16, 3)).astype(np.float32) for _ in range(2)]
+    x = g.node(Conv(pads=(1, 1)), g.input("x", "float32", ("n", 16, "l")), g.constant(weights[0]))
+    resize = Resize(mode="linear", coordinate_transformation_mode="half_pixel_symmetric")
+    x = g.node(resize, x, "", g.constant(np.float32([1, 1, 0.5])))
+    model = g.model([g.node(Conv(pads=(1, 1)), x, g.constant(weights[1]))])
+    compiled, other = (dovetail.Core().compile_model(model, device) for device in ("ONEDNN", "NUMPY"))
+    for batch, length in ((2, 8), (4, 22), (4, 23), (3, 5)):
+        feeds = {"x": rng.standard_normal((batch, 16, length)).astype(np.float32)}
+        ((got,), (expected,)) = compiled(feeds).values(), other(feeds).values()
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-4)

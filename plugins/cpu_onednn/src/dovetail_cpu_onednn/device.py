@@ -1,7 +1,7 @@
 """The device ONEDNN: chooses kernels and compiles graphs."""
 
 import weakref
-from collections.abc import Callable, Container, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -190,6 +190,8 @@ class OnednnDevice(Device):
                 plans: dict[str, NodePlan] = {}
                 choose = partial(self._taken, plans)
                 placements = tuple([place(node, *one, choose) for node, one in zip(nodes, threads_of, strict=True)])
+                if earlier is not None:
+                    self._require_layouts(placements, earlier[0])
                 given = graph, placements, threads, self._constants, self._arenas
                 executable = OnednnExecutable(*given, plans=plans, others=self._others())
         executable.seen = {one.given.node.name: one for one in seen}
@@ -248,6 +250,12 @@ class OnednnDevice(Device):
             _placed(node, threads, nanoseconds, decided, None)
             return True
         return self._takes_by_another(node)
+
+    def _require_layouts(self, placements: Iterable[Placement], decided: Mapping[str, Decided]) -> None:
+        """Raise `CompileError` where a kernel takes the place of one of other sizes, in whose layouts it does not take the node."""
+        for one in placements:
+            if one.kernel != decided[one.node.node.name].kernel and not self._takes_by_another(one.node):
+                raise CompileError(f"ONEDNN: the kernel {one.kernel.name!r} does not take node {one.node.node} in its layouts")
 
     def _takes_by_another(self, node: TypedNode) -> bool:
         """Whether a kernel that is chosen anew takes the node in the layouts of its types."""
