@@ -252,7 +252,7 @@ class OnednnDevice(Device):
         return self._takes_by_another(node)
 
     def _require_layouts(self, placements: Iterable[Placement], decided: Mapping[str, Decided]) -> None:
-        """Raise `CompileError` where a kernel takes the place of one of other sizes, in whose layouts it does not take the node."""
+        """Raise `CompileError` where another kernel than in other sizes does not take a node in the layouts of that kernel."""
         for one in placements:
             if one.kernel != decided[one.node.node.name].kernel and not self._takes_by_another(one.node):
                 raise CompileError(f"ONEDNN: the kernel {one.kernel.name!r} does not take node {one.node.node} in its layouts")
