@@ -120,6 +120,7 @@ _IN_ACTIVATIONS = (
 _WEIGHTS = (("Softmax", "MatMul"), ("Softmax", "IsNaN"))
 _STORED = (*product(["Cast"], ["Mul", "Sub"]), *product(["DequantizeLinear"], ["Gather", "MatMul", "Transpose"]))
 _SUMS = ("ConvInteger", "MatMulInteger")
+_DEQUANTIZED = tuple(product(["DequantizeLinear"], ["Conv", "Gemm", "MatMul"]))
 _REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 PASSES = (
@@ -143,6 +144,7 @@ PASSES = (
     _pass("quantize_clipped.quantize_clipped", "quantize", any_sizes=True, pairs=[("QuantizeLinear", "Clip")]),
     _pass("move_quantized.move_quantized", "quantize", "DequantizeLinear", any_sizes=True),
     _pass("tabulate_bytes.tabulate_bytes", "quantize", "QuantizeLinear", any_sizes=True),
+    _pass("split_integer_weights.split_quantized_weights", "quantize", takes="context", any_sizes=True, pairs=_DEQUANTIZED),
     _pass("split_norm.split_norm", "quantize", takes="", any_sizes=True, pairs=[("DequantizeLinear", "BatchNormalization")]),
     _pass("fuse_quantized.fuse_quantized", "quantize", "DequantizeLinear", any_sizes=True),
     _pass("tabulate_bytes.tabulate_chains", "quantize", "QuantizeLinear", any_sizes=True),
