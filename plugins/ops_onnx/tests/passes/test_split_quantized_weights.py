@@ -43,7 +43,7 @@ def graph_of(kind: str, weights: NDArray[Any], zeros: Any, *, axis: int = 0, bia
     def op(name: str, *inputs: str, **attributes: Any) -> str:
         found = find(name, 21)
         assert found is not None
-        return str(g.node(found(**attributes), *inputs, name=name if name == kind else None))
+        return str(g.node(found(**attributes), *inputs, name="product" if name == kind else ""))
 
     zeros = np.asarray(zeros, weights.dtype)
     scales = (np.linspace(0.5, 2, zeros.size) * 0.01).astype(np.float32).reshape(zeros.shape)
@@ -52,7 +52,8 @@ def graph_of(kind: str, weights: NDArray[Any], zeros: Any, *, axis: int = 0, bia
     real = op("DequantizeLinear", stored, g.constant(scales), g.constant(zeros), axis=axis)
     count = weights.shape[0 if kind == "Conv" else 1]
     row = [g.constant(np.linspace(-1, 1, count).astype(np.float32))] if bias and kind != "MatMul" else []
-    attributes = {"Conv": {"group": 2, "pads": (1, 1, 1, 1)}, "Gemm": {"alpha": 0.5, "beta": 2.0}}.get(kind, {})
+    attributes: dict[str, Any] = {"group": 2, "pads": (1, 1, 1, 1)} if kind == "Conv" else {}
+    attributes = {"alpha": 0.5, "beta": 2.0} if kind == "Gemm" else attributes
     y = op(kind, data, real, *row, **attributes)
     y = op("QuantizeLinear", y, g.constant(np.float32(0.1)), g.constant(np.uint8(128)))
     return fold_constants(hold_quantized(g.graph([y])))
