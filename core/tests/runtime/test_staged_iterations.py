@@ -11,7 +11,6 @@ from dovetail.device import current_budget
 from dovetail.errors import OutOfMemory, TimeLimitExceeded
 from dovetail.graph import DType, GraphBuilder
 from dovetail.runtime import staged_iterations
-from dovetail.runtime.plan_request import PlanRequest
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.concat import Concat
@@ -31,21 +30,6 @@ STAGING = ["NUMPY", "ONEDNN"]
 DEVICES = sorted({info.type for info in Core().devices})
 
 Build = Callable[[GraphBuilder, str, str, str, str, str], tuple[list[str], str | None]]
-
-
-@pytest.fixture
-def staged(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each loop that asked: whether its iterations are in a device's memory."""
-    found: list[bool] = []
-    layout = PlanRequest.layout
-
-    def noted(self: PlanRequest, *given: Any) -> Any:
-        result = layout(self, *given)
-        found.append(result is not None)
-        return result
-
-    monkeypatch.setattr(PlanRequest, "layout", noted)
-    return found
 
 
 def looped(device: str, build: Build, count: int | None = 4, given: int = 2, outputs: int = 2, **options: Any) -> list[Any]:

@@ -11,7 +11,6 @@ from dovetail.errors import DovetailError, OperatorError, TimeLimitExceeded
 from dovetail.graph import Graph, GraphBuilder
 from dovetail.op import FLOATS, Operator, RunGraph, TensorType, TypesOf
 from dovetail.runtime import control_node
-from dovetail.runtime.plan_request import PlanRequest
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.equal import Equal
@@ -33,21 +32,6 @@ DEVICES = sorted({info.type for info in Core().devices})
 
 Make = Callable[[GraphBuilder], list[str]]
 Build = Callable[[GraphBuilder, str, str, str], list[str]]
-
-
-@pytest.fixture
-def staged(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each body of a loop that asked: whether its iterations stay in memory."""
-    found: list[bool] = []
-    layout = PlanRequest.layout
-
-    def noted(self: PlanRequest, *given: Any) -> Any:
-        result = layout(self, *given)
-        found.append(result is not None)
-        return result
-
-    monkeypatch.setattr(PlanRequest, "layout", noted)
-    return found
 
 
 def looped(device: str, build: Build, count: int = 5, outputs: int = 1, **options: Any) -> list[list[Any]]:

@@ -172,7 +172,7 @@ def test_uint8_weights_are_shifted():
 
 @pytest.mark.parametrize(("zero", "splits"), [(100, True), (0, False)])
 def test_weights_with_a_zero_point_are_split_or_left_to_float32(zero, splits):
-    """The difference of 255 and 0 is no sum of two int8 numbers."""
+    """Two int8 numbers do not add up to 255."""
     net = Net(3)
     x, x_name = net.source((1, 16, 5, 5))
     w, w_name = net.weights((8, 16, 3, 3), np.uint8, zero=zero)

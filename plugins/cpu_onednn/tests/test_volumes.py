@@ -108,7 +108,7 @@ def test_beside_bfloat16():
 
 
 def test_barriers(bench):
-    """Threads wait for each other behind each element of the kernel; images are no volumes."""
+    """Threads wait for each other behind each element of the kernel; not so for images."""
     cases = {(2, 4, 6, 5, 5): 5, (2, 4, 6, 5): 1}  # the middle of the kernel serves both volumes at once, the others one each
     for shape, count in cases.items():
         w = some(4, 1, *(3,) * (len(shape) - 2))

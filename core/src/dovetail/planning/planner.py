@@ -301,7 +301,7 @@ class Planner:
 
     def _beside(self, typed: Callable[[], Typed]) -> "Planner | None":
         """A planner for a sub-graph by targets that take and give arrays of the host, whose values are there, as they are; None
-        where there are no such targets, or where the first one may take less time.
+        where no target does, or where the first one may take less time.
         """
         first, others = self.devices[0], tuple(t for t in self.targets if not t.device.round_trip)
         if not first.round_trip or not others or self.placement is not None or not takes_less_beside(first, typed()):

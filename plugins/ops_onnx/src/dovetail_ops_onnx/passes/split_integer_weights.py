@@ -118,22 +118,20 @@ def split_quantized_weights(graph: Graph, context: PassContext) -> Graph:
     """
     derived = context.memory.setdefault("split_quantized_weights", DerivedConstants())
     nodes: list[Node] = []
-    wide = graph
+    constants, types = dict(graph.constants), dict(graph.types)
+    wide = graph.replace(constants=constants, types=types)  # with what is added later
     for node in graph.nodes:
         found = _Dequantized.of(node, graph)
-        if found is None or context.keeps(found.fused, graph):
+        parts = () if found is None or context.keeps(found.fused, graph) else found.split(graph, derived, constants, types)
+        if not parts or not all(context.keeps(part.fused, wide) for part in parts):
             nodes.append(node)
             continue
-        parts, wider = found.split(wide, derived)
-        if not parts or not all(context.keeps(part.fused, wider) for part in parts):
-            nodes.append(node)
-            continue
-        wide = wider
         nodes += [one for part in parts for one in (part.weights, part.node)]
         if len(parts) > 1:
             sums = tuple(part.node.outputs[0] for part in parts)
             nodes.append(dataclasses.replace(node, op=Add(), inputs=sums, origins=node.origins or (node.name,)))
-    return graph if wide is graph else drop_dead_nodes(wide.replace(nodes=tuple(nodes)))
+    made = tuple(nodes)
+    return graph if made == graph.nodes else drop_dead_nodes(wide.replace(nodes=made))
 
 
 @dataclass(frozen=True)
@@ -167,14 +165,16 @@ class _Dequantized:
         op = Quantized((QuantizedStep(self.node.op, (0, 1)),), self.scalings, None)
         return Node(self.node.name, op, (self.source, self.weights.inputs[0]), self.node.outputs)
 
-    def split(self, graph: Graph, derived: DerivedConstants) -> tuple[tuple["_Dequantized", ...], Graph]:
-        """One or two with int8 weights without zero points, or nothing; and the graph with their constants and types."""
+    def split(
+        self, graph: Graph, derived: DerivedConstants, constants: dict[str, Array], types: dict[str, Any]
+    ) -> tuple["_Dequantized", ...]:
+        """One or two with int8 weights without zero points, or nothing. Their constants and types are added to those given."""
         node, (first, own) = self.node, self.scalings
         stored, none = graph.constants[self.weights.inputs[0]], as_constant(np.zeros(own.zero_point.shape, np.int8))
         dims = [-1 if axis == own.axis % stored.ndim else 1 for axis in range(stored.ndim)]
         zeros = own.zero_point.reshape(dims if own.zero_point.size > 1 else ())
         parts = _int8(stored, own.zero_point, zeros, node.op.op_type, derived) if stored.size else ()
-        found, constants, types = [], dict(graph.constants), dict(graph.types)
+        found = list[_Dequantized]()
         for index, part in enumerate(parts):
             name = node.name if len(parts) == 1 else graph.free_name(f"{node.name}.{index}")
             result = node.outputs[0] if len(parts) == 1 else graph.free_name(f"{node.outputs[0]}@{index}")
@@ -187,4 +187,4 @@ class _Dequantized:
             origins = node.origins or (node.name,)
             product = dataclasses.replace(node, name=name, inputs=inputs, outputs=(result,), origins=origins)
             found.append(_Dequantized(product, self.source, weights, (first, Scaling(own.scale, none, own.axis))))
-        return tuple(found), graph.replace(constants=constants, types=types)
+        return tuple(found)

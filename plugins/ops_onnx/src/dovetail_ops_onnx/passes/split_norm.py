@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail.passes import drop_dead_nodes
 from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.passes.fold_affine import of_norm
 from dovetail_ops_onnx.passes.fuse_quantized import HeldDequantizeLinear, evaluated
@@ -41,17 +42,14 @@ def split_norm(graph: Graph) -> Graph:
 def _split(norm: Node, graph: Graph) -> tuple[NDArray[np.generic], NDArray[np.generic]] | None:
     """The factors and shifts of the channels as arrays that broadcast to the result, or None where the form is another."""
     source = graph.producers.get(norm.inputs[0])
-    if source is None or source.op.op_type != "DequantizeLinear" or isinstance(source.op, HeldDequantizeLinear):
+    if source is None or not isinstance(source.op, DequantizeLinear) or isinstance(source.op, HeldDequantizeLinear):
         return None
     if len(norm.inputs) < 5 or graph.types[norm.inputs[0]].dtype is not DType.FLOAT32:
         return None
-    held = {
-        name: node
-        for name in norm.inputs[1:5]
-        if (node := graph.producers.get(name)) and isinstance(node.op, HeldDequantizeLinear)
-    }
-    known = {name: evaluated(node, graph.constants) for name, node in held.items()}
-    affine = of_norm(norm, graph.replace(constants={**graph.constants, **known}))
+    known = {name: graph.constants[name] for name in norm.inputs[1:5] if name in graph.constants}
+    makers = {name: node for name in norm.inputs[1:5] if (node := graph.producers.get(name)) is not None}
+    known |= {name: evaluated(n, graph.constants) for name, n in makers.items() if isinstance(n.op, HeldDequantizeLinear)}
+    affine = of_norm(norm, graph.replace(constants=known))
     if affine is None:
         return None
     dims = (-1, *(1,) * (graph.types[norm.inputs[0]].rank - 2))
