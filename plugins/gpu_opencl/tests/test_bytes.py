@@ -233,14 +233,39 @@ def test_without_constant_zero_points(device: Any, bench: Any, rng: Any) -> None
     np.testing.assert_array_equal(got, (a.astype(np.int64) - 131) @ b.astype(np.int64))
 
 
-def test_weights_beyond_int8_are_left_to_others(device: Any, bench: Any) -> None:
-    a, b = np.zeros((4, 16), np.uint8), np.array([[0] * 8, [255] * 8] * 8, np.uint8)
-    op = Quantized([QuantizedStep(bench.op("MatMul"), (0, 1))], [scaling(0.1, 3, np.uint8), scaling(0.1, 5, np.uint8)], None)
-    graph, _ = bench.single(op, [a, b], (1,))
+@pytest.mark.parametrize("zero", [100, 0])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_convolutions_by_weights_beyond_int8(case: Sequence[Any], zero: int, device: Any, bench: Any, rng: Any) -> None:
+    """Less their zero point these are sums of two numbers of int8, or of three with 0."""
+    batch, channels, maps, height, width, size, stride, dilation, pads = case
+    x, w = numbers(rng, np.uint8, batch, channels, height, width), numbers(rng, np.uint8, maps, channels, size, size)
+    w[0, 0, 0, 0], w[-1, -1, -1, -1] = 0, 255
+    sums = sums_of(x.astype(np.int64) - 77, w.astype(np.int64) - zero, case)
+    sx, sw, last = scaling(0.02, 77, np.uint8), scaling(0.01, zero, np.uint8), scaling(sums.std() / 160000, 100, np.uint8)
+    conv = bench.op("Conv", strides=(stride,) * 2, pads=pads, dilations=(dilation,) * 2)
+    graph, feeds = bench.single(Quantized([QuantizedStep(conv, (0, 1))], [sx, sw], last), [x, w], (1,))
+    device.forced = "quantized_conv_bytes"
+    expected = stored(sums * (sx.scale.astype(np.float64) * sw.scale), last)
+    for layout in (NHWC,) if channels % 16 == 0 else (NHWC, PLAIN):
+        np.testing.assert_array_equal(run_images(device, bench, graph, feeds, layout), expected, str(layout))
+    assert len(np.unique(expected)) > 30
+
+
+@pytest.mark.parametrize("tiling", TILINGS, ids=str)
+@pytest.mark.parametrize(("least", "most", "parts"), [(-128, 127, 1), (-129, 0, 2), (-255, 0, 2), (0, 254, 2), (0, 255, 3)])
+def test_products_by_weights_beyond_int8(
+    least: int, most: int, parts: int, tiling: Pipeline, device: Any, bench: Any, rng: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: tiling)
+    a, b = numbers(rng, np.uint8, 34, 145), (rng.integers(least, most + 1, (145, 40)) - least).astype(np.uint8)
+    b[0, 0], b[-1, -1] = 0, most - least
+    graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b, np.array(9, np.uint8), np.array(-least, np.uint8)], (1, 2, 3))
     node = TypedNode.of(graph.nodes[0], graph)
-    (kernel,) = (k for k in device.kernels(node) if k.name == "quantized_gemm_bytes")
-    assert "weights from -5 to 250" in str(kernel.supports(node))
-    assert device.supports(node).kernel == "quantized_gemm_direct"
+    (kernel,) = (k for k in device.kernels(node) if k.name == "gemm_bytes")
+    assert kernel.problem(node).k == parts * 80  # pairs
+    device.forced = "gemm_bytes"
+    (got,) = bench.run(device, graph, feeds, DEBUG_BUFFERS=True)
+    np.testing.assert_array_equal(got, (a.astype(np.int64) - 9) @ (b.astype(np.int64) + least))
 
 
 def test_instructions(device: Any) -> None:
@@ -254,11 +279,12 @@ def test_instructions(device: Any) -> None:
     assert "DP4A" not in instructions(DType.INT8, dataclasses.replace(older, compute_capability=(5, 2)))
 
 
-def test_on_matrix_units(bench: Any, rng: Any, infos: Sequence[DeviceInfo], monkeypatch: Any) -> None:
+@pytest.mark.parametrize("weights", [np.int8, np.uint8])
+def test_on_matrix_units(weights: Any, bench: Any, rng: Any, infos: Sequence[DeviceInfo], monkeypatch: Any) -> None:
     """All tilings of this machine's device, with splits where it has matrix units."""
     own = OpenCLDevice(infos[0])
     device = own if own.caps.kind == "GPU" else OpenCLDevice(infos[0], caps=dataclasses.replace(own.caps, kind="GPU"))
-    a, b = numbers(rng, np.int8, 77, 400), numbers(rng, np.int8, 400, 72)
+    a, b = numbers(rng, np.int8, 77, 400), numbers(rng, weights, 400, 72)
     graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b], (1,))
     node = TypedNode.of(graph.nodes[0], graph)
     (kernel,) = (k for k in device.kernels(node) if k.name == "gemm_bytes")

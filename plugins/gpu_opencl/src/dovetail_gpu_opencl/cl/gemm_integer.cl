@@ -1,4 +1,4 @@
-// dst[z][m][n] = result of bia[n] + the sum over k of (a[z][m][k] - A_ZERO) * (b[z][k][n] - B_ZERO), exact, for 8-bit a and b.
+// dst[z][m][n] = result of the sum over k of (a[z][m][k] - A_ZERO) * (b[z][k][n] - B_ZERO), exact, for 8-bit a and b.
 //
 // A work item computes one element in int, which wraps.
 // NDRange: (BATCH * M * N, rounded up to the local size).
@@ -25,22 +25,17 @@
 #define POST_ARGS
 #define POST(s, o) (s)
 #endif
-#ifdef HAS_BIAS
-#define BIAS(n) bia[n]
-#else
-#define BIAS(n) 0
-#endif
 
 __kernel void gemm_integer(__global const A* restrict a, __global const B* restrict b, __global const A* restrict a_zero,
-                           __global const B* restrict b_zero, __global const int* restrict bia, __global T* dst, const int BATCH,
-                           const int M, const int N, const int K RESULT_ARGS POST_ARGS) {
+                           __global const B* restrict b_zero, __global T* dst, const int BATCH, const int M, const int N,
+                           const int K RESULT_ARGS POST_ARGS) {
   const int o = get_global_id(0);
   if (o >= BATCH * M * N) return;
   const int n = o % N, m = o / N % M, z = o / (M * N);
   const int left = A_ZERO(z, m), right = B_ZERO(z, n);
   a += A_BATCH(z) + m * K;
   b += B_BATCH(z) + n;
-  int sum = BIAS(n);
+  int sum = 0;
   for (int k = 0; k < K; ++k) sum += (a[k] - left) * (b[k * N] - right);
   STORE_SUM(o, sum, z, m, n);
 }

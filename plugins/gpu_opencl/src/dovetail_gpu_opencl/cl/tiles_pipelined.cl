@@ -18,7 +18,8 @@
 // of row m. The group that is the last of TILE_M rows normalizes them. Then Z is 1, and SIZE is N.
 // With FORMAT ("u8" or "s8", the format of a), factors are 8-bit numbers, two for each element of a and b here, and sums are int:
 // byte_products.cl says what is added. K, C, A_M, B_N and TILE_K still count pairs of bytes. With DIRECT_1 the rows of b, B_ROWS
-// in all, are in another order, and results are stored by byte_results.cl.
+// in all, are in another order, and results are stored by byte_results.cl. With A_K rows of b are several parts of A_K pairs,
+// each of which is multiplied with the same row of a.
 // With FLOATS, factors are floats, multiplied as float_products.cl says. These sizes, and S_B, S_Y and S_X, count pairs of bytes,
 // too.
 // NDRange: (tiles of n * tiles of m * batch * SPLITS * ITEMS), or (STREAMS * ITEMS), local size ITEMS = TILE_M / WORK_M * TILE_N
@@ -119,6 +120,11 @@
 #endif
 #ifndef B_ROWS
 #define B_ROWS N
+#endif
+#ifdef A_K
+#define IN_A(k) ((k) % A_K)
+#else
+#define IN_A(k) (k)
 #endif
 #ifndef SUM
 #define SUM float
@@ -257,19 +263,19 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
 #if defined(CONV) && C == 4
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const int tap = k / 4 + e, kz = TAP_Z(tap), ky = TAP_Y(tap), kx = TAP_X(tap);
+        const int tap = IN_A(k + e * 4) / 4, kz = TAP_Z(tap), ky = TAP_Y(tap), kx = TAP_X(tap);
         const int offset = kz * S_Z + ky * S_Y + kx * S_X;
 #pragma unroll
         for (int i = 0; i < LOADS(TILE_M); ++i) {
           if (!WITHIN(row + i * AT_ONCE, TILE_M)) continue;
           const int y = y0[i] + ky, x = x0[i] + kx;
-          const bool there = tap * 4 < K && INSIDE(z0[i] + kz, y, x);
+          const bool there = k + e * 4 < K && INSIDE(z0[i] + kz, y, x);
           COPY_IMAGE(COPY_HALF, base + PLACE(row + i * AT_ONCE, chunk) + e * 8, corner[i] + offset, there);
         }
       }
 #elif defined(CONV)
-      const int tap = k / C, kz = TAP_Z(tap), ky = TAP_Y(tap), kx = TAP_X(tap);
-      const int offset = kz * S_Z + ky * S_Y + kx * S_X + k % C;
+      const int tap = IN_A(k) / C, kz = TAP_Z(tap), ky = TAP_Y(tap), kx = TAP_X(tap);
+      const int offset = kz * S_Z + ky * S_Y + kx * S_X + IN_A(k) % C;
 #pragma unroll
       for (int i = 0; i < LOADS(TILE_M); ++i) {
         if (!WITHIN(row + i * AT_ONCE, TILE_M)) continue;
@@ -282,7 +288,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
       for (int i = 0; i < LOADS(TILE_M); ++i) {
         if (!WITHIN(row + i * AT_ONCE, TILE_M)) continue;
         const bool there = K % TILE_K == 0 || k < K;
-        COPY(base + PLACE(row + i * AT_ONCE, chunk), a + min(m0 + row + i * AT_ONCE, M - 1) * A_M + (there ? k : 0), there);
+        COPY(base + PLACE(row + i * AT_ONCE, chunk), a + min(m0 + row + i * AT_ONCE, M - 1) * A_M + (there ? IN_A(k) : 0), there);
       }
 #endif
 #pragma unroll

@@ -21,7 +21,7 @@ from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 from dovetail_ops_onnx.spatial import ConvGeometry
 
-__all__ = ["ByteTiles", "Images", "refusal_of"]
+__all__ = ["ByteTiles", "Images", "parts_of", "refusal_of"]
 
 VECTOR = 8
 _FOUR = 4
@@ -52,7 +52,7 @@ _FEW = 32
 class Images:
     """Sizes of a product: `batch` images of `channels` under the windows of a convolution, or rows of a matrix (None).
 
-    `adds` says that steps after it read an operand as large as the result.
+    `adds` says that steps after it read an operand as large as the result. Each weight is the sum of so many `parts` of 8 bits.
     """
 
     batch: int
@@ -60,6 +60,7 @@ class Images:
     maps: int
     geometry: ConvGeometry | None = None
     adds: bool = False
+    parts: int = 1
 
     @property
     def folds(self) -> bool:
@@ -77,7 +78,7 @@ class Images:
 
     @property
     def depth(self) -> int:
-        """Bytes of a row of weights."""
+        """Bytes of a row of one part of the weights."""
         if not self.folds:
             return self.width * self.taps
         assert self.geometry is not None
@@ -109,14 +110,26 @@ class Images:
         g = self.geometry
         pixels = self.batch * (1 if g is None else int(np.prod(g.output)))
         own = () if g is None else (*g.input, "kernel", *g.kernel, "strides", *g.strides, *g.pads_begin, *g.dilations)
-        key = " ".join(str(part) for part in ("bytes", self.batch, self.channels, self.maps, *own, *("adds",) * self.adds))
-        return Problem(key, 1, pixels, self.maps, self.depth // 2, 2)
+        key = " ".join(
+            str(part)
+            for part in (
+                "bytes",
+                self.batch,
+                self.channels,
+                self.maps,
+                *own,
+                *("adds",) * self.adds,
+                *(("parts", self.parts) * (self.parts > 1)),
+            )
+        )
+        return Problem(key, 1, pixels, self.maps, self.depth * self.parts // 2, 2)
 
     def defines(self) -> dict[str, object]:
         """The sizes that tiles_pipelined.cl reads, in pairs of bytes."""
         width = self.width // 2
+        parts = {"A_K": self.depth // 2} if self.parts > 1 else {}
         if self.is_plain:
-            return {"A_M": width}
+            return {"A_M": width, **parts}
         assert self.geometry is not None
         sides = spatial_defines(self.geometry)
         if self.folds:
@@ -125,13 +138,23 @@ class Images:
             sides |= {"IH": height, "IW": pixels // 2, "KW": pairs, "STRIDE_X": 1, "PAD_Y": 0, "PAD_X": 0}
         steps = {"S_B": sides["IH"] * sides["IW"] * width, "S_Y": sides["IW"] * width, "S_X": width}
         sides["P"] = sides.pop("OH") * sides["OW"]
-        return {"CONV": True, **sides, **steps, "C": width}
+        return {"CONV": True, **sides, **steps, "C": width, **parts}
 
     def pack(self, weights: NDArray[np.integer], block: int = 1) -> NDArray[np.uint16]:
-        """Rows [maps, channels, ...] in whole numbers of 8 bits as the kernel reads them, in pairs.
+        """Rows [maps, channels, ...] in whole numbers as the kernel reads them, in pairs of bytes, one part behind the other.
 
         With a `block`, a multiple of 16, there are as many rows as fill blocks, in the order of `neighbours`.
         """
+        maps, depth = len(weights), self.depth * self.parts
+        rows = np.zeros((round_up(maps, block), round_up(depth, 2 * DEPTH)), np.int8)
+        for part in range(self.parts):
+            rows[:maps, part * self.depth : (part + 1) * self.depth] = self._rows((weights + part) // self.parts)
+        if block > 1:
+            rows = np.ascontiguousarray(rows.reshape(-1, block, rows.shape[1])[:, neighbours(block)]).reshape(rows.shape)
+        return rows.view(np.uint16)
+
+    def _rows(self, weights: NDArray[np.integer]) -> NDArray[np.int8]:
+        """Rows of whole numbers of 8 bits, filled up with zeros."""
         maps = len(weights)
         if self.folds:
             filled = np.zeros((maps, weights.shape[2], round_up(weights.shape[3], 2), _FOUR), np.int8)
@@ -139,11 +162,7 @@ class Images:
         else:
             filled = np.zeros((maps, self.taps, self.width), np.int8)
             filled[..., : self.channels] = weights.reshape(maps, self.channels, -1).swapaxes(1, 2)
-        rows = np.zeros((round_up(maps, block), round_up(self.depth, 2 * DEPTH)), np.int8)
-        rows[:maps, : self.depth] = filled.reshape(maps, -1)
-        if block > 1:
-            rows = np.ascontiguousarray(rows.reshape(-1, block, rows.shape[1])[:, neighbours(block)]).reshape(rows.shape)
-        return rows.view(np.uint16)
+        return filled.reshape(maps, -1)
 
 
 class ByteTiles(Pipelined):
@@ -284,18 +303,21 @@ def has_matrix_units(caps: Capabilities) -> bool:
 
 
 def refusal_of(weights: Weights, rank: int, groups: int) -> Refusal | None:
-    """Why the product is not for these kernels: its weights need more than 8 bits, or there are groups or too many axes."""
+    """Why the product is not for these kernels: it has no weights, or groups, or too many axes."""
     if groups != 1:
         return Refusal(Reason.ATTRIBUTE, f"{groups} groups")
     if rank > 2:
         return Refusal(Reason.SHAPE, f"{rank} spatial axes")
+    return None if parts_of(weights) else Refusal(Reason.SHAPE, "no weights")
+
+
+def parts_of(weights: Weights) -> int:
+    """The least number of parts in int8, as equal as can be, of which each weight less its zero point is the sum."""
     bounds = weights.fact("bounds", lambda whole: (int(whole.min()), int(whole.max())) if whole.size else None)
     if bounds is None:
-        return Refusal(Reason.SHAPE, "no weights")
+        return 0
     least, most = bounds
-    if least < -128 or most > 127:
-        return Refusal(Reason.ATTRIBUTE, f"weights from {least} to {most} less their zero points; accepted: int8")
-    return None
+    return max(ceil_div(-least, 128), ceil_div(most, 127), 1)
 
 
 def neighbours(block: int) -> NDArray[np.intp]:

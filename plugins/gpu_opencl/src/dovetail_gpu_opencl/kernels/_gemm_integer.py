@@ -171,5 +171,5 @@ class IntegerDirect(IntegerGemm):
         sizes = ints(product.batch, product.m, product.n, product.k)
         zeros = (read(node, self.ports.first_zero), read(node, self.ports.second_zero))
         factors = (Read(product.a.name), Read(product.b.name))
-        arguments = (*factors, *zeros, Null(), Write(node.node.outputs[0]), *sizes, *result.arguments)
+        arguments = (*factors, *zeros, Write(node.node.outputs[0]), *sizes, *result.arguments)
         return (Launch("gemm_integer.cl", source, self.name, arguments, work, local),)

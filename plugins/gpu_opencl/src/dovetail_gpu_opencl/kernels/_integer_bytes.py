@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dovetail.device import NHWC, PLAIN, LayerConfig, Layout, Reason, Refusal, TypedNode
-from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, refusal_of
+from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, parts_of, refusal_of
 from dovetail_gpu_opencl.kernels._conv_integer import IntegerConv
 from dovetail_gpu_opencl.kernels._gemm_integer import DIRECT, IntegerGemm
 from dovetail_gpu_opencl.kernels._integer import Weights, given, result_of
@@ -25,7 +25,7 @@ class ConvBytes(ByteTiles, IntegerConv):
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "GPU":
             return MADE_FOR_GPUS
-        weights = _weights(self.packed, node, self.ports.second, self.ports.second_zero, 0)
+        weights = self._constant(node)
         if weights is None or (isinstance(self._zero(node), str) and self.images(node).pads):
             return NOT_CONSTANT
         return refusal_of(weights, self.geometry(node).rank, self.sizes(node)["GROUPS"])
@@ -42,15 +42,18 @@ class ConvBytes(ByteTiles, IntegerConv):
     def images(self, node: TypedNode) -> Images:
         """The sizes."""
         src, wei = node.given(0), self.weights(node)
-        return Images(src.dims[0], wei.dims[1], wei.dims[0], self.geometry(node))
+        parts = parts_of(_given(self._constant(node)))
+        return Images(src.dims[0], wei.dims[1], wei.dims[0], self.geometry(node), parts=parts)
 
     def problem(self, node: TypedNode) -> Problem | None:
         return self.images(node).problem() if node.outputs[0].size else None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        weights = _weights(self.packed, node, self.ports.second, self.ports.second_zero, 0)
-        assert weights is not None
+        weights = _given(self._constant(node))
         return self.launches_of(node, self.images(node), weights, None, self._zero(node), self.result(node))
+
+    def _constant(self, node: TypedNode) -> Weights | None:
+        return _weights(self.packed, node, self.ports.second, self.ports.second_zero, 0)
 
     def _zero(self, node: TypedNode) -> int | str:
         return _zero(node, self.ports.first_zero)
@@ -74,22 +77,24 @@ class GemmBytes(ByteTiles, IntegerGemm):
             or (zero is not None and zero.size != 1)
         ):
             return Refusal(Reason.SHAPE, "several second factors, or zero points for rows of the first")
-        weights = _weights(self.packed, node, self.ports.second, self.ports.second_zero, 1)
+        weights = self._constant(node)
         return NOT_CONSTANT if weights is None else refusal_of(weights, 0, 1)
 
     def images(self, node: TypedNode) -> Images:
         """The sizes."""
         product = self.product(node)
-        return Images(product.m, product.k, product.n)
+        return Images(product.m, product.k, product.n, parts=parts_of(_given(self._constant(node))))
 
     def problem(self, node: TypedNode) -> Problem | None:
         return self.images(node).problem() if node.outputs[0].size else None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        weights = _weights(self.packed, node, self.ports.second, self.ports.second_zero, 1)
-        assert weights is not None
+        weights = _given(self._constant(node))
         result = result_of(node, self.ports, self.caps, DIRECT.places(self.product(node)), VECTOR)
         return self.launches_of(node, self.images(node), weights, None, _zero(node, self.ports.first_zero), result)
+
+    def _constant(self, node: TypedNode) -> Weights | None:
+        return _weights(self.packed, node, self.ports.second, self.ports.second_zero, 1)
 
 
 def _weights(shared: PackedConstants, node: TypedNode, port: int, zero_port: int, axis: int) -> Weights | None:
@@ -98,6 +103,12 @@ def _weights(shared: PackedConstants, node: TypedNode, port: int, zero_port: int
     if second.value is None or (zero is not None and (zero.value is None or zero.size not in (1, second.dims[axis]))):
         return None
     return Weights.of(shared, second.value, None if zero is None else zero.value, axis)
+
+
+def _given(weights: Weights | None) -> Weights:
+    """Those of a node that `check` accepts."""
+    assert weights is not None
+    return weights
 
 
 def _zero(node: TypedNode, port: int) -> int | str:

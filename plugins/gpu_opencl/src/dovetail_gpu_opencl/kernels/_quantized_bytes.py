@@ -8,17 +8,17 @@ from dovetail.device import NHWC, PLAIN, LayerConfig, Layout, Reason, Refusal, T
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import spread
 from dovetail_gpu_opencl.kernels._byte_results import direct_result, is_direct
-from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, refusal_of
+from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, parts_of, refusal_of
 from dovetail_gpu_opencl.kernels._conv_integer import direct_sizes
 from dovetail_gpu_opencl.kernels._integer import Result
-from dovetail_gpu_opencl.kernels._quantized import Factors, QuantizedConv, QuantizedMatMul, QuantizedSums
+from dovetail_gpu_opencl.kernels._quantized import QuantizedConv, QuantizedMatMul, QuantizedSums
 from dovetail_gpu_opencl.kernels._quantized_steps import Refused, given
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem
-from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write, ints
+from dovetail_gpu_opencl.launch import Constant, Launch, Null, Read, Write
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 
-__all__ = ["QuantizedConvBytes", "QuantizedConvDirect", "QuantizedMatMulBytes", "QuantizedMatMulDirect"]
+__all__ = ["QuantizedConvBytes", "QuantizedConvDirect", "QuantizedMatMulBytes"]
 
 
 class QuantizedTiles(ByteTiles, QuantizedSums):
@@ -76,7 +76,8 @@ class QuantizedConvBytes(QuantizedTiles, QuantizedConv):
         """The sizes."""
         src, wei = node.given(0), node.given(1)
         adds = any(given(node, i).dims == node.outputs[0].dims for i in self.operands(node))
-        return Images(src.dims[0], wei.dims[1], wei.dims[0], self.conv(node).geometry(src, wei), adds)
+        parts = parts_of(self.factors(node).weights)
+        return Images(src.dims[0], wei.dims[1], wei.dims[0], self.conv(node).geometry(src, wei), adds, parts)
 
     def problem(self, node: TypedNode) -> Problem | None:
         return self.images(node).problem() if node.outputs[0].size else None
@@ -97,8 +98,9 @@ class QuantizedMatMulBytes(QuantizedTiles, QuantizedMatMul):
 
     def images(self, node: TypedNode) -> Images:
         """The sizes."""
-        rows, maps, channels = self.factors(node).product
-        return Images(rows, channels, maps)
+        factors = self.factors(node)
+        rows, maps, channels = factors.product
+        return Images(rows, channels, maps, parts=parts_of(factors.weights))
 
     def problem(self, node: TypedNode) -> Problem | None:
         return self.images(node).problem() if node.outputs[0].size else None
@@ -107,16 +109,8 @@ class QuantizedMatMulBytes(QuantizedTiles, QuantizedMatMul):
         return self.tiled(node, self.images(node))
 
 
-def defines_of(factors: Factors, result: Result, bias: Argument) -> dict[str, object]:
-    """The macros of both kernels of single elements, whose weights are less their zero points."""
-    scaled = {"X_ZERO": factors.zero_point, "W_ZERO(m)": 0, "A_ZERO(z, m)": factors.zero_point, "B_ZERO(z, n)": 0}
-    source = C_TYPES[factors.node.given(0).dtype]
-    types = {"X": source, "W": "short", "A": source, "B": "short"}
-    return {**result.defines, **scaled, **types, "HAS_BIAS": not isinstance(bias, Null)}
-
-
 class QuantizedConvDirect(QuantizedConv):
-    """One element a work item: conv_integer.cl, channels innermost or plain; groups, three dimensions, weights beyond int8."""
+    """One element a work item: conv_integer.cl, channels innermost or plain; groups, three dimensions."""
 
     name = "quantized_conv_direct"
     kind = "GPU"
@@ -134,8 +128,10 @@ class QuantizedConvDirect(QuantizedConv):
         conv, wei = self.conv(node), node.given(1)
         sizes = spatial_defines(conv.geometry(node.given(0), wei))
         numbers = {"GROUPS": conv.group, "C": wei.dims[1], "M": wei.dims[0], "SIZE": node.outputs[0].size, **sizes}
-        innermost = node.outputs[0].layout == NHWC
-        defines = {**defines_of(factors, result, bias), **numbers, "INNERMOST": innermost}
+        types = {"X": C_TYPES[node.given(0).dtype], "W": "short"}
+        zeros = {"X_ZERO": factors.zero_point, "W_ZERO(m)": 0}  # the weights are less theirs
+        has_bias, innermost = not isinstance(bias, Null), node.outputs[0].layout == NHWC
+        defines = {**result.defines, **types, **zeros, "HAS_BIAS": has_bias, **numbers, "INNERMOST": innermost}
         sized, passed = direct_sizes(defines)
         source = assemble("conv_integer.cl", sized, result.source)
         weights = Constant(factors.weights.packed("plain", np.ascontiguousarray))
@@ -143,24 +139,3 @@ class QuantizedConvDirect(QuantizedConv):
         work, local = spread(node.outputs[0].size, self.caps)
         arguments = (*values, Write(node.node.outputs[0]), *passed, *result.arguments)
         return (Launch("conv_integer.cl", source, "conv_integer", arguments, work, local, result.options),)
-
-
-class QuantizedMatMulDirect(QuantizedMatMul):
-    """One element a work item: gemm_integer.cl; weights beyond int8."""
-
-    name = "quantized_gemm_direct"
-    kind = "GPU"
-
-    def vec(self, node: TypedNode) -> int:
-        return 1
-
-    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        factors, result, bias = self.parts(node)
-        m, n, k = factors.product
-        defines = {**defines_of(factors, result, bias), "A_BATCH(z)": 0, "B_BATCH(z)": 0}
-        source = assemble("gemm_integer.cl", defines, result.source)
-        columns = Constant(factors.weights.packed("turned", lambda whole: np.ascontiguousarray(whole.T)))
-        values = (Read(node.node.inputs[0]), columns, Null(), Null(), bias, Write(node.node.outputs[0]))
-        work, local = spread(m * n, self.caps)
-        arguments = (*values, *ints(1, m, n, k), *result.arguments)
-        return (Launch("gemm_integer.cl", source, "gemm_integer", arguments, work, local, result.options),)
