@@ -295,6 +295,7 @@ def test_one_stem_for_each_operator() -> None:
 NOT_OPERATORS = {
     "by_length",
     "cached_attention",
+    "conv_integer_to_float",
     "mat_mul_blocks",
     "mat_mul_digits",
     "mat_mul_integer_to_float",

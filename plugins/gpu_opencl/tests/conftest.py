@@ -91,6 +91,10 @@ class ForcedDevice(OpenCLDevice):
         found = super().kernels(node)
         return tuple(k for k in found if k.name == self.forced) if self.forced and node.op.stem != "reorder" else found
 
+    def _chosen_again(self, node: TypedNode) -> Any:
+        """Not the kernel that was forced for this node before."""
+        return self._chosen(node) if self.forced else super()._chosen_again(node)
+
 
 @pytest.fixture(autouse=True)
 def merged_nodes_have_the_types_that_they_infer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ WITHOUT_CASES = frozenset(
     {
         *("cached_attention", "convert", "joined_moves", "joined_products", "mat_mul_blocks", "mat_mul_integer_to_float"),
         *("mat_mul_rows", "normalized_product", "normalized_sum", "packed_attention", "pointwise_depthwise", "quantized"),
-        *("fused_elementwise", "moved_operands", "reorder", "rotated_halves", "take_rows"),
+        *("fused_elementwise", "moved_operands", "reorder", "rotated_halves", "take_rows", "conv_integer_to_float"),
     }
 )
 """Kernels of operators that passes and compositions insert, so that no pack has cases: the functions below run them, or

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dovetail.device import Binary, Eltwise
+from dovetail.device import NHWC, Binary, DType, Eltwise, Graph, Layout, TensorType, TypedNode
+from dovetail_ops_onnx.conv_integer_to_float import ConvIntegerToFloat
 from dovetail_ops_onnx.mat_mul_integer_to_float import MatMulIntegerToFloat
 
 pytestmark = pytest.mark.exhaustive(0.2)  # each test compiles programs
@@ -35,6 +36,30 @@ def each_kernel(device: Any, bench: Any, graph: Any, feeds: Any) -> dict[str, ND
     return found
 
 
+def laid_out(array: NDArray[Any], layout: Layout) -> NDArray[Any]:
+    """The array as it is in memory."""
+    return np.ascontiguousarray(np.moveaxis(array, 1, -1)).reshape(array.shape) if layout == NHWC else array
+
+
+def each_layout(device: Any, bench: Any, graph: Graph, feeds: Any) -> dict[str, list[NDArray[Any]]]:
+    """As `each_kernel`, with a result for each of the layouts that the kernel takes."""
+    device.forced = ""
+    node, found = TypedNode.of(graph.nodes[0], graph), dict[str, list[NDArray[Any]]]()
+    for kernel in [one for one in device.kernels(node) if one.supports(node)]:
+        device.forced = kernel.name
+        for config in kernel.configurations(node):
+            names = (*node.node.inputs, *node.node.outputs, *node.node.operands)
+            layouts = dict(zip(names, (*config.inputs, *config.outputs, *config.operands), strict=True))
+            types = {name: t.with_layout(layouts.get(name, t.layout)) for name, t in graph.types.items()}
+            given = [laid_out(a, layouts[name]) for name, a in zip(graph.inputs, feeds, strict=True)]
+            (got,) = bench.run(device, graph.replace(types=types), given, DEBUG_BUFFERS=True)
+            n, c, *rest = got.shape
+            inner = config.outputs[0] == NHWC
+            found.setdefault(kernel.name, []).append(np.moveaxis(got.reshape(n, *rest, c), -1, 1) if inner else got)
+    device.forced = ""
+    return found
+
+
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
 @pytest.mark.parametrize("constant", [True, False])
 def test_products(constant: bool, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any, sampled: Sampled) -> None:
@@ -47,7 +72,8 @@ def test_products(constant: bool, kind: str, kind_device: Callable[[str], Any], 
         za, zb = np.array(0, np.uint8), np.array(127, np.int8)
         graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b, za, zb], (1, 3) if constant else ())
         results = each_kernel(device, bench, graph, feeds)
-        assert set(results) == ({"gemm_integer_rows", "gemm_integer"} if kind == "CPU" else {"gemm_integer"})
+        tiled = {"gemm_bytes"} if constant and k else set()
+        assert set(results) == ({"gemm_integer_rows", "gemm_integer"} if kind == "CPU" else {"gemm_integer", *tiled})
         for name, got in results.items():
             np.testing.assert_array_equal(got, whole(a, b, za, zb), f"{name} {m}x{n}x{k}", strict=False)
 
@@ -67,22 +93,24 @@ def test_sums_become_floats_with_a_chain(kind: str, kind_device: Callable[[str],
         np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-5)  # one rounding more or less, by a fused multiplication
 
 
-def test_sums_become_floats_by_scales_of_both_factors(kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
-    """On CPUs, by one number each; GPUs leave the product of the scales to the chain."""
-    a, b = rng.integers(0, 256, (2, 5, 70)).astype(np.uint8), rng.integers(-128, 128, (70, 19)).astype(np.int8)
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_sums_become_floats_by_scales_of_both_factors(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """By one number each; the chain is left with the product of others."""
+    device, b = kind_device(kind), rng.integers(-128, 128, (70, 19)).astype(np.int8)
+    a = rng.integers(0, 256, (10, 70) if kind == "GPU" else (2, 5, 70)).astype(np.uint8)
     zeros, one, other = (np.array(131, np.uint8), np.array(0, np.int8)), np.array(0.013, np.float32), np.array([0.7], np.float32)
     bias = rng.standard_normal(19).astype(np.float32)
     chain = {"post_ops": [Binary("add", "bias")], "operands": {"bias": bias}}
     graph, feeds = bench.single(MatMulIntegerToFloat(), [a, b, *zeros, one, other], (1, 3, 5), **chain)
-    results = each_kernel(kind_device("CPU"), bench, graph, feeds)
-    assert set(results) == {"gemm_integer_rows"}
+    results = each_kernel(device, bench, graph, feeds)
+    assert set(results) == ({"gemm_integer_rows", "gemm_integer"} if kind == "CPU" else {"gemm_bytes", "gemm_integer"})
     expected = whole(a, b, 131, 0).astype(np.float32) * (one * other) + bias
-    np.testing.assert_allclose(results["gemm_integer_rows"], expected, rtol=1e-6, atol=1e-5)
-    assert not each_kernel(kind_device("GPU"), bench, graph, feeds)
+    for name, got in results.items():
+        np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-5, err_msg=name)
     graph, feeds = bench.single(
         MatMulIntegerToFloat(), [a, b, *zeros, one, rng.random(19).astype(np.float32)], (1, 3, 5), **chain
     )
-    assert not each_kernel(kind_device("CPU"), bench, graph, feeds)
+    assert not each_kernel(device, bench, graph, feeds)
 
 
 CONVOLUTIONS = [  # channels and maps of a group, groups, height, width, kernel, stride, pad
@@ -90,6 +118,8 @@ CONVOLUTIONS = [  # channels and maps of a group, groups, height, width, kernel,
     (300, 16, 1, 2, 3, 1, 1, 0),
     (64, 15, 1, 4, 4, 3, 2, 1),
     (1, 1, 9, 5, 6, 3, 1, 1),
+    (3, 16, 1, 9, 8, 5, 2, 2),
+    (32, 24, 1, 5, 6, 3, 1, 1),
 ]
 
 
@@ -104,10 +134,49 @@ def test_convolutions(kind: str, kind_device: Callable[[str], Any], bench: Any, 
         graph, feeds = bench.single(op, [x, w, zx, zw], (1, 3))
         shifted = w.astype(np.int64) - zw.reshape(-1, 1, 1, 1)
         expected = bench.convolve(x.astype(np.int64) - 3, shifted, stride, (pad,) * 4, groups)
-        results = each_kernel(device, bench, graph, feeds)
-        assert set(results) == ({"conv_integer_rows", "conv_integer"} if kind == "CPU" else {"conv_integer"})
-        for name, got in results.items():
-            np.testing.assert_array_equal(got, expected, name, strict=False)
+        results = each_layout(device, bench, graph, feeds)
+        assert set(results) == of_convolutions(kind, groups)
+        for name, found in results.items():
+            for got in found:
+                np.testing.assert_array_equal(got, expected, name, strict=False)
+
+
+def of_convolutions(kind: str, groups: int) -> set[str]:
+    """The kernels that take convolutions of integers by constant weights."""
+    return {"conv_integer_rows", "conv_integer"} if kind == "CPU" else {"conv_integer", *["conv_bytes"] * (groups == 1)}
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_sums_of_convolutions_become_floats(
+    case: Sequence[int], kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """A layer of a dynamically quantized network: scales, a norm, a sum with an image and an activation, as one kernel.
+
+    The zero point, which surrounds the image, comes with the data.
+    """
+    channels, maps, groups, height, width, kernel, stride, pad = case
+    x = rng.integers(0, 256, (2, groups * channels, height, width)).astype(np.uint8)
+    w = rng.integers(-128, 128, (groups * maps, channels, kernel, kernel)).astype(np.int8)
+    zeros, scale, own = (np.array(101, np.uint8), np.array(0, np.int8)), np.array(0.13, np.float32), np.array(0.07, np.float32)
+    factor, shift = rng.standard_normal((2, groups * maps, 1, 1)).astype(np.float32)
+    sums = bench.convolve(x.astype(np.int64) - 101, w, stride, (pad,) * 4, groups)
+    image = rng.standard_normal(sums.shape).astype(np.float32) * 100
+    chain = [Binary("mul", "factor"), Binary("add", "shift"), Binary("add", "image"), Eltwise("relu")]
+    operands = {"factor": factor, "shift": shift, "image": image}
+    op = ConvIntegerToFloat(group=groups, strides=(stride,) * 2, pads=(pad,) * 4)
+    graph, feeds = bench.single(op, [x, w, *zeros, scale, own], (1, 3, 5), post_ops=chain, operands=operands)
+    assert graph.types["y0"] == TensorType(DType.FLOAT32, sums.shape)
+    results = each_layout(kind_device(kind), bench, graph, feeds)
+    assert set(results) == of_convolutions(kind, groups)
+    expected = np.maximum(sums.astype(np.float32) * (scale * own) * factor + shift + image, 0)
+    for name, found in results.items():
+        for got in found:
+            np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-3, err_msg=name)
+    others = np.full(groups * maps, 0.5, np.float32)
+    graph, feeds = bench.single(op, [x, w, *zeros, scale, others], (1, 3, 5))
+    if others.size > 1:
+        assert not each_layout(kind_device(kind), bench, graph, feeds)
 
 
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])

@@ -114,13 +114,29 @@ def gru_step(x: NDArray[Any], h: NDArray[Any], w: NDArray[Any], r: NDArray[Any],
 
 @KINDS
 def test_range_of_a_tensor(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
-    for size in (1, 1000):
+    for size in (1, 3, 1000, 40_003):
         x = 3 * floats(rng, size) + np.float32(1)
         y, scale, zero = run(bench, kind_device(kind), bench.op("DynamicQuantizeLinear"), x, outputs=3)
         low, high = min(0.0, float(x.min())), max(0.0, float(x.max()))
         np.testing.assert_allclose(scale, (high - low) / 255, rtol=1e-6)
         assert int(zero) == round(-low / float(scale))
-        assert np.abs((y.astype(np.float64) - int(zero)) * float(scale) - x).max() <= 0.51 * float(scale)
+        whole = np.rint(x / scale) + np.float32(zero)
+        np.testing.assert_array_equal(y, whole.clip(0, 255))
+
+
+@KINDS
+@pytest.mark.parametrize(("value", "places"), [(np.nan, [0]), (np.nan, [-1]), (np.nan, [9000]), (0.0, slice(None)), (0.0, [])])
+def test_ranges_of_what_is_no_range(
+    value: float, places: Any, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """With NaN the scale is NaN and all is 0; without a range, or elements, it is 1 / 255."""
+    x = floats(rng, 10_001) if places else floats(rng, 0)
+    x[places] = value
+    y, scale, zero = run(bench, kind_device(kind), bench.op("DynamicQuantizeLinear"), x, outputs=3)
+    np.testing.assert_array_equal(scale, np.float32(value + 1) / np.float32(255))
+    assert int(zero) == 0
+    assert y.shape == x.shape
+    assert not y.any()
 
 
 @KINDS

@@ -1,4 +1,4 @@
-"""MatMulInteger with the Cast behind it: what is merged, its place in the graph, the same results."""
+"""MatMulInteger and ConvInteger with the Cast behind them: what is merged, its place in the graph, the same results."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ from dovetail.device import DType
 from dovetail.graph import GraphBuilder
 from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.passes.constant_folding import fold_constants
+from dovetail.passes.decompose import decompose
 from dovetail_ops_onnx import find
 from dovetail_ops_onnx.passes.fuse_integer_product import fuse_integer_products
 
@@ -85,3 +86,37 @@ def test_scales_that_stay(given, keeps):
 @pytest.mark.parametrize(("given", "keeps"), [(graph(), False), (graph(to=DType.FLOAT64), True), (graph(keep_sums=True), True)])
 def test_what_stays(given, keeps):
     assert fuse_integer_products(given, lambda *_: keeps) is given
+
+
+def convolution(scale, cast=True):
+    """ConvInteger of images that are 3 round their edges, Cast, and a product with two scales, one of which is computed."""
+    g = GraphBuilder()
+    x, zero, own = g.input("x", "uint8", (1, 2, 4, 5)), g.input("z", "uint8", ()), g.input("s", "float32", ())
+    w = g.constant(np.arange(-50, 58, 3, dtype=np.int8).reshape(2, 2, 3, 3))
+    real = g.node(op("Cast", to=DType.FLOAT32), g.node(op("ConvInteger", pads=(1, 0, 1, 0), strides=(2, 1)), x, w, zero))
+    both = g.node(op("Mul"), own, g.constant(np.asarray(scale, np.float32)))
+    return fold_constants(g.graph([g.node(op("Mul"), both, real)]))
+
+
+@pytest.mark.parametrize("scale", [0.3, [[[0.3]], [[0.7]]], [[[[0.3]], [[0.7]]]]], ids=["one", "channels", "with the batch"])
+def test_convolutions_with_scales(scale):
+    before = convolution(scale)
+    after = fuse_integer_products(before, lambda *_: True)
+    assert kinds(after) == ["dovetail::ConvIntegerToFloat"]
+    assert (after.nodes[0].op.pads, after.nodes[0].op.strides) == ((1, 0, 1, 0), (2, 1))
+    known = {"x": np.arange(40, dtype=np.uint8).reshape(1, 2, 4, 5), "z": np.uint8(3), "s": np.float32(0.1)}
+    arrays = {name: np.asarray(value) for name, value in known.items()}
+    composed = decompose(after, lambda node, _: not node.op.domain)
+    assert "ConvInteger" in kinds(composed)
+    done, again, want = (
+        fold_constants(graph.replace(inputs=(), constants={**graph.constants, **arrays})).constants[graph.outputs[0]]
+        for graph in (after, composed, before)
+    )
+    np.testing.assert_array_equal(done, want)
+    np.testing.assert_array_equal(again, want)
+    assert len(np.unique(want)) > 10
+
+
+def test_scales_along_the_width_stay():
+    after = fuse_integer_products(convolution(np.ones((1, 1, 3))), lambda *_: True)
+    assert sorted(kinds(after)) == ["Mul", "Mul", "dovetail::ConvIntegerToFloat"]

@@ -13,6 +13,7 @@ from dovetail.graph import Graph, GraphBuilder
 from dovetail.graph.validate import validate
 from dovetail.passes.constant_folding import fold_constants
 from dovetail_ops_onnx import find
+from dovetail_ops_onnx.conv_integer_to_float import ConvIntegerToFloat
 from dovetail_ops_onnx.passes.fuse_quantized import hold_quantized
 from dovetail_ops_onnx.passes.split_norm import split_norm
 
@@ -35,6 +36,9 @@ def norm(dims: tuple[int, ...] = (2, C, 5), *, version: int = 21, dtype: str = "
 
     x = g.input("x", "uint8", dims)
     value = op("DequantizeLinear", x, real(0.03), g.constant(np.uint8(99)))
+    if changed.get("sums"):
+        w = g.constant(np.arange(-40, 41, 10, dtype=np.int8).reshape(C, C, *(1,) * (len(dims) - 2)))
+        value = g.node(ConvIntegerToFloat(), x, w, g.constant(np.uint8(99)), "", real(0.03), real(0.02))
     value = op("Relu", value) if changed.get("between") else value
     numbers = [rng.standard_normal(C), rng.standard_normal(C), rng.standard_normal(C), rng.uniform(0.5, 2, C)]
     if "scale" in changed:
@@ -48,6 +52,15 @@ def norm(dims: tuple[int, ...] = (2, C, 5), *, version: int = 21, dtype: str = "
     attributes = {"training_mode": 1} if changed.get("training") else {"spatial": 0} if changed.get("each") else {}
     op("BatchNormalization", value, *names, outputs=outputs, epsilon=1e-3, **attributes)
     return fold_constants(hold_quantized(g.graph(["y"])))
+
+
+def test_norms_of_sums_of_integers() -> None:
+    before = norm(sums=True)
+    after = split_norm(before)
+    assert [node.op.key for node in after.nodes] == ["dovetail::ConvIntegerToFloat", "Mul", "Add"]
+    x = np.random.default_rng(5).integers(0, 256, (2, C, 5)).astype(np.uint8)
+    (got,), (want,) = evaluated(after, {"x": x}), evaluated(before, {"x": x})
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("quantized", [False, True])

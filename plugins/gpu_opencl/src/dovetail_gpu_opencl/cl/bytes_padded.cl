@@ -5,7 +5,7 @@
 // The sizes of images, the pads, S_B and perhaps S_C are among the arguments SIZES; the divisors PH and PW are.
 //
 // Layout: pixel (y, x) of image b of dst, [N][PH][PW], is pixel (y - PAD_Y, x - PAD_X) of src, whose channel c is at
-// b * S_B + pixel * S_P + c * S_C; outside the image each byte is FILL. Channels from C on are zeros.
+// b * S_B + pixel * S_P + c * S_C; outside the image each byte is FILL, a number or that in ZERO_ARG. Channels from C on are zeros.
 #ifndef C
 #define C 3
 #define SIZE 1
@@ -18,10 +18,11 @@
 #define S_P 1
 #define S_C 1
 #define FILL 0
+#define ZERO_ARG
 #endif
 #include "quotients.cl"
 
-__kernel void bytes_padded(__global const uchar* restrict src, __global uint* restrict dst SIZES) {
+__kernel void bytes_padded(__global const uchar* restrict src, __global uint* restrict dst ZERO_ARG SIZES) {
   const int item = get_global_id(0);
   if (item >= SIZE) return;
   const int line = QUOTIENT(item, PW), y = REMAINDER(line, PH) - PAD_Y, x = REMAINDER(item, PW) - PAD_X;

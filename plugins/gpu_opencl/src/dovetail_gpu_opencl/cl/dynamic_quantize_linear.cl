@@ -1,20 +1,28 @@
-// Launched once for scale and zero point, which spread the range of src, 0 included, over 0 to 255, 1 / 255 when there is none,
-// and for the first `quantized` elements, which one work item computes; then with `quantized` below 0 for all:
-// dst = saturate(round(src / scale) + zero), halves to even. One kernel, which drivers for CPUs compile when it is first
-// launched.
+// dst = saturate(round(src / scale) + zero), halves to even, with the scale and zero point that spread the range of src, 0
+// included, over 0 to 255; the scale is 1 / 255 where the range is empty.
 //
-// In the second launch a work item computes RUN elements.
-// NDRange: (GROUP), local size GROUP, a power of two; (size / RUN, rounded up to the local size).
+// For CPUs one kernel, which drivers compile when it is first launched. dynamic_quantize_linear is launched once for scale and
+// zero point and for the first `quantized` elements, which one work item computes; then with `quantized` below 0 for all, RUN
+// elements a work item. NDRange: (1), then (size / RUN, rounded up to the local size).
 //
-// Tunables: GROUP, RUN.
-#ifndef GROUP
-#define GROUP 1
+// With GROUP two kernels. range_of_parts finds the ranges of parts of src, one for each group. NDRange: (parts * GROUP), local
+// size GROUP, a power of two. dynamic_quantize_linear finds the whole range of these in each group, and quantizes four elements a
+// work item. NDRange: (size / 4, rounded up to the local size), local size GROUP.
+//
+// Tunables: GROUP, RUN, parts.
+#ifndef RUN
 #define RUN 1
 #endif
 // Not vload: some drivers leave it as a function call.
 typedef struct __attribute__((packed)) {
   float8 v;
 } PACKED;
+
+static float scale_of(const float low, const float high) { return (high == low ? 1.0f : high - low) / 255.0f; }
+
+static uchar zero_of(const float low, const float scale) {
+  return convert_uchar_sat(rint(fmin(fmax(-low / scale, 0.0f), 255.0f)));
+}
 
 static void quantize(__global const float* restrict src, __global uchar* restrict dst, const float divisor, const float shift,
                      const int first, const int last) {
@@ -25,6 +33,63 @@ static void quantize(__global const float* restrict src, __global uchar* restric
   }
 }
 
+// x is (lowest, highest); NaN stays.
+static float2 widened(const float2 x, const float low, const float high) {
+  return (float2)(low < x.x || low != low ? low : x.x, high > x.y || high != high ? high : x.y);
+}
+
+#ifdef GROUP
+// The range of all items of a group.
+static float2 range_of_group(__local float2* found, const float2 own, const int lane) {
+  found[lane] = own;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int n = GROUP / 2; n > 0; n /= 2) {
+    if (lane < n) found[lane] = widened(found[lane], found[lane + n].x, found[lane + n].y);
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  return found[0];
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void range_of_parts(__global const float* restrict src,
+                                                                                __global float2* restrict part, const int size) {
+  __local float2 found[GROUP];
+  const int lane = get_local_id(0), item = get_global_id(0), fours = size / 4;
+  float2 own = (float2)(0);
+#pragma unroll 4
+  for (int i = item; i < fours; i += get_global_size(0)) {
+    const float4 x = ((__global const float4*)src)[i];
+    own = widened(own, x.x, x.x);
+    own = widened(own, x.y, x.y);
+    own = widened(own, x.z, x.z);
+    own = widened(own, x.w, x.w);
+  }
+  if (item < size % 4) own = widened(own, src[fours * 4 + item], src[fours * 4 + item]);
+  own = range_of_group(found, own, lane);
+  if (lane == 0) part[get_group_id(0)] = own;
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void dynamic_quantize_linear(
+    __global const float* restrict src, __global const float2* restrict part, __global float* restrict scale,
+    __global uchar* restrict zero, __global uchar* restrict dst, const int size, const int parts) {
+  __local float2 found[GROUP];
+  const int lane = get_local_id(0), first = get_global_id(0) * 4;
+  float2 range = (float2)(0);
+  for (int i = lane; i < parts; i += GROUP) range = widened(range, part[i].x, part[i].y);
+  range = range_of_group(found, range, lane);
+  const float divisor = scale_of(range.x, range.y);
+  const uchar shift = zero_of(range.x, divisor);
+  if (first == 0) {
+    scale[0] = divisor;
+    zero[0] = shift;
+  }
+  if (first + 4 <= size) {
+    const float4 x = rint(*(__global const float4*)(src + first) / divisor) + (float)shift;
+    *(__global uchar4*)(dst + first) = convert_uchar4(clamp(x == x ? x : (float4)(0), 0.0f, 255.0f));
+  } else {
+    quantize(src, dst, divisor, shift, first, size);
+  }
+}
+#else
 __kernel void dynamic_quantize_linear(__global const float* restrict src, __global float* restrict scale,
                                       __global uchar* restrict zero, __global uchar* restrict dst, const int size,
                                       const int quantized) {
@@ -33,10 +98,8 @@ __kernel void dynamic_quantize_linear(__global const float* restrict src, __glob
     quantize(src, dst, scale[0], zero[0], first, last);
     return;
   }
-  const int lane = get_local_id(0);
-  float low = 0, high = 0;
-  int i = lane;
-#if GROUP == 1
+  float2 range = (float2)(0);
+  int i = 0;
   // Vectors, with NaN looked for besides: a comparison with it is false.
   float8 least = 0, most = 0;
   int8 strange = 0;
@@ -46,38 +109,11 @@ __kernel void dynamic_quantize_linear(__global const float* restrict src, __glob
     most = x > most ? x : most;
     strange |= x != x;
   }
-  for (int j = 0; j < 8; ++j) {
-    low = fmin(low, ((float*)&least)[j]);
-    high = fmax(high, ((float*)&most)[j]);
-  }
-  if (any(strange)) low = high = NAN;
-#endif
-  for (; i < size; i += GROUP) {
-    const float x = src[i];
-    low = x < low || x != x ? x : low;
-    high = x > high || x != x ? x : high;
-  }
-#if GROUP > 1
-  __local float lows[GROUP], highs[GROUP];
-  lows[lane] = low;
-  highs[lane] = high;
-  barrier(CLK_LOCAL_MEM_FENCE);
-  for (int n = GROUP / 2; n > 0; n /= 2) {
-    if (lane < n) {
-      const float a = lows[lane + n], b = highs[lane + n];
-      if (a < lows[lane] || a != a) lows[lane] = a;
-      if (b > highs[lane] || b != b) highs[lane] = b;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-  }
-  low = lows[0];
-  high = highs[0];
-#endif
-  if (lane == 0) {
-    const float s = (high == low ? 1.0f : high - low) / 255.0f;
-    const float z = rint(fmin(fmax(-low / s, 0.0f), 255.0f));
-    scale[0] = s;
-    zero[0] = convert_uchar_sat(z);
-    quantize(src, dst, s, zero[0], 0, quantized);
-  }
+  for (int j = 0; j < 8; ++j) range = widened(range, ((float*)&least)[j], ((float*)&most)[j]);
+  if (any(strange)) range = (float2)(NAN);
+  for (; i < size; ++i) range = widened(range, src[i], src[i]);
+  scale[0] = scale_of(range.x, range.y);
+  zero[0] = zero_of(range.x, scale[0]);
+  quantize(src, dst, scale[0], zero[0], 0, quantized);
 }
+#endif

@@ -134,8 +134,16 @@
 #ifndef FIRST_SUM
 #define FIRST_SUM(c) 0
 #endif
-// Elements outside an image are zeros, or with OUTSIDE those there.
-#ifdef OUTSIDE
+// Elements outside an image are zeros, with OUTSIDE those there, or with SURROUND each four the bytes of this number.
+#ifdef SURROUND
+#define SURROUND_COPY(place) *(__local uint4*)(tile + (place)) = (uint4)(surround)
+#define SURROUND_COPY_HALF(place) *(__local uint2*)(tile + (place)) = (uint2)(surround)
+#define COPY_IMAGE(copy, place, offset, there) \
+  if (there)                                   \
+    copy(place, a + (offset), true);           \
+  else                                         \
+    SURROUND_##copy(place)
+#elif defined(OUTSIDE)
 #define COPY_IMAGE(copy, place, offset, there) copy(place, (there) ? a + (offset) : OUTSIDE, true)
 #else
 #define COPY_IMAGE(copy, place, offset, there) copy(place, a + ((there) ? (offset) : 0), there)
@@ -190,6 +198,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
   EXCHANGE
 #ifdef SUM_CONSTANTS
   SUM_CONSTANTS
+#endif
+#ifdef SURROUND
+  const uint surround = SURROUND;
 #endif
   const int item = get_local_id(0), lane = item % SUB_GROUP, sub_group = item / SUB_GROUP;
   const int ly = sub_group / LOCAL_N * WORK_M, lx = sub_group % LOCAL_N * WORK_N;

@@ -210,8 +210,8 @@ def direct_result(factors: Factors, result: Result, work_n: int) -> Result:
     if kept >= 0:
         signed = given(node, kept).dtype is DType.INT8
         defines |= {"KEPT_BYTES": f"in{kept}", "KEPT_SIGN": "0x80808080u" if signed else "0u"}
-    arguments = (Constant(factor), *result.arguments[1:], *(Scalar(np.float32(number)) for number in passed))
-    return dataclasses.replace(result, source=result.source + source, defines=defines, arguments=arguments)
+    own = (Constant(factor), *result.own[1:], *(Scalar(np.float32(number)) for number in passed))
+    return dataclasses.replace(result, source=result.source + source, defines=defines, own=own)
 
 
 def _nearest(factors: Factors, lowest: float, span: float) -> float:

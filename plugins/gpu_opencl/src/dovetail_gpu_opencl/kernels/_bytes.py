@@ -193,8 +193,8 @@ class ByteTiles(Pipelined):
     ) -> tuple[Launch, ...]:
         """The launches of a product of the first input, channels innermost, by constant weights.
 
-        `start` is the bias in units of the sums, `zero` the zero point of the first input or the name of the value that has it;
-        a name only where windows do not reach outside. `direct` gives the result for items that store neighbours out of
+        `start` is the bias in units of the sums, `zero` the zero point of the first input or the name of the value that has it.
+        `direct` gives the result for items that store neighbours out of
         registers, in sub-groups that are so wide, or None.
         """
         problem, dtype = images.problem(), node.given(0).dtype
@@ -216,14 +216,13 @@ class ByteTiles(Pipelined):
         else:
             given = [Constant(_wrapped(sums - zero * columns))]
             starts = {"START(n)": "bia[n]", **{name: vector.format("bia") for name, vector in _VECTORS.items()}}
-        if images.pads and zero and not images.folds:
+        if images.pads and isinstance(zero, str) and not images.folds:
+            starts["SURROUND"] = "((uint)(uchar)x_zero[0] * 0x01010101u)"
+        elif images.pads and zero and not images.folds:
             given.append(Constant(np.full(16, zero, dtype.numpy)))
             declared += ", __global const ushort* restrict outside"
             starts["OUTSIDE"] = "outside"
-        if result.defines["RESULT_ARGS"]:
-            declared += str(result.defines["RESULT_ARGS"])
-            given += result.arguments
-            result = dataclasses.replace(result, arguments=())
+        declared, given = declared + str(result.defines["RESULT_ARGS"]), [*given, *result.own]
         declared, together, given = _together(declared, given, self.packed)
         defines = {**images.defines(), **starts, "SUM_ARGS": declared, "SUM_CONSTANTS": together, "B_ROWS": len(packed)}
         return (*before, self._main(node, problem, tiling, defines, (src, Constant(packed), *given), result, len(before)))
@@ -250,12 +249,12 @@ class ByteTiles(Pipelined):
         sized, numbers = runtime_sizes({**result.defines, **own, **units, **defines, "HALF_STORAGE": True})
         source = assemble(_FILE, sized, text)
         work, local = (tiling.groups(problem) * tiling.items,), (tiling.items,)
-        return Launch(_FILE, source, "tiles_pipelined", (*arguments, *numbers, *result.arguments), work, local, result.options)
+        return Launch(_FILE, source, "tiles_pipelined", (*arguments, *numbers, *result.chain), work, local, result.options)
 
     def _source(self, node: TypedNode, images: Images, zero: int | str) -> tuple[Read | Scratch, tuple[Launch, ...]]:
         """The image as the product reads it, and the launch that writes it where it is not so."""
         if images.folds:
-            return self._padded(node, images, 0 if isinstance(zero, str) else zero)
+            return self._padded(node, images, zero)
         src, width, channels, name = node.given(0), images.width, images.channels, node.node.inputs[0]
         is_plain = images.geometry is not None and src.layout == PLAIN
         pixels = src.size // channels
@@ -271,7 +270,7 @@ class ByteTiles(Pipelined):
         source = assemble(f"{entry}.cl", sized)
         return scratch, (Launch(f"{entry}.cl", source, entry, (Read(name), scratch, *numbers), work, local),)
 
-    def _padded(self, node: TypedNode, images: Images, zero: int) -> tuple[Scratch, tuple[Launch, ...]]:
+    def _padded(self, node: TypedNode, images: Images, zero: int | str) -> tuple[Scratch, tuple[Launch, ...]]:
         """An image that folds, with its padding, and the launch that writes it."""
         src, g, (height, width) = node.given(0), images.geometry, images.padded
         assert g is not None
@@ -279,12 +278,15 @@ class ByteTiles(Pipelined):
         steps = {"S_P": 1, "S_C": plane} if src.layout == PLAIN else {"S_P": images.channels, "S_C": 1}
         pads = {"PAD_Y": g.pads_begin[0], "PAD_X": g.pads_begin[1]}
         sizes = {"C": images.channels, "SIZE": pixels, "IH": g.input[0], "IW": g.input[1], "PH": height, "PW": width, **pads}
-        defines = {**sizes, "S_B": images.channels * plane, **steps, "FILL": zero & 255}
+        defines: dict[str, object] = {**sizes, "S_B": images.channels * plane, **steps}
+        outside = (Read(zero),) if isinstance(zero, str) else ()
+        defines["FILL"] = zero & 255 if isinstance(zero, int) else "zero[0]"
+        defines["ZERO_ARG"] = ", __global const uchar* restrict zero" if outside else ""
         names = ("SIZE", "IH", "IW", "PAD_Y", "PAD_X", "S_B", *("S_C",) * (src.layout == PLAIN))
         sized, numbers = by_value(defines, names, ("PH", "PW"))
         source = assemble("bytes_padded.cl", sized)
         scratch, (work, local) = Scratch(f"scratch:{node.name}:0", pixels * _FOUR), spread(pixels, self.caps)
-        arguments: tuple[Argument, ...] = (Read(node.node.inputs[0]), scratch, *numbers)
+        arguments: tuple[Argument, ...] = (Read(node.node.inputs[0]), scratch, *outside, *numbers)
         return scratch, (Launch("bytes_padded.cl", source, "bytes_padded", arguments, work, local),)
 
 

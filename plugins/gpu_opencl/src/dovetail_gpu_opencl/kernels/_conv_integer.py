@@ -5,10 +5,23 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Layout, Reason, Refusal, TensorType, TypedNode
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, spread
-from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, ONE, Lines, Places, Ports, Result, Weights, given, read, result_of
+from dovetail_gpu_opencl.kernels._integer import (
+    EIGHT_BITS,
+    ONE,
+    Lines,
+    Places,
+    Ports,
+    Result,
+    Weights,
+    given,
+    read,
+    result_of,
+    scales_refusal,
+)
 from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, channels_last, is_sparse, source_of
 from dovetail_gpu_opencl.kernels._spatial import IMAGES, MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scalar, Scratch, Write
@@ -22,7 +35,9 @@ __all__ = [
     "IntegerConvDirect",
     "IntegerConvRows",
     "direct_sizes",
+    "operands_in",
     "row_defines",
+    "same_layout",
     "windows_configurations",
     "windows_launches",
 ]
@@ -36,7 +51,6 @@ class IntegerConv(CLKernel):
     """The base of both kernels."""
 
     half_by_load = True
-    has_epilogue = False
     max_spatial = MAX_SPATIAL
     dtypes = EIGHT_BITS | {DType.INT32, DType.FLOAT32, DType.FLOAT16}
 
@@ -45,7 +59,7 @@ class IntegerConv(CLKernel):
 
     def check(self, node: TypedNode) -> Refusal | None:
         rank = self.geometry(node).rank
-        return None if rank <= self.max_spatial else Refusal(Reason.SHAPE, f"{rank} spatial axes")
+        return scales_refusal(node, self.ports) if rank <= self.max_spatial else Refusal(Reason.SHAPE, f"{rank} spatial axes")
 
     def weights(self, node: TypedNode) -> TensorType:
         """The type of the weights."""
@@ -68,7 +82,7 @@ class IntegerConv(CLKernel):
     def result(self, node: TypedNode) -> Result:
         """The steps after the sums."""
         maps = Lines("n", self.weights(node).dims[0], "n")
-        return result_of(node, self.ports, self.caps, Places(ONE, maps, ONE), self.vec)
+        return result_of(post_ops.in_memory_order(node), self.ports, self.caps, Places(ONE, maps, ONE), self.vec)
 
     @property
     def vec(self) -> int:
@@ -121,7 +135,26 @@ def windows_configurations(node: TypedNode) -> Sequence[LayerConfig]:
     assert src is not None
     layouts = (NHWC, PLAIN) if dst.rank > 2 else (PLAIN,)
     cost = {NHWC: 0, PLAIN: 2}
-    return [LayerConfig((a, *rest), (b,), cost=src.nbytes * cost[a] + dst.nbytes * cost[b]) for a in layouts for b in layouts]
+    operands = {layout: operands_in(node, layout) for layout in layouts}
+    return [
+        LayerConfig((a, *rest), (b,), found, src.nbytes * cost[a] + dst.nbytes * cost[b])
+        for a in layouts
+        for b, found in operands.items()
+        if found is not None
+    ]
+
+
+def operands_in(node: TypedNode, layout: Layout) -> tuple[Layout, ...] | None:
+    """The layouts of post-op operands for a result in this layout: the same or, along it, plain; None where that cannot be."""
+    dst = node.outputs[0]
+    if not all(t.dims == dst.dims or post_ops.lies_along(t, dst, layout) for t in node.operands):
+        return None
+    return tuple(layout if t.dims == dst.dims else PLAIN for t in node.operands)
+
+
+def same_layout(configurations: Sequence[LayerConfig]) -> Sequence[LayerConfig]:
+    """Those with the image and the result in one layout."""
+    return [one for one in configurations if one.inputs[0] == one.outputs[0]]
 
 
 def row_defines(x: str, weights: Mapping[str, object], *, has_zero: bool = True, has_bias: bool) -> dict[str, object]:
@@ -168,6 +201,9 @@ class IntegerConvDirect(IntegerConv):
 
     name = "conv_integer"
 
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return same_layout(windows_configurations(node))
+
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         size, result, ports = node.outputs[0].size, self.result(node), self.ports
         zero, own = given(node, ports.first_zero), given(node, ports.second_zero)
@@ -181,6 +217,7 @@ class IntegerConvDirect(IntegerConv):
             "X_ZERO": "0" if zero is None else "x_zero[0]",
             "W_ZERO(m)": "0" if own is None else f"w_zero[{maps.of(own)}]",
             "HAS_BIAS": given(node, ports.bias) is not None,
+            "INNERMOST": node.outputs[0].layout == NHWC,
         }
         sized, numbers = direct_sizes(defines)
         source = assemble("conv_integer.cl", sized, result.source)

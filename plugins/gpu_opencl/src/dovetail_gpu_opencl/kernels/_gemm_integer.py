@@ -9,7 +9,7 @@ from dovetail.dataclass import dataclass
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, round_up, spread
 from dovetail_gpu_opencl.kernels._gemm import Product
-from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, FACTORS, Lines, Places, Ports, Weights, given, read, result_of
+from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Lines, Places, Ports, Weights, given, read, result_of, scales_refusal
 from dovetail_gpu_opencl.kernels._integer_rows import COLUMNS, VECTOR, Sums, pack_on_device, packed, source_of
 from dovetail_gpu_opencl.kernels.mat_mul import product_of
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write, ints
@@ -23,8 +23,6 @@ class IntegerGemm(CLKernel):
 
     half_by_load = True
     dtypes = EIGHT_BITS | {DType.INT32, DType.FLOAT32, DType.FLOAT16}
-    takes_scales = False
-    """Whether it multiplies sums in float32 by one scale of each factor."""
 
     def __init__(self, ports: Ports) -> None:
         self.ports = ports
@@ -35,11 +33,7 @@ class IntegerGemm(CLKernel):
         assert second is not None
         if not {first.dtype, second.dtype} <= EIGHT_BITS:
             return Refusal(Reason.DTYPE, f"{first} by {second}; accepted: int8 and uint8")
-        scales = () if self.ports.scales else node.inputs[FACTORS:]
-        if scales and not (self.takes_scales and all(t is not None and t.size == 1 for t in scales)):
-            accepted = "one of each factor" if self.takes_scales else "none"
-            return Refusal(Reason.SHAPE, f"the scales {', '.join(map(str, scales))}; accepted: {accepted}")
-        return None
+        return scales_refusal(node, self.ports)
 
     def product(self, node: TypedNode) -> Product:
         """The sizes and the batches."""
@@ -89,7 +83,6 @@ class IntegerRows(IntegerGemm):
 
     name = "gemm_integer_rows"
     by_content = False
-    takes_scales = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         return Refusal(Reason.CAPABILITY, "made for CPUs") if self.caps.kind != "CPU" else super().check(node)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.device import DType, TensorType, TypedNode
+from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.launch import Argument, Null, Read
@@ -29,6 +29,7 @@ __all__ = [
     "given",
     "read",
     "result_of",
+    "scales_refusal",
 ]
 
 EIGHT_BITS = frozenset({DType.INT8, DType.UINT8})
@@ -85,12 +86,21 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Source, defines and arguments of what becomes of sums: `STORE_SUM`, `RESULT_ARGS`, and the chain of post-ops."""
+    """Source, defines and arguments of what becomes of sums: `STORE_SUM`, `RESULT_ARGS`, and the chain of post-ops.
+
+    `own` are the arguments RESULT_ARGS, `chain` those of post-ops, which are behind all others.
+    """
 
     source: str
     defines: dict[str, object]
-    arguments: tuple[Argument, ...]
+    own: tuple[Argument, ...]
     options: tuple[str, ...] = ()
+    chain: tuple[Argument, ...] = ()
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """All, in order."""
+        return (*self.own, *self.chain)
 
 
 class Weights:
@@ -137,6 +147,14 @@ def read(node: TypedNode, index: int) -> Argument:
     return Null() if given(node, index) is None else Read(node.node.inputs[index])
 
 
+def scales_refusal(node: TypedNode, ports: Ports) -> Refusal | None:
+    """Why the kernels do not multiply sums in float32 by the scales of both factors behind the zero points: they are several."""
+    scales = () if ports.scales else node.inputs[FACTORS:]
+    if all(tensor is not None and tensor.size == 1 for tensor in scales):
+        return None
+    return Refusal(Reason.SHAPE, f"the scales {', '.join(map(str, scales))}; accepted: one of each factor")
+
+
 def result_of(node: TypedNode, ports: Ports, caps: Capabilities, places: Places, vec: int = 1) -> Result:
     """The steps after the sums of a node: store them unchanged, convert them to float with a chain, or quantize them.
 
@@ -156,7 +174,7 @@ def result_of(node: TypedNode, ports: Ports, caps: Capabilities, places: Places,
         if vec > 1:
             real = f"POST_V(convert_float{vec}(sums){times}, o)" if dst is DType.FLOAT32 else "(sums)"
             defines["STORE_SUMS(o, sums, n)"] = f"(((__global PACKED_T*)(dst + (o)))->v = {real})"
-        return Result(chain.source, defines, (*own, *chain.arguments))
+        return Result(chain.source, defines, own, chain=chain.arguments)
     scales, zero = [given(node, index) for index in ports.scales], given(node, ports.result_zero)
     assert scales[0] is not None
     a, b, y = (

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dovetail.device import NHWC, PLAIN, LayerConfig, Layout, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, parts_of, refusal_of
-from dovetail_gpu_opencl.kernels._conv_integer import IntegerConv
+from dovetail_gpu_opencl.kernels._conv_integer import IntegerConv, operands_in
 from dovetail_gpu_opencl.kernels._gemm_integer import DIRECT, IntegerGemm
 from dovetail_gpu_opencl.kernels._integer import Weights, given, result_of
 from dovetail_gpu_opencl.kernels._tuned import Problem
@@ -14,6 +14,7 @@ from dovetail_gpu_opencl.packed import PackedConstants
 __all__ = ["ConvBytes", "GemmBytes"]
 
 NOT_CONSTANT = Refusal(Reason.ATTRIBUTE, "weights, scales or zero points that are not constant or not one for each channel")
+BROADCAST = Refusal(Reason.LAYOUT, "operands that broadcast along some axes")
 MADE_FOR_GPUS = Refusal(Reason.CAPABILITY, "made for GPUs")
 
 
@@ -25,19 +26,22 @@ class ConvBytes(ByteTiles, IntegerConv):
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "GPU":
             return MADE_FOR_GPUS
-        weights = self._constant(node)
-        if weights is None or (isinstance(self._zero(node), str) and self.images(node).pads):
+        if (weights := self._constant(node)) is None:
             return NOT_CONSTANT
-        return refusal_of(weights, self.geometry(node).rank, self.sizes(node)["GROUPS"])
+        if operands_in(node, NHWC) is None:
+            return BROADCAST
+        refusal = refusal_of(weights, self.geometry(node).rank, self.sizes(node)["GROUPS"])
+        return IntegerConv.check(self, node) if refusal is None else refusal
 
     @property
     def vec(self) -> int:
         return VECTOR
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        images, rest = self.images(node), (PLAIN,) * (len(node.inputs) - 1)
+        images, rest, operands = self.images(node), (PLAIN,) * (len(node.inputs) - 1), operands_in(node, NHWC)
+        assert operands is not None
         sources: tuple[Layout, ...] = (NHWC,) if images.width == images.channels else (PLAIN, NHWC)
-        return [LayerConfig((source, *rest), (NHWC,)) for source in sources]
+        return [LayerConfig((source, *rest), (NHWC,), operands) for source in sources]
 
     def images(self, node: TypedNode) -> Images:
         """The sizes."""
@@ -50,13 +54,10 @@ class ConvBytes(ByteTiles, IntegerConv):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         weights = _given(self._constant(node))
-        return self.launches_of(node, self.images(node), weights, None, self._zero(node), self.result(node))
+        return self.launches_of(node, self.images(node), weights, None, _zero(node, self.ports.first_zero), self.result(node))
 
     def _constant(self, node: TypedNode) -> Weights | None:
         return _weights(self.packed, node, self.ports.second, self.ports.second_zero, 0)
-
-    def _zero(self, node: TypedNode) -> int | str:
-        return _zero(node, self.ports.first_zero)
 
 
 class GemmBytes(ByteTiles, IntegerGemm):

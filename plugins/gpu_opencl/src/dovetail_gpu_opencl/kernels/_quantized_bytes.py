@@ -9,7 +9,7 @@ from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import spread
 from dovetail_gpu_opencl.kernels._byte_results import direct_result, is_direct
 from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, parts_of, refusal_of
-from dovetail_gpu_opencl.kernels._conv_integer import direct_sizes
+from dovetail_gpu_opencl.kernels._conv_integer import direct_sizes, same_layout
 from dovetail_gpu_opencl.kernels._integer import Result
 from dovetail_gpu_opencl.kernels._quantized import QuantizedConv, QuantizedMatMul, QuantizedSums
 from dovetail_gpu_opencl.kernels._quantized_steps import Refused, given
@@ -121,7 +121,7 @@ class QuantizedConvDirect(QuantizedConv):
         return 1
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        return [c for c in super().configurations(node) if c.inputs[0] == c.outputs[0]]
+        return same_layout(super().configurations(node))
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         factors, result, bias = self.parts(node)

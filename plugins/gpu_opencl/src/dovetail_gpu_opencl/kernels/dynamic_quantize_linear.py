@@ -1,18 +1,24 @@
 """DynamicQuantizeLinear."""
 
-from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, group_size, spread
-from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
+from collections.abc import Sequence
+
+from dovetail.device import LayerConfig, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, group_size, round_up, spread
+from dovetail_gpu_opencl.launch import Argument, Launch, Read, Scratch, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 
 __all__ = ["KERNELS"]
 
+_FILE = "dynamic_quantize_linear.cl"
 _AT_ONCE = 32768
 """Elements that one work item of a CPU finds the range of and quantizes: sharing them out costs as much as it gains."""
+_RUN = 512
+_GROUP, _EACH, _PARTS = 256, 8, 1024
+"""Work items of a group, the elements of each of these that make another group worth it, and the most groups."""
 
 
 class DynamicQuantize(CLKernel):
-    """dynamic_quantize_linear.cl: one work group finds the range, then each work item quantizes elements."""
+    """dynamic_quantize_linear.cl: one launch for the range, then one for the elements."""
 
     name = "dynamic_quantize_linear"
     by_content = False
@@ -22,20 +28,32 @@ class DynamicQuantize(CLKernel):
     def check(self, node: TypedNode) -> Refusal | None:
         return None if len(node.outputs) == 3 else Refusal(Reason.ATTRIBUTE, f"{len(node.outputs)} outputs")
 
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return (LayerConfig.elementwise(node),)
+
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        size = node.outputs[0].size
-        group, run = (1, 512) if self.caps.kind == "CPU" else (group_size(self.caps, 256), 1)
-        source = assemble("dynamic_quantize_linear.cl", {"GROUP": group, "RUN": run})
-        src, (dst, scale, zero) = Read(node.node.inputs[0]), node.node.outputs
-        work, local = spread(ceil_div(size, run), self.caps, 1 if run > 1 else 128)
-        file = "dynamic_quantize_linear.cl"
-        exact, at_once = self.caps.exact_options, size <= _AT_ONCE and self.caps.kind == "CPU"
+        return self._by_items(node) if self.caps.kind == "CPU" else self._by_groups(node)
+
+    def _by_items(self, node: TypedNode) -> tuple[Launch, ...]:
+        size, src, (dst, scale, zero) = node.outputs[0].size, Read(node.node.inputs[0]), node.node.outputs
+        source, exact, at_once = assemble(_FILE, {"RUN": _RUN}), self.caps.exact_options, size <= _AT_ONCE
         arguments: tuple[Argument, ...] = (src, Write(scale), Write(zero), Write(dst), *ints(size, size if at_once else 0))
-        found = Launch(file, source, self.name, arguments, (group,), (group,), exact)
+        found = Launch(_FILE, source, self.name, arguments, (1,), (1,), exact)
         if at_once:
             return (found,)
         quantized: tuple[Argument, ...] = (src, Read(scale), Read(zero), Write(dst), *ints(size, -1))
-        return (found, Launch(file, source, self.name, quantized, work, local, exact))
+        return (found, Launch(_FILE, source, self.name, quantized, *spread(ceil_div(size, _RUN), self.caps, 1), exact))
+
+    def _by_groups(self, node: TypedNode) -> tuple[Launch, ...]:
+        size, src, (dst, scale, zero) = node.outputs[0].size, Read(node.node.inputs[0]), node.node.outputs
+        group = group_size(self.caps, _GROUP)
+        parts = min(max(1, ceil_div(size, group * _EACH)), _PARTS)
+        source, exact, local = assemble(_FILE, {"GROUP": group}), self.caps.exact_options, (group,)
+        ranges = Scratch(f"scratch:{node.name}:0", parts * 8)
+        found = Launch(_FILE, source, "range_of_parts", (src, ranges, *ints(size)), (parts * group,), local, exact)
+        arguments: tuple[Argument, ...] = (src, ranges, Write(scale), Write(zero), Write(dst), *ints(size, parts))
+        work = (max(group, round_up(ceil_div(size, 4), group)),)
+        return (found, Launch(_FILE, source, self.name, arguments, work, local, exact))
 
 
 KERNELS = (DynamicQuantize(),)

@@ -121,6 +121,7 @@ _WEIGHTS = (("Softmax", "MatMul"), ("Softmax", "IsNaN"))
 _STORED = (*product(["Cast"], ["Mul", "Sub"]), *product(["DequantizeLinear"], ["Gather", "MatMul", "Transpose"]))
 _SUMS = ("ConvInteger", "MatMulInteger")
 _DEQUANTIZED = tuple(product(["DequantizeLinear"], ["Conv", "Gemm", "MatMul"]))
+_NORMALIZED = tuple(product(["ConvIntegerToFloat", "DequantizeLinear"], ["BatchNormalization"]))
 _REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 PASSES = (
@@ -139,13 +140,13 @@ PASSES = (
     GraphPass("merge_equal_nodes", "type", _MERGE_EQUAL_NODES, needs_shapes=False),
     GraphPass("widen_halves", "quantize", _WIDEN_HALVES, any_sizes=True),
     _pass("split_integer_weights.split_integer_weights", "quantize", *_SUMS, takes="context", any_sizes=True),
-    _pass("fuse_integer_product.fuse_integer_products", "quantize", "MatMulInteger", any_sizes=True),
+    _pass("fuse_integer_product.fuse_integer_products", "quantize", *_SUMS, any_sizes=True),
     _pass("expand_quantized.expand_quantized", "quantize", "QLinearConv", "QLinearMatMul", any_sizes=True),
     _pass("quantize_clipped.quantize_clipped", "quantize", any_sizes=True, pairs=[("QuantizeLinear", "Clip")]),
     _pass("move_quantized.move_quantized", "quantize", "DequantizeLinear", any_sizes=True),
     _pass("tabulate_bytes.tabulate_bytes", "quantize", "QuantizeLinear", any_sizes=True),
     _pass("split_integer_weights.split_quantized_weights", "quantize", takes="context", any_sizes=True, pairs=_DEQUANTIZED),
-    _pass("split_norm.split_norm", "quantize", takes="", any_sizes=True, pairs=[("DequantizeLinear", "BatchNormalization")]),
+    _pass("split_norm.split_norm", "quantize", takes="", any_sizes=True, pairs=_NORMALIZED),
     _pass("fuse_quantized.fuse_quantized", "quantize", "DequantizeLinear", any_sizes=True),
     _pass("tabulate_bytes.tabulate_chains", "quantize", "QuantizeLinear", any_sizes=True),
     _pass("fuse_quantized.release_quantized", "quantize", "DequantizeLinear", takes="", any_sizes=True),

@@ -1,4 +1,4 @@
-"""Split norm: BatchNormalization of dequantized numbers becomes a product and a sum, which `fuse_quantized` takes over."""
+"""Split norm: BatchNormalization of quantized convolutions becomes a product and a sum, which these take over."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail.passes import drop_dead_nodes
 from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.conv_integer_to_float import ConvIntegerToFloat
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.passes.fold_affine import of_norm
@@ -15,10 +16,11 @@ __all__ = ["split_norm"]
 
 
 def split_norm(graph: Graph) -> Graph:
-    """The graph with Mul and Add in place of BatchNormalization with constant statistics that reads a DequantizeLinear.
+    """The graph with Mul and Add in place of BatchNormalization with constant statistics behind a quantized convolution.
 
     Tools that quantize a model before its norms are folded round between the two, so that the weights cannot take them over.
-    The factors are computed in float64 and rounded once. Needs types.
+    `fuse_quantized` takes them over from a DequantizeLinear, real sums of a convolution of integers as post-ops. The factors are
+    computed in float64 and rounded once. Needs types.
     """
     nodes: list[Node] = []
     constants, types = dict(graph.constants), dict(graph.types)
@@ -42,7 +44,9 @@ def split_norm(graph: Graph) -> Graph:
 def _split(norm: Node, graph: Graph) -> tuple[NDArray[np.generic], NDArray[np.generic]] | None:
     """The factors and shifts of the channels as arrays that broadcast to the result, or None where the form is another."""
     source = graph.producers.get(norm.inputs[0])
-    if source is None or not isinstance(source.op, DequantizeLinear) or isinstance(source.op, HeldDequantizeLinear):
+    if source is None or not isinstance(source.op, DequantizeLinear | ConvIntegerToFloat):
+        return None
+    if isinstance(source.op, HeldDequantizeLinear):
         return None
     if len(norm.inputs) < 5 or graph.types[norm.inputs[0]].dtype is not DType.FLOAT32:
         return None

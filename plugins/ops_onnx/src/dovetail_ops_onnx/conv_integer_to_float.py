@@ -1,0 +1,60 @@
+"""ConvInteger with its sums converted to float32. Only a graph pass makes this operator; it is not part of the standard."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import DType, GraphBuilder, TensorType
+from dovetail_ops_onnx._integer_convolution import IntegerConvolution
+from dovetail_ops_onnx._quantize import EIGHT_BITS, per_channel
+from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.conv_integer import ConvInteger
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.reshape import Reshape
+
+__all__ = ["ConvIntegerToFloat"]
+
+
+class ConvIntegerToFloat(IntegerConvolution):
+    """ConvInteger with its int32 sums converted to float32, each rounded once, times x_scale * w_scale if they are given.
+
+    x_scale is one number, w_scale one or as many as there are channels of the result, in any shape. Their product is rounded to
+    float32 first, as the nodes that exporters write do.
+    """
+
+    domain = "dovetail"
+    op_type = "ConvIntegerToFloat"
+    inputs = ("x: T1", "w: T2", "x_zero_point?: T1", "w_zero_point?: T2", "x_scale?: float32", "w_scale?: float32")
+    outputs = ("y: float32",)
+    types = {"T1": EIGHT_BITS, "T2": EIGHT_BITS}
+
+    def infer(self, x: TensorType, w: TensorType, *rest: TensorType | None) -> TensorType:
+        """The type of ConvInteger in float32."""
+        return self.sums().infer(x, w, *rest[:2]).with_dtype(DType.FLOAT32)
+
+    def compose(self, g: GraphBuilder, *inputs: str) -> str:
+        """ConvInteger and Cast, and two Mul with scales."""
+        converted: str = g.node(Cast(to=DType.FLOAT32), g.node(self.sums(), *inputs[:4]))
+        if not any(inputs[4:]):
+            return converted
+        weights = g.type_of(inputs[1])
+        assert weights is not None
+        own: str = g.node(Reshape(), inputs[5], g.constant(np.array([-1, *[1] * (weights.rank - 2)])))
+        scaled: str = g.node(Mul(), converted, g.node(Mul(), inputs[4], own))
+        return scaled
+
+    def reference(self, x: NDArray[Any], w: NDArray[Any], *rest: NDArray[Any] | None) -> NDArray[Any]:
+        """The sums as float32, times the scales."""
+        sums: NDArray[Any] = self.sums().reference(x, w, *rest[:2]).astype(np.float32)
+        x_scale, w_scale = (*rest, None, None, None, None)[2:4]
+        return sums if x_scale is None or w_scale is None else sums * (x_scale.reshape(()) * per_channel(w_scale, w.ndim - 1))
+
+    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+        """Those of ConvInteger."""
+        return self.sums().flops(inputs, outputs)
+
+    def sums(self) -> ConvInteger:
+        """The convolution whose sums are converted."""
+        return ConvInteger(**{name: getattr(self, name) for name in ConvInteger.attributes})
