@@ -6,10 +6,10 @@
 // elements a work item. NDRange: (1), then (size / RUN, rounded up to the local size).
 //
 // With GROUP two kernels. range_of_parts finds the ranges of parts of src, one for each group. NDRange: (parts * GROUP), local
-// size GROUP, a power of two. dynamic_quantize_linear finds the whole range of these in each group, and quantizes four elements a
-// work item. NDRange: (size / 4, rounded up to the local size), local size GROUP.
+// size GROUP, a power of two. dynamic_quantize_linear finds the whole range of these in each group, and quantizes EACH times four
+// elements a work item. NDRange: (size / 4 / EACH, rounded up to the local size), local size GROUP.
 //
-// Tunables: GROUP, RUN, parts.
+// Tunables: GROUP, EACH, RUN, parts.
 #ifndef RUN
 #define RUN 1
 #endif
@@ -72,21 +72,25 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void dynamic_quantiz
     __global const float* restrict src, __global const float2* restrict part, __global float* restrict scale,
     __global uchar* restrict zero, __global uchar* restrict dst, const int size, const int parts) {
   __local float2 found[GROUP];
-  const int lane = get_local_id(0), first = get_global_id(0) * 4;
+  const int lane = get_local_id(0);
   float2 range = (float2)(0);
   for (int i = lane; i < parts; i += GROUP) range = widened(range, part[i].x, part[i].y);
   range = range_of_group(found, range, lane);
   const float divisor = scale_of(range.x, range.y);
   const uchar shift = zero_of(range.x, divisor);
-  if (first == 0) {
+  if (get_global_id(0) == 0) {
     scale[0] = divisor;
     zero[0] = shift;
   }
-  if (first + 4 <= size) {
-    const float4 x = rint(*(__global const float4*)(src + first) / divisor) + (float)shift;
-    *(__global uchar4*)(dst + first) = convert_uchar4(clamp(x == x ? x : (float4)(0), 0.0f, 255.0f));
-  } else {
-    quantize(src, dst, divisor, shift, first, size);
+#pragma unroll
+  for (int e = 0; e < EACH; ++e) {
+    const int first = ((get_group_id(0) * EACH + e) * GROUP + lane) * 4;
+    if (first + 4 <= size) {
+      const float4 x = rint(*(__global const float4*)(src + first) / divisor) + (float)shift;
+      *(__global uchar4*)(dst + first) = convert_uchar4(clamp(x == x ? x : (float4)(0), 0.0f, 255.0f));
+    } else if (first < size) {
+      quantize(src, dst, divisor, shift, first, size);
+    }
   }
 }
 #else

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dovetail.device import LayerConfig, Reason, Refusal, TypedNode
-from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, group_size, round_up, spread
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, group_size, spread
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Scratch, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 
@@ -13,8 +13,8 @@ _FILE = "dynamic_quantize_linear.cl"
 _AT_ONCE = 32768
 """Elements that one work item of a CPU finds the range of and quantizes: sharing them out costs as much as it gains."""
 _RUN = 512
-_GROUP, _EACH, _PARTS = 256, 8, 1024
-"""Work items of a group, the elements of each of these that make another group worth it, and the most groups."""
+_GROUP, _EACH, _PARTS = 256, 4, 1024
+"""Work items of a group, fours of elements that each of these quantizes, and the most groups that find a range."""
 
 
 class DynamicQuantize(CLKernel):
@@ -47,12 +47,12 @@ class DynamicQuantize(CLKernel):
     def _by_groups(self, node: TypedNode) -> tuple[Launch, ...]:
         size, src, (dst, scale, zero) = node.outputs[0].size, Read(node.node.inputs[0]), node.node.outputs
         group = group_size(self.caps, _GROUP)
-        parts = min(max(1, ceil_div(size, group * _EACH)), _PARTS)
-        source, exact, local = assemble(_FILE, {"GROUP": group}), self.caps.exact_options, (group,)
+        parts = min(max(1, ceil_div(size, 2 * 4 * group)), _PARTS)
+        source, exact, local = assemble(_FILE, {"GROUP": group, "EACH": _EACH}), self.caps.exact_options, (group,)
         ranges = Scratch(f"scratch:{node.name}:0", parts * 8)
         found = Launch(_FILE, source, "range_of_parts", (src, ranges, *ints(size)), (parts * group,), local, exact)
         arguments: tuple[Argument, ...] = (src, ranges, Write(scale), Write(zero), Write(dst), *ints(size, parts))
-        work = (max(group, round_up(ceil_div(size, 4), group)),)
+        work = (max(1, ceil_div(size, 4 * _EACH * group)) * group,)
         return (found, Launch(_FILE, source, self.name, arguments, work, local, exact))
 
 
