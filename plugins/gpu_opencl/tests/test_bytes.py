@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dovetail.device import NHWC, PLAIN, DeviceInfo, DType, Graph, TypedNode
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels import _byte_results
-from dovetail_gpu_opencl.kernels._byte_results import Line, Pairs, fitted
+from dovetail_gpu_opencl.kernels._byte_lines import Line, Pairs, fitted
 from dovetail_gpu_opencl.kernels._bytes import has_matrix_units, instructions
 from dovetail_gpu_opencl.kernels._pipelined import Pipeline
 from dovetail_gpu_opencl.kernels._quantized_steps import Refused
@@ -421,6 +421,43 @@ def test_operands_that_lie_along_the_channels(dims: tuple[int, ...], device: Any
     assert len(np.unique(expected)) > 30
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("adds", [False, True])
+def test_norms_are_a_line_for_each_channel(
+    adds: bool, relu: bool, dtype: Any, device: Any, bench: Any, rng: Any, monkeypatch: Any
+) -> None:
+    """A norm between two quantizations, of all rounded sums, with factors of both signs, none and one that is far too large; and
+    a sum with an image behind it."""
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: Pipeline(32, 32, 32, 32, 32, 2))
+    x, w = numbers(rng, np.uint8, 2, 16, 9, 8), numbers(rng, np.int8, 64, 16, 1, 1)
+    sx, sw = scaling(0.02, 7, np.uint8), scaling(rng.random(64) * 0.01 + 0.001, np.zeros(64), np.int8, 0)
+    real = sums_of(x.astype(np.int64) - 7, w, (1, 1, (0,) * 4)) * (sx.scale.astype(np.float64) * sw.scale).reshape(-1, 1, 1)
+    zero = 100 if dtype == np.uint8 else -3
+    middle, last = scaling(real.std() / 40, zero, dtype), scaling(real.std() / 50, 17, dtype)
+    other, final = scaling(real.std() / 30, 5, np.uint8), scaling(real.std() / 20, 100, dtype)
+    factor, shift = ((rng.standard_normal((2, 64, 1, 1))) * [[[[1.0]]], [[[real.std()]]]]).astype(np.float32)
+    factor[:3, 0, 0] = 0, 20, -1
+    addend = numbers(rng, np.uint8, *real.shape)
+    steps = [QuantizedStep(bench.op("Conv"), (0, 1)), middle, QuantizedStep(bench.op("Mul"), (-1, 2))]
+    steps += [QuantizedStep(bench.op("Add"), (3, -1)), *[QuantizedStep(bench.op("Relu"), (-1,))] * relu]
+    steps += [last, QuantizedStep(bench.op("Add"), (-1, 4))] * adds
+    given = [x, w, factor, shift, *[addend] * adds]
+    op = Quantized(steps, [sx, sw, None, None, *[other] * adds], final if adds else last)
+    graph, feeds = bench.single(op, given, (1, 2, 3))
+    normed = (stored(real, middle).astype(np.float32) - np.float32(zero)) * middle.scale * factor + shift
+    expected = stored(np.maximum(normed, np.float32(0)) if relu else normed, last)
+    if adds:
+        added = (expected.astype(np.float32) - 17) * last.scale + (addend.astype(np.float32) - 5) * other.scale
+        expected = stored(added, final)
+    device.forced = "quantized_conv_bytes"
+    node = laid_out(graph, [n for n in graph.types if n in ("x0", "x4", "y0")])
+    (kernel,) = (k for k in device.kernels(TypedNode.of(node.nodes[0], node)) if k.name == device.forced)
+    assert "CHANNEL_LINES" in kernel.launches(TypedNode.of(node.nodes[0], node))[-1].source
+    np.testing.assert_array_equal(run_images(device, bench, graph, feeds, NHWC), expected)
+    assert len(np.unique(expected)) > 30
+
+
 @pytest.mark.parametrize("zero", [0, 101])
 @pytest.mark.parametrize("above", [False, True])
 def test_sums_next_to_halves(above: bool, zero: int, device: Any, bench: Any, monkeypatch: Any) -> None:
@@ -458,18 +495,3 @@ def test_means_of_channels(dims: Sequence[int], device: Any, bench: Any, rng: An
     for got in (plain, last):
         np.testing.assert_array_equal(got.reshape(expected.shape), expected)
     assert len(np.unique(expected)) > 10
-
-
-@pytest.mark.parametrize("scale", [0.25, 3e-5, 1e-39, 0.0])
-def test_numbers_quantized_four_at_a_time(scale: float, device: Any, bench: Any, rng: Any) -> None:
-    """Quotients that are halves, beyond the range, infinite and not numbers."""
-    x = np.concatenate(
-        [rng.integers(-600, 600, 2037) * np.float32(scale / 2), [0.0, np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-39]]
-    )
-    x = x.astype(np.float32)
-    given, zero = np.array(scale, np.float32), np.array(-7, np.int8)
-    graph, feeds = bench.single(bench.op("QuantizeLinear"), [x, given, zero], (1, 2))
-    with np.errstate(all="ignore"):
-        whole = np.nan_to_num(np.rint(x / given) - 7, nan=0, posinf=127, neginf=-128)
-    (got,) = bench.run(device, graph, feeds, DEBUG_BUFFERS=True)
-    np.testing.assert_array_equal(got, np.clip(whole, -128, 127).astype(np.int8))

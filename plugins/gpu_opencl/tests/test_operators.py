@@ -112,6 +112,21 @@ def gru_step(x: NDArray[Any], h: NDArray[Any], w: NDArray[Any], r: NDArray[Any],
     return result
 
 
+@pytest.mark.parametrize("scale", [0.25, 3e-5, 1e-39, 0.0])
+def test_numbers_quantized_four_at_a_time(scale: float, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """Quotients that are halves, beyond the range, infinite and not numbers."""
+    x = np.concatenate(
+        [rng.integers(-600, 600, 2037) * np.float32(scale / 2), [0.0, np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-39]]
+    )
+    x = x.astype(np.float32)
+    given, zero = np.array(scale, np.float32), np.array(-7, np.int8)
+    graph, feeds = bench.single(bench.op("QuantizeLinear"), [x, given, zero], (1, 2))
+    with np.errstate(all="ignore"):
+        whole = np.nan_to_num(np.rint(x / given) - 7, nan=0, posinf=127, neginf=-128)
+    (got,) = bench.run(kind_device("GPU"), graph, feeds, DEBUG_BUFFERS=True)
+    np.testing.assert_array_equal(got, np.clip(whole, -128, 127).astype(np.int8))
+
+
 @KINDS
 def test_range_of_a_tensor(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
     for size in (1, 3, 1000, 40_003):
