@@ -128,6 +128,18 @@ def test_numbers_quantized_four_at_a_time(scale: float, kind_device: Callable[[s
 
 
 @KINDS
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("size", [1, 2044, 2045])
+def test_numbers_dequantized_four_at_a_time(
+    size: int, dtype: Any, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    x, scale, zero = rng.integers(-128, 128, size).astype(np.int8).view(dtype), np.float32(0.0317), dtype(101)
+    for given, origin in (([x, scale, zero], 101), ([x, scale], 0)):
+        (got,) = run(bench, kind_device(kind), bench.op("DequantizeLinear"), *map(np.asarray, given))
+        np.testing.assert_array_equal(got, (x.astype(np.int32) - origin).astype(np.float32) * scale)
+
+
+@KINDS
 def test_range_of_a_tensor(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
     for size in (1, 3, 1000, 40_003):
         x = 3 * floats(rng, size) + np.float32(1)

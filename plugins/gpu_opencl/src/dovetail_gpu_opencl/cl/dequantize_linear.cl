@@ -6,7 +6,8 @@
 // Layout: element o is the element o % length of its run. Its parameters are at o / (inner * axis) * outer_stride +
 // o / inner % axis / block * block_stride + o % inner * inner_stride. EXACT: the type of the difference.
 //
-// With SHARED all elements have the same.
+// With SHARED all elements have the same. With FOURS besides, for 8-bit numbers that become floats, an item computes four elements.
+// NDRange: (size / 4, rounded up to the local size).
 //
 // Tunables: RUN, the local size.
 #ifndef T
@@ -33,6 +34,18 @@ __kernel void dequantize_linear(__global const Q* restrict src, __global const S
                                 __global T* dst, const int size, const int length, const int inner, const int axis,
                                 const int block, const int outer_stride, const int block_stride,
                                 const int inner_stride POST_ARGS) {
+#ifdef FOURS
+  const int four = get_global_id(0);
+  if (four * 4 >= size) return;
+  Q stored[4] __attribute__((aligned(4)));
+  *(uint*)stored = *(__global const uint*)(src + four * 4);
+  const int shift = zero ? zero[0] : 0;
+  const float factor = LOAD_S(scale, 0);
+  float real[4] __attribute__((aligned(16)));
+#pragma unroll
+  for (int e = 0; e < 4; ++e) real[e] = (float)((int)stored[e] - shift) * factor;
+  *(__global float4*)(dst + four * 4) = *(float4*)real;
+#else
 #ifdef ONE_BY_ONE
   const int first = get_global_id(0), last = min(first + 1, size);
 #else
@@ -52,4 +65,5 @@ __kernel void dequantize_linear(__global const Q* restrict src, __global const S
     const EXACT whole = (EXACT)LOAD_Q(src, o) - shift;
     STORE_T(dst, o, POST((float)whole * factor, o));
   }
+#endif
 }

@@ -10,7 +10,7 @@ from dovetail.device import Binary, Eltwise, PostOp, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS
 from dovetail_gpu_opencl.kernels._quantized_steps import Refused, Steps, given, stored_bounds
-from dovetail_ops_onnx.quantized import Quantized, Scaling
+from dovetail_ops_onnx.quantized import Scaling
 
 __all__ = [
     "SHIFT",
@@ -88,17 +88,21 @@ class Channels(Tabulated):
             raise Refused(key)
 
     def _numbers(self, index: int) -> Floats:
-        if not is_of_channels(self.node, self.op, index):
+        if not is_of_channels(self.node, index):
             raise Refused(f"an operand {given(self.node, index)}; accepted: a constant for each channel")
-        value = given(self.node, index).value
+        value, scaling = given(self.node, index).value, self.op.scalings[index]
         assert value is not None
-        return value.astype(np.float32).reshape(-1)
+        numbers: Floats = value.astype(np.float32).reshape(-1)
+        if scaling is None:
+            return numbers
+        scale, zero, _, _ = stored_bounds(scaling)
+        return (numbers - np.float32(zero)) * np.float32(scale)
 
 
-def is_of_channels(node: TypedNode, op: Quantized, index: int) -> bool:
-    """Whether an input has one constant real number for all or for each channel of the result, which are innermost."""
+def is_of_channels(node: TypedNode, index: int) -> bool:
+    """Whether an input has one constant number for all or for each channel of the result, which are innermost."""
     tensor, result = given(node, index), node.outputs[0]
-    if tensor.value is None or op.scalings[index] is not None or tensor.rank > result.rank:
+    if tensor.value is None or tensor.rank > result.rank:
         return False
     *outer, channels = post_ops.in_order(tensor, result).dims
     return set(outer) <= {1} and channels in (1, result.dims[result.order[-1]])

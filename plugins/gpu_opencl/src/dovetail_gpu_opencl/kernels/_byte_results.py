@@ -29,7 +29,7 @@ from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Result
 from dovetail_gpu_opencl.kernels._quantized import Factors
 from dovetail_gpu_opencl.kernels._quantized_steps import Refused, given, relus_before, stored_bounds
 from dovetail_gpu_opencl.launch import Constant, Scalar
-from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
+from dovetail_ops_onnx.quantized import QuantizedStep, Scaling
 
 __all__ = ["direct_result", "is_direct"]
 
@@ -80,7 +80,7 @@ def direct_result(factors: Factors, result: Result, work_n: int) -> Result:
     first, width, unit = lowest, span, scale
     if rest:
         shift, expression = SHIFT, "shifted"
-    if _has_channels(node, op, rest):
+    if _has_channels(node, rest):
         count = next((i for i, step in enumerate(rest) if isinstance(step, Scaling)), len(rest))
         then = (*rest, op.result)[count]
         assert isinstance(then, Scaling)
@@ -126,11 +126,11 @@ static uint direct_1(const int sum, const float f{parameters}, const float kept,
     return dataclasses.replace(result, source=result.source + source, defines=defines, own=own)
 
 
-def _has_channels(node: TypedNode, op: Quantized, steps: Sequence[QuantizedStep | Scaling]) -> bool:
+def _has_channels(node: TypedNode, steps: Sequence[QuantizedStep | Scaling]) -> bool:
     """Whether the first of the steps reads a number of each channel."""
     step = steps[0] if steps else None
     given_inputs = step.inputs if isinstance(step, QuantizedStep) else ()
-    return any(i is not None and i >= 0 and is_of_channels(node, op, i) for i in given_inputs)
+    return any(i is not None and i >= 0 and is_of_channels(node, i) for i in given_inputs)
 
 
 def _values(first: float, width: float, unit: float) -> Floats:
