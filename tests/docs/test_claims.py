@@ -203,6 +203,16 @@ def test_limits(page: str, sentence: str, constant: str, unit: int) -> None:
     assert sentence.format(f"{value // unit:,}") in pages()[page] or sentence.format(value // unit) in pages()[page]
 
 
+def test_machine_code_is_counted() -> None:
+    from dovetail_cpu_onednn import joined_launches, making
+    from dovetail_ops_onnx import _f16c
+
+    converting, running, making_them = len(_f16c._WIDEN + _f16c._NARROW), len(joined_launches._RUN), len(making._MAKE)
+    text = " ".join(pages()["docs/explanation/security.md"].split())
+    assert f"float16 by {converting} bytes" in text
+    assert f"runs primitives by {running} and makes them by {making_them}," in text
+
+
 def test_layers_of_pzkm_are_counted() -> None:
     from dovetail_frontend_pzkm.catalogue import CATALOGUE, REFUSED
 
