@@ -9,20 +9,22 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def _lost_refusals(sources: Collection[str]) -> list[str]:
     """Conditions on functions that return `Refusal | None`: both are false, so `a() or b()` drops the refusal of a."""
-    trees = [ast.parse(source) for source in sources]
+    kinds = (ast.FunctionDef, ast.BoolOp, ast.If, ast.IfExp)
+    nodes = [node for source in sources for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
     returned: dict[str, set[str]] = {}
-    for node in (node for tree in trees for node in ast.walk(tree)):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef):
-            returned.setdefault(node.name, set()).add(ast.unparse(node.returns) if node.returns else "")
+            is_union = isinstance(node.returns, ast.BinOp)
+            returned.setdefault(node.name, set()).add(ast.unparse(node.returns) if is_union else "")
 
     def is_false(node: ast.AST) -> bool:
         while isinstance(node, ast.NamedExpr | ast.UnaryOp):
             node = node.value if isinstance(node, ast.NamedExpr) else node.operand
-        name = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
-        return returned.get(name) == {"Refusal | None"}
+        called = node.func if isinstance(node, ast.Call) else None
+        return returned.get(getattr(called, "attr", getattr(called, "id", ""))) == {"Refusal | None"}
 
     found = []
-    for node in (node for tree in trees for node in ast.walk(tree)):
+    for node in nodes:
         asked = node.values[:-1] if isinstance(node, ast.BoolOp) else [node.test] if isinstance(node, ast.If | ast.IfExp) else []
         found += [ast.unparse(node) for one in asked if is_false(one)]
     return found

@@ -70,26 +70,6 @@ class Conv(Operator):
         return X + W
 
 
-class Shifted(Operator):
-    """An operator whose reference has no default for the input that may be left out, as its contract says that it need not."""
-
-    domain = "test"
-    inputs = ("X: T", "B?: T")
-    types = {"T": FLOATS}
-
-    def reference(self, X, B):
-        return X if B is None else X + B
-
-
-def test_inputs_left_out_at_the_end_are_none():
-    g = GraphBuilder()
-    x = g.input("x", "float32", (3,))
-    model = g.model([g.node(Shifted(), x), g.node(Shifted(), x, "")])
-    with dovetail.Core().compile_model(model, "NUMPY") as compiled:
-        given = np.array([1, 2, 3], np.float32)
-        assert [result.tolist() for result in compiled({"x": given}).values()] == [[1, 2, 3]] * 2
-
-
 def test_no_reference_is_refused(bench):
     node = typed(Composed(), TensorType(DType.FLOAT32, (3,)))
     assert bench.device.supports(node) == Refusal(Reason.OPERATOR, "test::Composed has no NumPy reference")

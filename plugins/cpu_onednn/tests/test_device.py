@@ -15,7 +15,6 @@ from onnx import TensorProto, helper
 import dovetail
 from dovetail.device import DeviceUnavailable, Unavailable
 from dovetail.errors import UsageError
-from dovetail.op import FLOATS, Operator
 from dovetail_cpu_onednn import library as found
 from dovetail_cpu_onednn.device import OnednnDevice, infos
 
@@ -66,25 +65,6 @@ def compiled_for(made, options=None):
 
 def expected(made, x):
     return onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
-
-
-class Shifted(Operator):
-    """An operator whose reference has no default for the input that may be left out, as its contract says that it need not."""
-
-    domain = "test"
-    inputs = ("X: T", "B?: T")
-    types = {"T": FLOATS}
-
-    def reference(self, X, B):
-        return X if B is None else X + B
-
-
-def test_inputs_left_out_at_the_end_are_none():
-    g = dovetail.GraphBuilder()
-    x = g.input("x", "float32", (3,))
-    with dovetail.Core().compile_model(g.model([g.node(Shifted(), x)]), "ONEDNN") as compiled:
-        assert compiled(np.array([1, 2, 3], np.float32))[0].tolist() == [1, 2, 3]
-        assert compiled.report().nodes[0].device == "ONEDNN"
 
 
 def test_feed_forward_block():

@@ -129,7 +129,6 @@ def driver() -> Iterator[Driver]:
             for name in names:
                 patch.setattr(owner, name, made.wrapped(f"{owner.__name__}.{name}", getattr(owner, name)))
         yield made
-    gc.unfreeze()
 
 
 @pytest.fixture(params=["as it is", "memory of its own"])
