@@ -15,7 +15,7 @@ CORE = ROOT / "core" / "src" / "dovetail"
 PACKAGES = {p.name: p for p in sorted(ROOT.glob("*/*/src/*")) if p.parts[-4] in ("plugins", "contrib") and p.is_dir()}
 
 PUBLIC = re.compile(
-    r"dovetail(\.(op|device|virtual|frontend|cache|lru|dataclass|errors|graph|hookspecs|passes|testing|testing\.[a-z]\w*(\.[a-z]\w*)?))?"
+    r"dovetail(\.(op|device|virtual|frontend|cache|locks|lru|dataclass|errors|graph|hookspecs|passes|testing|testing\.[a-z]\w*(\.[a-z]\w*)?))?"
 )
 """The modules of the core that plugins may import: those for authors."""
 
@@ -195,7 +195,7 @@ def _strongly_connected(graph: Mapping[str, set[str]]) -> list[list[str]]:
 
 
 def test_operators_import_definitions_only() -> None:
-    allowed = rf"dovetail\.(op|dataclass|errors|graph|testing)|{VOCABULARY}(\..*)?"
+    allowed = rf"dovetail\.(op|dataclass|errors|graph|locks|testing)|{VOCABULARY}(\..*)?"
     wrong = re.compile(rf"(?!({allowed})$)dovetail.*")
     folder = PACKAGES[VOCABULARY]
     assert not offenders([p for p in folder.glob("*.py") if p.name != "__init__.py"], wrong)
@@ -345,3 +345,15 @@ def test_every_public_function_and_class_has_a_docstring() -> None:
     # A hook implementation or case list does what its specification says, in the one place where that is written.
     said_elsewhere = re.compile(r".* (dovetail_\w+|cases)$")
     assert not [m for m in missing if not said_elsewhere.match(m)]
+
+
+HELD_BY_OTHERS = {"locks.py", "interruptible.py", "making.py", "first_product.py", "batch.py", "statistics.py", "versions.py"}
+"""Files with locks that one thread takes for another to free, or of a server, which never forks while it runs."""
+
+
+def test_locks_and_cached_properties_are_free_in_forked_processes() -> None:
+    """As those of `dovetail.locks` are: in a forked process nobody frees what a thread of its parent held."""
+    wrong = re.compile(r"\bthreading\.(R?Lock|Condition)\(|functools import .*cached_property|functools\.cached_property")
+    files = [path for folder in (CORE, *PACKAGES.values()) for path in modules(folder)]
+    found = {path.name for path in files if wrong.search(path.read_text())}
+    assert found == HELD_BY_OTHERS

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from tokenizers import Tokenizer, decoders
 
 from dovetail.errors import FormatError, UsageError, raised_by_handler
 from dovetail.frontend import printable
+from dovetail.locks import cached_property
 from dovetail_generate.template import compiled
 from dovetail_generate.vocabulary import CONTROL, SPLITS, Vocabulary
 

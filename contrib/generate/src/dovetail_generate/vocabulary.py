@@ -4,13 +4,13 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from dovetail.errors import FormatError
 from dovetail.frontend import printable
+from dovetail.locks import cached_property
 
 __all__ = ["BYTES", "CONTROL", "SPLITS", "Vocabulary"]
 

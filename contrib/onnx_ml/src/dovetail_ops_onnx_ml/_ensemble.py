@@ -1,11 +1,11 @@
 """Ensembles of trees: the totals over the trees of what the leaves that samples reach hold."""
 
-import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from dovetail.locks import cached_property
 from dovetail_ops_onnx_ml._base import Array
 from dovetail_ops_onnx_ml._tree_walk import Slots, slots_of
 from dovetail_ops_onnx_ml._trees import Leaves, Trees
@@ -49,24 +49,24 @@ class Ensemble:
             return np.ones((x.shape[0], self.targets), np.bool_)
         return (self._double_held if x.dtype == np.float64 else self._single_held).total(x) > 0
 
-    @functools.cached_property
+    @cached_property
     def _holds_all(self) -> bool:
         pairs = np.unique(self.leaves.leaf * self.targets + self.leaves.target)
         return pairs.size == self.leaves.count * self.targets
 
-    @functools.cached_property
+    @cached_property
     def _single(self) -> "_Totals":
         return self._totals(np.float32)
 
-    @functools.cached_property
+    @cached_property
     def _double(self) -> "_Totals":
         return self._totals(np.float64)
 
-    @functools.cached_property
+    @cached_property
     def _single_held(self) -> "_Totals":
         return self._counts(self._single)
 
-    @functools.cached_property
+    @cached_property
     def _double_held(self) -> "_Totals":
         return self._counts(self._double)
 
@@ -133,7 +133,7 @@ class _Totals:
     def _identity(self) -> float:
         return _AGGREGATES.get(self.how, _SUM)[1]
 
-    @functools.cached_property
+    @cached_property
     def _dense(self) -> Array | None:
         """The weights of each slot for each target [slots, targets]; None where most of them would be 0."""
         leaves, slots = self.leaves, self.slots
@@ -143,7 +143,7 @@ class _Totals:
         self._ufunc.at(found, (leaves.leaf, leaves.target), leaves.weight.astype(self.dtype))
         return found[slots.leaf]
 
-    @functools.cached_property
+    @cached_property
     def _entries(self) -> tuple[Array, Array, Array]:
         """Entries `start[leaf]` to `start[leaf + 1]` of the targets and weights are those of a leaf."""
         leaves = self.leaves

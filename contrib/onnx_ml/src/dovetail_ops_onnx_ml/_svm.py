@@ -1,12 +1,12 @@
 """Support vectors: kernels, and probabilities for many classes from those of pairs."""
 
-import functools
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dovetail.locks import cached_property
 from dovetail.op import OperatorError
 from dovetail_ops_onnx_ml._base import Array, product
 
@@ -47,7 +47,7 @@ class Kernel:
             return math.prod([base] * (int(degree) - 1), start=base) if degree in (1, 2, 3, 4) else np.power(base, degree)
         return np.tanh(gamma * found + shift) if self.kind == "SIGMOID" else found
 
-    @functools.cached_property
+    @cached_property
     def _squares(self) -> Array:
         return np.asarray((self.vectors * self.vectors).sum(axis=1))
 

@@ -1,11 +1,11 @@
 """The attributes that TreeEnsembleClassifier and TreeEnsembleRegressor share."""
 
-import functools
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.locks import cached_property
 from dovetail.op import OperatorError
 from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator
 from dovetail_ops_onnx_ml._ensemble import Ensemble
@@ -67,6 +67,6 @@ class TreeNodes(MachineLearningOperator):
             raise OperatorError(f"attribute 'base_values' has {base.size} numbers; accepted: {scores.shape[1]}, or none")
         return scores + base.astype(scores.dtype) if base.size else scores
 
-    @functools.cached_property
+    @cached_property
     def _base(self) -> Array:
         return self.numbers("base_values")

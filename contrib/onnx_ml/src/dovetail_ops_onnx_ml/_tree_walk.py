@@ -1,11 +1,11 @@
 """Which leaves samples reach: many samples walk many trees at once, level by level."""
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dovetail.locks import cached_property
 from dovetail.op import OperatorError
 from dovetail_ops_onnx_ml._base import Array
 from dovetail_ops_onnx_ml._tree_tests import Tests, tests_of
@@ -57,7 +57,7 @@ class Slots:
         wide = np.stack([x, np.where(np.isnan(x), -np.inf, x)], axis=2)
         return _Table(self, wide.reshape(x.shape[0], -1), *self._wide)
 
-    @functools.cached_property
+    @cached_property
     def jumps(self) -> tuple[Array, ...]:
         """Where tests lead to if they hold, and if not; where leaves and trees begin, and the slots of leaves."""
         own = np.flatnonzero(self.leaf >= 0)
@@ -67,30 +67,30 @@ class Slots:
         roots = np.where(self.leaf < 0, (self.child - self.trees) // 2, ~self.leaf)[: self.trees]
         return low, high, np.arange(-slots.size, 0, dtype=np.int32), roots, slots
 
-    @functools.cached_property
+    @cached_property
     def steps(self) -> list[tuple[int, float, int]]:
         """Of each slot the feature, value and child as Python's numbers, which are exact."""
         return list(zip(self.feature.tolist(), self.value.tolist(), self.child.tolist(), strict=True))
 
-    @functools.cached_property
+    @cached_property
     def wide_steps(self) -> list[tuple[int, float, int]]:
         """As `steps`, for samples that have each feature twice."""
         return list(zip(self._wide[0].tolist(), self.value.tolist(), self.child.tolist(), strict=True))
 
-    @functools.cached_property
+    @cached_property
     def _features(self) -> int:
         return int(self.feature.max(initial=-1)) + 1
 
-    @functools.cached_property
+    @cached_property
     def _tracks(self) -> bool:
         return bool(self.missing.any())
 
-    @functools.cached_property
+    @cached_property
     def _wide(self) -> tuple[Array, Array, Array]:
         column = self.feature * 2 + self.missing
         return column, column[self._top_slots[:, : 2**_TOP - 1]], self.tests.feature * 2 + self.tests.missing
 
-    @functools.cached_property
+    @cached_property
     def _top_slots(self) -> Array:
         """The slots [trees, 15] of the levels up to that behind the top, in the order of a complete tree."""
         levels = [np.arange(self.trees)[:, None]]
@@ -100,7 +100,7 @@ class Slots:
             levels.append(np.minimum(np.stack([child, child + 1], axis=2).reshape(self.trees, -1), self.child.size - 1))
         return np.concatenate(levels, axis=1)
 
-    @functools.cached_property
+    @cached_property
     def _top(self) -> tuple[Array, Array, Array]:
         """Features and values [trees, 7] of the top, and the slots [trees * 8] behind it."""
         slots = self._top_slots

@@ -1,10 +1,10 @@
 """Imputer: values for those that are missing. https://onnx.ai/onnx/operators/onnx_aionnxml_Imputer.html"""
 
-import functools
 import math
 
 import numpy as np
 
+from dovetail.locks import cached_property
 from dovetail.op import OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, column, samples
 
@@ -45,10 +45,10 @@ class Imputer(MachineLearningOperator):
         y.reshape(-1)[at] = values.take(at % values.size)
         return y
 
-    @functools.cached_property
+    @cached_property
     def _ints(self) -> tuple[Array, int]:
         return np.array(self.imputed_value_int64s, np.int64), self.replaced_value_int64
 
-    @functools.cached_property
+    @cached_property
     def _floats(self) -> tuple[Array, float]:
         return np.array(self.imputed_value_floats, np.float64), self.replaced_value_float

@@ -1,11 +1,11 @@
 """LabelEncoder: keys to values. https://onnx.ai/onnx/operators/onnx_aionnxml_LabelEncoder.html"""
 
-import functools
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.locks import cached_property
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator
 from dovetail_ops_onnx_ml._lookup import Lookup
@@ -71,7 +71,7 @@ class _Encoder(MachineLearningOperator):
         lookup, values = self._lookup
         return values.take(lookup.places(X.reshape(-1))).reshape(X.shape)
 
-    @functools.cached_property
+    @cached_property
     def _lookup(self) -> tuple[Lookup, Array]:
         """The keys, and the values with the default at the end."""
         keys, values, default = self._pairs()

@@ -1,9 +1,8 @@
 """LinearClassifier. https://onnx.ai/onnx/operators/onnx_aionnxml_LinearClassifier.html"""
 
-import functools
-
 import numpy as np
 
+from dovetail.locks import cached_property
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import NUMBERS, Array, MachineLearningOperator, classes_of, labels, product, rows, samples, table
 from dovetail_ops_onnx_ml._scores import check_one_score, check_transform, transformed, two_classes
@@ -51,7 +50,7 @@ class LinearClassifier(MachineLearningOperator):
             return chosen, transformed(scores, self.post_transform).astype(np.float32)
         return chosen, two_classes(scores[:, 0], self.post_transform, positive=True).astype(np.float32)
 
-    @functools.cached_property
+    @cached_property
     def _numbers(self) -> tuple[Array, Array, Array]:
         """Labels, coefficients [features, targets], intercepts."""
         classes = classes_of(self.classlabels_ints, self.classlabels_strings)

@@ -1,9 +1,8 @@
 """LinearRegressor. https://onnx.ai/onnx/operators/onnx_aionnxml_LinearRegressor.html"""
 
-import functools
-
 import numpy as np
 
+from dovetail.locks import cached_property
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, product, rows, samples, table
 from dovetail_ops_onnx_ml._scores import check_transform, transformed
@@ -38,7 +37,7 @@ class LinearRegressor(MachineLearningOperator):
         y += intercepts
         return transformed(y, self.post_transform).astype(np.float32)
 
-    @functools.cached_property
+    @cached_property
     def _numbers(self) -> tuple[Array, Array]:
         weights = np.ascontiguousarray(rows(self.coefficients, self.targets, "coefficients").T)
         return weights, np.array(self.intercepts or 0.0)

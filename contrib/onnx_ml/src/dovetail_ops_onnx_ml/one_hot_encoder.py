@@ -1,9 +1,8 @@
 """OneHotEncoder: categories as unit vectors. https://onnx.ai/onnx/operators/onnx_aionnxml_OneHotEncoder.html"""
 
-import functools
-
 import numpy as np
 
+from dovetail.locks import cached_property
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import NUMBERS, Array, MachineLearningOperator, classes_of
 from dovetail_ops_onnx_ml._lookup import Lookup
@@ -50,12 +49,12 @@ class OneHotEncoder(MachineLearningOperator):
         y[known, places[known]] = 1
         return y.reshape(*X.shape, len(cats))
 
-    @functools.cached_property
+    @cached_property
     def _cats(self) -> tuple[Array, Lookup]:
         cats = classes_of(self.cats_int64s, self.cats_strings)
         return cats, Lookup(cats)
 
-    @functools.cached_property
+    @cached_property
     def _rows(self) -> Array:
         """The results of all categories, and at the end, which is place -1, of any other value."""
         count = len(self._cats[0])

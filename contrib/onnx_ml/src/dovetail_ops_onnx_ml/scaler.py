@@ -1,9 +1,8 @@
 """Scaler: offsets and factors. https://onnx.ai/onnx/operators/onnx_aionnxml_Scaler.html"""
 
-import functools
-
 import numpy as np
 
+from dovetail.locks import cached_property
 from dovetail.op import DType, TensorType
 from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, column, samples
 
@@ -31,6 +30,6 @@ class Scaler(MachineLearningOperator):
         scaled *= scale
         return scaled.astype(np.float32)
 
-    @functools.cached_property
+    @cached_property
     def _numbers(self) -> tuple[Array, Array]:
         return np.array(self.offset), np.array(self.scale)

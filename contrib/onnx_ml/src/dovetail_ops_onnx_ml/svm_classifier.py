@@ -1,9 +1,8 @@
 """SVMClassifier. https://onnx.ai/onnx/operators/onnx_aionnxml_SVMClassifier.html"""
 
-import functools
-
 import numpy as np
 
+from dovetail.locks import cached_property
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import NUMBERS, Array, MachineLearningOperator, classes_of, labels, product, rows, samples, table
 from dovetail_ops_onnx_ml._scores import check_one_score, check_transform, logistic, transformed, two_classes
@@ -67,22 +66,22 @@ class SVMClassifier(MachineLearningOperator):
             return chosen, two_classes(scores[:, 0], self.post_transform, positive=share).astype(np.float32)
         return chosen, transformed(scores, self.post_transform).astype(np.float32)
 
-    @functools.cached_property
+    @cached_property
     def _classes(self) -> Array:
         return classes_of(self.classlabels_ints, self.classlabels_strings)
 
-    @functools.cached_property
+    @cached_property
     def _weights(self) -> Array:
         """Coefficients: of each class without vectors; else of the vectors against each of the other classes."""
         has_vectors = sum(self.vectors_per_class) > 0
         return rows(self.coefficients, len(self._classes) - has_vectors, "coefficients")
 
-    @functools.cached_property
+    @cached_property
     def _kernel(self) -> Kernel:
         vectors = rows(self.support_vectors, sum(self.vectors_per_class), "support_vectors")
         return Kernel(vectors, self.kernel_type, self.kernel_params)
 
-    @functools.cached_property
+    @cached_property
     def _pairs(self) -> tuple[Array, Array]:
         """The first and the second class of each pair."""
         return np.triu_indices(len(self._classes), 1)

@@ -1,9 +1,8 @@
 """SVMRegressor. https://onnx.ai/onnx/operators/onnx_aionnxml_SVMRegressor.html"""
 
-import functools
-
 import numpy as np
 
+from dovetail.locks import cached_property
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, product, rows, samples, table
 from dovetail_ops_onnx_ml._svm import Kernel, check_kernel
@@ -48,7 +47,7 @@ class SVMRegressor(MachineLearningOperator):
         y = np.where(y > 0, 1, -1) if self.one_class else y
         return y.astype(np.float32)
 
-    @functools.cached_property
+    @cached_property
     def _machine(self) -> tuple[Kernel, Array | None]:
         """The kernel and the coefficients of the vectors, which a linear one without vectors has in their place."""
         if not self.n_supports:

@@ -1,11 +1,11 @@
 """TreeEnsemble. https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsemble.html"""
 
-import functools
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.locks import cached_property
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, samples
 from dovetail_ops_onnx_ml._ensemble import Ensemble
@@ -64,7 +64,7 @@ class TreeEnsemble(MachineLearningOperator):
         y = y / len(self.tree_roots) if AGGREGATES[self.aggregate_function] == "AVERAGE" else y
         return transformed(y, TRANSFORMS[self.post_transform]).astype(X.dtype)
 
-    @functools.cached_property
+    @cached_property
     def _built(self) -> Ensemble:
         count, leaves = len(self.nodes_featureids), len(self.leaf_targetids)
         mode = self.nodes_modes.reshape(-1).astype(np.int64)

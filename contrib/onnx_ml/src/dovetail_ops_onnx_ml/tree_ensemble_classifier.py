@@ -1,12 +1,12 @@
 """TreeEnsembleClassifier. https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleClassifier.html"""
 
-import functools
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.locks import cached_property
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import NUMBERS, Array, classes_of, labels, samples, table
 from dovetail_ops_onnx_ml._ensemble import Ensemble
@@ -59,7 +59,7 @@ class TreeEnsembleClassifier_1(TreeNodes):
         held = scores if all_held else np.where(self._built.held(x), scores, -np.inf)
         return self._labels.take(held.argmax(axis=1)), transformed(scores, self.post_transform).astype(np.float32, copy=False)
 
-    @functools.cached_property
+    @cached_property
     def _labels(self) -> Array:
         """Those of the classes; of two where one score decides."""
         classes = classes_of(self.classlabels_int64s, self.classlabels_strings)
@@ -67,15 +67,15 @@ class TreeEnsembleClassifier_1(TreeNodes):
             return classes
         return np.array(["0", "1"], object) if classes.dtype == object else np.array([0, 1])
 
-    @functools.cached_property
+    @cached_property
     def _share(self) -> bool:
         return not np.any(self.numbers("class_weights") < 0)
 
-    @functools.cached_property
+    @cached_property
     def _binary(self) -> bool:
         return len(set(self.class_ids)) == 1 and len(self.classlabels_int64s or self.classlabels_strings) <= 2
 
-    @functools.cached_property
+    @cached_property
     def _built(self) -> Ensemble:
         if not self.class_ids:
             raise OperatorError("attribute 'class_ids' is empty; accepted: at least one")

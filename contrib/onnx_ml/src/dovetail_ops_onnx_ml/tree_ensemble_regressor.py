@@ -1,11 +1,11 @@
 """TreeEnsembleRegressor. https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleRegressor.html"""
 
-import functools
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.locks import cached_property
 from dovetail.op import DType, OperatorError, TensorType
 from dovetail_ops_onnx_ml._base import NUMBERS, Array, samples, table
 from dovetail_ops_onnx_ml._ensemble import Ensemble
@@ -49,7 +49,7 @@ class TreeEnsembleRegressor_1(TreeNodes):
         y = y / ensemble.trees.roots.size if self.aggregate_function == "AVERAGE" else y
         return transformed(self.based(y), self.post_transform).astype(np.float32, copy=False)
 
-    @functools.cached_property
+    @cached_property
     def _built(self) -> Ensemble:
         return self.built("target", self.n_targets, self.aggregate_function)
 

@@ -1,8 +1,8 @@
 """ZipMap: rows of scores as maps. https://onnx.ai/onnx/operators/onnx_aionnxml_ZipMap.html"""
 
-import functools
 from itertools import repeat
 
+from dovetail.locks import cached_property
 from dovetail.op import DType, SequenceType, ShapeError, TensorType
 from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, classes_of, samples
 
@@ -33,7 +33,7 @@ class ZipMap(MachineLearningOperator):
         if scores != len(self._names):
             raise ShapeError(f"input 'X' has {scores} scores; accepted: a score for each of the {len(self._names)} labels")
 
-    @functools.cached_property
+    @cached_property
     def _names(self) -> list[int | str]:
         found: list[int | str] = classes_of(self.classlabels_int64s, self.classlabels_strings).tolist()
         return found

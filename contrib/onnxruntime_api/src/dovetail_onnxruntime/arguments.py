@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from dovetail import Model
+from dovetail.locks import cached_property
 from dovetail.op import DType, MapType, OptionalType, SequenceType, TensorType
 
 __all__ = ["ModelMetadata", "NodeArg", "metadata_of", "type_text"]

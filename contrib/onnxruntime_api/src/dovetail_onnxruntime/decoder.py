@@ -7,7 +7,6 @@ Caches of one length, of which the mask tells how much is in use, are returned i
 
 import itertools
 import logging
-import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from dovetail import CompiledModel, Graph, InferRequest, Model, TensorType
 from dovetail.dataclass import dataclass
 from dovetail.errors import DovetailError
 from dovetail.graph import DType, Node
+from dovetail.locks import Lock
 from dovetail.op import UnboundOperator
 from dovetail.passes import drop_dead_nodes
 from dovetail_onnxruntime.growing import LENGTH, Growing, growing_caches
@@ -47,7 +47,7 @@ class Decoder:
     def __init__(self, compiled: CompiledModel, growing: Growing) -> None:
         self._compiled, self._model, self._growing = compiled, compiled.model, growing
         self._outputs = tuple(self._model.graph.outputs)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._texts: list[_Text] = []
         self._refused: set[tuple[int, int]] = set()
         self._proven: set[tuple[int, int]] = set()

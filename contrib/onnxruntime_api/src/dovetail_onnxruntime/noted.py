@@ -1,13 +1,14 @@
 """Warnings about options of onnxruntime that have no effect here: one line each, once a process."""
 
 import logging
-import threading
+
+from dovetail.locks import Lock
 
 __all__ = ["note", "without_effect"]
 
 _log = logging.getLogger("dovetail.onnxruntime")
 _noted: set[str] = set()
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def note(key: str, message: str) -> None:

@@ -1,12 +1,12 @@
 """Execution providers: which there are, and the device of dovetail that each one means."""
 
 import os
-import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dovetail import Core
+from dovetail.locks import Lock
 from dovetail_onnxruntime.noted import without_effect
 
 __all__ = [
@@ -56,7 +56,7 @@ _OTHERS = (
 
 Options = dict[str, Any]
 
-_lock = threading.Lock()
+_lock = Lock()
 _shared: list[Core] = []
 
 

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.locks import cached_property
 from dovetail.op import OperatorError, ShapeError, TensorType
 from dovetail_ops_onnxruntime_contrib._base import MicrosoftOperator
 

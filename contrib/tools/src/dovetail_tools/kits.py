@@ -1,12 +1,13 @@
 """The checks that fit an installed plugin, by its kind."""
 
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 
 from dovetail.command import Program
 from dovetail.errors import PluginFailed, UsageError
+from dovetail.locks import cached_property
 from dovetail.op import Operator
 from dovetail.plugins import PACKS, PluginRecord, check_manifest
 from dovetail.runtime import REFERENCE_DEVICE, Core

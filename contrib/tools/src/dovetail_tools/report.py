@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any
 
 from dovetail.graph import DType
+from dovetail.locks import cached_property
 from dovetail.testing.check import Check, Outcome, Result
 
 __all__ = ["Report", "run_checks"]

@@ -12,13 +12,13 @@ import itertools
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dovetail.cli._command import Group, command_names
 from dovetail.errors import DovetailError, PluginFailed, ShapeError
+from dovetail.locks import cached_property
 from dovetail.names import shortened, visible
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from itertools import accumulate
 from operator import itemgetter
 from types import MappingProxyType
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass, field
 from dovetail.graph.graph import Graph, Node
+from dovetail.locks import cached_property
 
 __all__ = ["Lifetime", "MemoryPlan", "plan_graph", "plan_memory", "plan_regions", "share_storage"]
 

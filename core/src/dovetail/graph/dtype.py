@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import UsageError, did_you_mean
+from dovetail.locks import cached_property
 
 __all__ = ["DType"]
 
@@ -52,7 +53,7 @@ class DType(enum.Enum):
     # Enum's own __hash__ is a Python function that hashes the name; members are singletons, so identity is right and cheaper.
     __hash__ = object.__hash__
 
-    @functools.cached_property
+    @cached_property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype of one element. Strings are `object`. Raises `UsageError` when ml_dtypes is needed and missing."""
         if self is DType.STRING:
@@ -63,22 +64,22 @@ class DType(enum.Enum):
             return _ml_dtype(self.value)
         return plain
 
-    @functools.cached_property
+    @cached_property
     def onnx(self) -> int:
         """The number of this type in ONNX's TensorProto.DataType."""
         return list(DType).index(self) + 1
 
-    @functools.cached_property
+    @cached_property
     def itemsize(self) -> int:
         """Bytes of one element in memory (packed types of 2, 4 and 6 bits take one byte each here)."""
         return self.numpy.itemsize
 
-    @functools.cached_property
+    @cached_property
     def is_float(self) -> bool:
         """True for real floating-point types of any width."""
         return self.value.startswith(("float", "bfloat"))
 
-    @functools.cached_property
+    @cached_property
     def is_integer(self) -> bool:
         """True for signed and unsigned integers, not for bool."""
         return self.value.startswith(("int", "uint"))

@@ -14,6 +14,7 @@ from dovetail.errors import OperatorError, UnknownOperator
 from dovetail.graph.post_ops import Eltwise, PostOp
 from dovetail.graph.types import TensorType
 from dovetail.html_table import html_table
+from dovetail.locks import cached_property
 from dovetail.names import free_name, operator_key, printable, some
 
 __all__ = [
@@ -325,7 +326,7 @@ class UnboundOperator(AbstractOperator):
     version: int = field()
     raw: Mapping[str, Any] = field()
 
-    @functools.cached_property
+    @cached_property
     def named_subgraphs(self) -> "Mapping[str, Graph]":
         """The raw attributes that are graphs, by name."""
         return {name: value for name, value in self.raw.items() if isinstance(value, Graph)}
@@ -428,12 +429,12 @@ class Graph:
         """A copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
-    @functools.cached_property
+    @cached_property
     def producers(self) -> Mapping[str, Node]:
         """Value name -> the node that writes it."""
         return MappingProxyType({name: node for node in self.nodes for name in node.writes})
 
-    @functools.cached_property
+    @cached_property
     def consumers(self) -> Mapping[str, tuple[Node, ...]]:
         """Value name -> the nodes that read it, each once, in node order. Graph outputs do not count."""
         found: dict[str, list[Node]] = {}
@@ -442,23 +443,20 @@ class Graph:
                 found.setdefault(name, []).append(node)
         return MappingProxyType({name: tuple(nodes) for name, nodes in found.items()})
 
-    @functools.cached_property
+    @cached_property
     def node_names(self) -> frozenset[str]:
         """The names of its nodes, to ask whether one is taken."""
         return frozenset([node.name for node in self.nodes])
 
     def free_name(self, base: str) -> str:
-        """`base`, or the first of `base_1`, ... that no value and no node of the graph has: for what a pass adds.
-
-        A pass that asks for names with different bases need not collect them: the answers differ.
-        """
+        """`base`, or the first of `base_1`, ... that nothing in the graph has, for what a pass adds. Other bases differ."""
         return free_name(base, self._is_taken)
 
     def _is_taken(self, name: str) -> bool:
         is_value = name in self.types or name in self.constants or name in self.producers or name in self.inputs
         return is_value or name in self.node_names
 
-    @functools.cached_property
+    @cached_property
     def is_in_order(self) -> bool:
         """Whether every value is written before it is read, and every output is defined."""
         known = {*self.inputs, *self.constants}
@@ -468,27 +466,27 @@ class Graph:
             known.update(node.writes)
         return known.issuperset(self.outputs)
 
-    @functools.cached_property
+    @cached_property
     def op_types(self) -> frozenset[str]:
         """The names of the operators of its nodes, by which most passes know that they have nothing to do."""
         return frozenset([node.op.op_type for node in self.nodes])
 
-    @functools.cached_property
+    @cached_property
     def op_classes(self) -> frozenset[type[AbstractOperator]]:
         """The classes of these operators."""
         return frozenset([type(node.op) for node in self.nodes])
 
-    @functools.cached_property
+    @cached_property
     def output_names(self) -> frozenset[str]:
         """The outputs, to ask whether a value is among them."""
         return frozenset(self.outputs)
 
-    @functools.cached_property
+    @cached_property
     def open_names(self) -> tuple[str, ...]:
         """The values whose types are not static."""
         return tuple([name for name, t in self.types.items() if not t.is_static])
 
-    @functools.cached_property
+    @cached_property
     def captures(self) -> tuple[str, ...]:
         """The values that a sub-graph reads from the graph around it, in order of first use."""
         own = {*self.inputs, *self.constants, *self.producers}

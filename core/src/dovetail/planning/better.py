@@ -1,6 +1,5 @@
 """The final plan in place of a provisional one, made on a thread."""
 
-import os
 import sys
 import threading
 from collections.abc import Callable
@@ -9,24 +8,15 @@ from typing import Generic, Protocol, TypeVar
 from dovetail import _log
 from dovetail.devices.work_budget import WorkBudget
 from dovetail.errors import RunCancelled
-from dovetail.locks import Lock
+from dovetail.locks import Lock, in_forked_processes
 
 __all__ = ["Better"]
 
 _LOOK = 0.05
 """Seconds between two looks whether a plan that waits for its turn is still wanted."""
 
-_TURN = threading.Lock()
+_TURN = Lock()
 """Held while a final plan is made: many at once would take Python's lock from runs, and compilers take turns in any case."""
-
-
-def _free_turn() -> None:
-    if _TURN.locked():
-        _TURN.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_free_turn)  # a forked process has none of its parent's threads
 
 
 class _Plan(Protocol):
@@ -50,6 +40,7 @@ class Better(Generic[P]):
         self._budget, self._lock = WorkBudget(), Lock()
         self._thread: threading.Thread | None = None
         self._runs = 0
+        in_forked_processes(self, Better._forget_thread)
 
     def asked(self) -> P | None:
         """For each run, before it: the plan, None as long as it is not there. The run behind the first `after` has it made."""
@@ -80,6 +71,9 @@ class Better(Generic[P]):
             self._thread.join()
         if self.plan is not None:
             self.plan.close()
+
+    def _forget_thread(self) -> None:
+        self._thread = None
 
     def _start(self) -> threading.Thread:
         with self._lock:

@@ -4,7 +4,6 @@ import math
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from dovetail.errors import DovetailError
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import TensorType
+from dovetail.locks import cached_property
 from dovetail.planning.plan_cache import ROOM, SURE, PlanCache
 from dovetail.planning.report import NodePlacement, PlanReport
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -24,6 +24,7 @@ from dovetail.graph.schedule import schedule
 from dovetail.graph.types import TensorType
 from dovetail.internal.opaque import PinnedOperator
 from dovetail.internal.reorder import Reorder
+from dovetail.locks import cached_property
 from dovetail.passes.constant_folding import FOLD_BUDGET, Typed, type_and_fold
 from dovetail.passes.defer import Continuation
 from dovetail.passes.graph_pass import (

@@ -13,10 +13,11 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Protocol
 
 from dovetail.dataclass import dataclass
+from dovetail.locks import cached_property
 from dovetail.plugins.records import EXCLUSIVE, HOST, KINDS, PluginRecord, normalized
 
 __all__ = ["index", "reinstall"]

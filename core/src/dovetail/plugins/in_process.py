@@ -1,6 +1,5 @@
 """Plugins that are not installed: made in a notebook or a test, seen by every `Core` of the process."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -8,6 +7,7 @@ from weakref import WeakSet
 
 from dovetail.dataclass import dataclass
 from dovetail.errors import PluginIncompatible, UsageError, did_you_mean
+from dovetail.locks import Lock
 from dovetail.plugins.records import EXCLUSIVE, IN_PROCESS, KINDS, PluginRecord, normalized
 
 __all__ = ["Registration", "attach", "register", "temporary"]
@@ -43,7 +43,7 @@ class Manager(Protocol):
         """Let go of one."""
 
 
-_lock = threading.Lock()
+_lock = Lock()
 _registered: dict[str, Registration] = {}
 _managers: WeakSet[Manager] = WeakSet()
 

@@ -1,14 +1,13 @@
 """`PluginManager`: all that the runtime and the commands ask of plugins. Names are static, code is loaded when asked for."""
 
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.config import Config, ConfigSource
 from dovetail.errors import DeviceNotFound, DovetailError, GraphError, PluginFailed, UnknownFormat, did_you_mean
+from dovetail.locks import RLock, cached_property
 from dovetail.names import PLAN_SUFFIX
 from dovetail.plugins.attribution import attributed
 from dovetail.plugins.discovery import index
@@ -55,7 +54,7 @@ class PluginManager:
         self.config = Config.load(config)
         preferences = Preferences.read(prefer, self.config)
         self._states = PluginStates(select(index(), Switch.read(plugins, self.config), preferences), preferences)
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._objects: dict[str, object] = {}
         for registration in attach(self):
             self.adopt(registration)

@@ -6,7 +6,7 @@ import time
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +18,7 @@ from dovetail.devices.work_budget import WorkBudget
 from dovetail.errors import InferError, UsageError
 from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
-from dovetail.locks import Lock
+from dovetail.locks import Lock, cached_property
 from dovetail.lru import LruCache
 from dovetail.names import printable
 from dovetail.planning.any_shapes import GROWING

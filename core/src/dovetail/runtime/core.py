@@ -1,7 +1,6 @@
 """The session: plugins, opened devices, reading and compiling models."""
 
 import re
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -25,6 +24,7 @@ from dovetail.graph.model import Model, specialised
 from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.graph.source import FILES_READ, FileRead
 from dovetail.html_table import html_table
+from dovetail.locks import RLock
 from dovetail.names import DEFAULT_DEVICE, printable, visible
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import FOLD_BUDGET
@@ -77,7 +77,7 @@ class Core:
         self._settings = {"plugins": plugins, "prefer": prefer, "config": config}
         self._session = DeviceSession(self.plugins, self._compile)
         self._compiled: weakref.WeakSet[CompiledModel] = weakref.WeakSet()
-        self._lock = threading.RLock()
+        self._lock = RLock()
 
     # --- devices ---------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from dovetail.devices.device_array import DeviceArray
 from dovetail.devices.interruptible import are_calls_left
 from dovetail.devices.work_budget import RUNNING, WorkBudget
-from dovetail.errors import OutOfMemory, RunCancelled, UsageError, raised_by_handler
-from dovetail.locks import Lock
+from dovetail.errors import InferError, OutOfMemory, RunCancelled, UsageError, raised_by_handler
+from dovetail.locks import Lock, in_forked_processes
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan, Shapes
@@ -35,6 +35,9 @@ _SPARE = 2
 
 _RUNNING = "the request is running"
 _RUNNING_HINT = "wait() for it, or create a request for each thread"
+
+_LOST = "the run was started before this process was forked, and goes on in the parent process only"
+_LOST_HINT = "start it again"
 
 
 class CompiledPlans(Plans, Protocol):
@@ -86,6 +89,15 @@ class Background:
         """True until the run has ended, its callback left aside, or was cancelled."""
         return not self.ended and not (self.future is not None and self.future.cancelled())
 
+    def lose(self) -> None:
+        """In a forked process, which has no thread for the run: have it end with an error, unless it has ended."""
+        # `done()` would wait for a lock, which a thread may have held.
+        if self.future is None or self.future._state in ("PENDING", "RUNNING"):
+            from concurrent.futures import Future  # here for a fast start, as in CompiledModel.submit
+
+            self.future, self.ended = Future(), True
+            self.future.set_exception(InferError(_LOST, hint=_LOST_HINT))
+
 
 class _Lease:
     """Buffers that hold results which were kept: when the last of these is freed, their request may use them again."""
@@ -115,6 +127,7 @@ class InferRequest:
         self._shapes: Shapes | None = None
         self._spare: list[BoundRequest] = []
         self._resting, self._recent = Resting(), Recent()
+        in_forked_processes(self, InferRequest._lose_run)  # before the lock, which is free then
         self._busy = Lock()
         self._background: Background | None = None
         self._callback: Callable[[Any], None] | None = None
@@ -128,6 +141,12 @@ class InferRequest:
     def __repr__(self) -> str:
         state = "closed" if self._closed else "running" if self.is_running else "idle"
         return f"<InferRequest of {printable(self._compiled.model.source)}, {state}>"
+
+    def _lose_run(self) -> None:
+        if self._busy.locked():  # nobody ends what the buffers are used for
+            self._bound, self._shapes = None, None
+        if self._background is not None:
+            self._background.lose()
 
     def infer(self, inputs: Any = None, *, share_outputs: bool = False, on_device: bool = False) -> Results:
         """Run and wait. Returns the outputs, by name and by position.

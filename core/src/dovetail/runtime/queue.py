@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import UsageError
+from dovetail.locks import Condition, in_forked_processes
 from dovetail.runtime.awaiting import awaitable, running_loop
 from dovetail.runtime.compiled_model import CompiledModel
 from dovetail.runtime.infer_request import InferRequest
@@ -44,8 +45,13 @@ class AsyncInferQueue:
         self._waiting: deque[Future[int]] = deque()
         self._callback: Callable[[InferRequest, Any], None] | None = None
         self._errors: list[BaseException] = []
-        self._lock = threading.Condition()
+        self._lock = Condition()
         self._local = threading.local()
+        in_forked_processes(self, AsyncInferQueue._have_all_idle)
+
+    def _have_all_idle(self) -> None:
+        self._idle = set(range(len(self._requests)))
+        self._waiting.clear()
 
     def set_callback(self, callback: Callable[[InferRequest, Any], None]) -> None:
         """Call `callback(request, userdata)` on a worker thread after each run that succeeds; the request is idle afterwards.

@@ -1,7 +1,6 @@
 """The devices of a session: those opened so far, their properties, and the devices that a name means."""
 
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from dovetail.errors import (
     did_you_mean,
 )
 from dovetail.graph.model import Model
+from dovetail.locks import RLock
 from dovetail.names import DEFAULT_DEVICE
 from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions, meant_for_core
 from dovetail.planning.plan import Target
@@ -46,7 +46,7 @@ class DeviceSession:
         self._properties = {name: dict(properties) for name, properties in plugins.config.devices.items()}
         self._check_configured(lambda name, given: CompileOptions.read(given))
         self._opened: dict[tuple[str, int], tuple[DeviceInfo, Device]] = {}
-        self._lock = threading.RLock()
+        self._lock = RLock()
 
     def _check_configured(self, read: Callable[[str, Properties], object], only: str = "") -> None:
         """Raise the `UsageError` of `read` for one property of the configuration, with its file and line in front."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -12,6 +12,7 @@ from dovetail.devices.contract import ExecutableRequest
 from dovetail.devices.device_array import kept_on_host
 from dovetail.devices.work_budget import WorkBudget
 from dovetail.graph.graph import Node
+from dovetail.locks import cached_property
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan, Step
 from dovetail.planning.report import NodePlacement

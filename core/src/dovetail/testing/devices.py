@@ -3,7 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,6 +17,7 @@ from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Node
 from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
+from dovetail.locks import cached_property
 from dovetail.operators.operator import Operator
 from dovetail.runtime import CompiledModel, Core
 from dovetail.testing import request_checks

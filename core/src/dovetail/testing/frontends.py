@@ -2,12 +2,13 @@
 
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from dovetail.errors import DovetailError, FormatError, GraphError, UsageError
+from dovetail.locks import cached_property
 from dovetail.runtime import Core
 from dovetail.testing.check import PASSED, Check, Verdict, require
 from dovetail.testing.kit import Kit

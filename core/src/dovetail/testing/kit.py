@@ -2,8 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cached_property
 
+from dovetail.locks import cached_property
 from dovetail.runtime import Core
 from dovetail.testing.check import Check
 

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from dovetail.evaluate.inference import padded
 from dovetail.graph.dtype import DType
 from dovetail.graph.model import Model
 from dovetail.graph.types import CONTAINERS, TensorType
+from dovetail.locks import cached_property
 from dovetail.operators.host_kernel import HostKernel, prepared
 from dovetail.operators.kernels import OpenCLKernel
 from dovetail.operators.operator import Operator

@@ -3,12 +3,12 @@
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail.device import PLAIN, Accepted, Device, DeviceInfo, Graph, LayerConfig, Refusal, TypedNode
+from dovetail.locks import cached_property
 from dovetail_cpu_numpy.options import Options
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """A compiled graph: a kernel for each node, prepared weights and a memory plan."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from dovetail.device import (
     phase,
     plan_graph,
 )
+from dovetail.locks import cached_property
 from dovetail_cpu_numpy.kernel import NumpyKernel
 from dovetail_cpu_numpy.launch import Array, Spec
 from dovetail_cpu_numpy.memory import ALIGNMENT, packed

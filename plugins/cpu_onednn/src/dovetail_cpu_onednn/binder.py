@@ -1,13 +1,13 @@
 """The values of one request, and the calls of its runs bound to them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from dovetail.dataclass import dataclass
 from dovetail.device import Node, TensorType, TypedNode
+from dovetail.locks import cached_property
 from dovetail_cpu_onednn.binding import Arg, Launch, Memory, MemoryDesc, Onednn, Stream
 from dovetail_cpu_onednn.kernel import Argument
 from dovetail_cpu_onednn.library import library

@@ -1,10 +1,8 @@
 """A compiled graph: primitives for each node, weights in their layouts and a memory plan."""
 
-import threading
 import weakref
 from collections.abc import Container, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
@@ -26,6 +24,7 @@ from dovetail.device import (
     share_storage,
 )
 from dovetail.errors import CompileError, InferError
+from dovetail.locks import Lock, cached_property
 from dovetail_cpu_onednn.binding import Primitive, PrimitiveDesc, Unimplemented
 from dovetail_cpu_onednn.constants import ConstantMemory, Found, LaidOut, brought, found_constants, is_moved
 from dovetail_cpu_onednn.descriptors import padded_type
@@ -149,7 +148,7 @@ class OnednnExecutable(Executable):
         self.notes = notes_of(placements, threads, len(self.in_parts), len(spare))
         self._batches_before = others if earlier is None else before.batches
         self._requests: weakref.WeakSet[OnednnRequest] = weakref.WeakSet()
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._is_closed = False
 
     def _storage(self, sized: Graph, earlier: "OnednnExecutable | None") -> Mapping[str, str]:

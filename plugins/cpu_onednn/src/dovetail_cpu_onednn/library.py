@@ -4,12 +4,12 @@ import ctypes
 import math
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from dovetail.device import DeviceUnavailable, Unavailable
+from dovetail.locks import Lock
 from dovetail_cpu_onednn.binding import Onednn
 
 __all__ = ["ENVIRONMENT", "default_threads", "library", "load"]
@@ -30,7 +30,7 @@ program took one, MobileNetV2 took 9.8 ms with 1000, 12.7 with 2000, 15.3 with 3
 """
 
 _NAMES = ("libdnnl.so.3", "libdnnl.3.dylib", "dnnl.dll")
-_lock = threading.Lock()
+_lock = Lock()
 _loaded: dict[str, Onednn] = {}
 """The one library, by its path."""
 _used: list[Onednn] = []

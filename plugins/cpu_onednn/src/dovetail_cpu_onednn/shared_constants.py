@@ -4,7 +4,6 @@ The plans of a model for several input shapes read the same weights, mostly in t
 them again for each plan would cost most of a new shape's time, and the memory of the model once more.
 """
 
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.device import owner
+from dovetail.locks import Lock
 from dovetail_cpu_onednn.binding import Memory, MemoryDesc
 from dovetail_cpu_onednn.library import library
 
@@ -61,7 +61,7 @@ class SharedConstants:
 
     def __init__(self) -> None:
         self._entries: dict[int, list[weakref.ref[Constant]]] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def find(self, source: Array, src: MemoryDesc, dst: MemoryDesc, repack: Repack = None) -> Constant | None:
         """The constant of this source in layout `dst`; None where there is none."""

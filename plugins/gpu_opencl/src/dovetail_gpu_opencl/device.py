@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -35,6 +34,7 @@ from dovetail.device import (
     plan_regions,
 )
 from dovetail.errors import CompileError, UsageError
+from dovetail.locks import Lock
 from dovetail_gpu_opencl.alike import AlikeNodes
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.compiled import Command
@@ -86,7 +86,7 @@ class OpenCLDevice(Device):
             self.caps = _with_images(caps or Capabilities.query(self._device), self._context)
         self.caps = allowed(self.caps, info.name, Options.read(self._options).INFERENCE_PRECISION_HINT)
         self.programs = Programs(self._context, self._device, self.caps, FileCache(CACHE_SECTION), info.name)
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def configured(self, options: Mapping[str, Any]) -> "OpenCLDevice":
         """The device with the custom layers that the options name; context and programs are shared.

@@ -1,7 +1,6 @@
 """A graph compiled for an OpenCL device, as the core sees it."""
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 from dovetail.device import Executable, ExecutableRequest, NodeReport
 from dovetail.errors import UsageError
+from dovetail.locks import cached_property
 from dovetail_gpu_opencl.compiled import CompiledGraph
 from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.lifetime import IN_USE

@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import threading
 import time
 import warnings
 import weakref
@@ -15,6 +14,7 @@ import pyopencl as cl
 from dovetail.cache import FileCache, cache_key
 from dovetail.device import current_budget, phase
 from dovetail.errors import CompileError
+from dovetail.locks import Lock
 from dovetail_gpu_opencl import driver_caches
 from dovetail_gpu_opencl.builders import Builders, Job, count
 from dovetail_gpu_opencl.capabilities import Capabilities
@@ -37,7 +37,7 @@ SPARE = 64
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MAY_HAVE_KERNELS = re.compile(r"(?<!-)\b(?:__)?kernel\b|#\s*include\b")
 _ABOUT, _PLACE, _QUALIFIER = cl.kernel_arg_info, cl.kernel_arg_address_qualifier, cl.kernel_arg_type_qualifier
-_CATCHING = threading.Lock()
+_CATCHING = Lock()
 """Held while warnings are caught: of two threads that did it at once, the last to end would restore what the other had set."""
 _NUMBERS = {"f": ("float",), "i": ("int", "uint", "unsigned int"), "I": ("uint", "int", "unsigned int")}
 """NumPy's character of a data type -> the names in OpenCL C of parameters that take it."""
@@ -69,7 +69,7 @@ class Programs:
         self._built: dict[Key, Any] = {}
         self._prepared: dict[Key, bytes] = {}
         self._spare: dict[tuple[int, str], deque[KernelObject]] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self.builds = 0
         self.hits = 0
 

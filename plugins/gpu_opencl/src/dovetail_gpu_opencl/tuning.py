@@ -8,13 +8,13 @@ each device, driver and version of the kernels.
 import functools
 import hashlib
 import json
-import threading
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from dovetail.cache import FileCache, cache_folder, cache_key
+from dovetail.locks import Lock
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.source import load
 
@@ -36,7 +36,7 @@ class Tunings:
     def __init__(self, identity: str, family: str, cache: FileCache) -> None:
         self._cache = cache
         self._key = cache_key("tuning", identity, *(hashlib.sha256(load(f).encode()).hexdigest() for f in _KERNELS))
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._shipped = _shipped(family)
         self._own = self._stored()
 

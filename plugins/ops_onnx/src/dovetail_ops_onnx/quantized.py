@@ -1,13 +1,13 @@
 """Float operators between quantized values, as one operator: what a graph of DequantizeLinear and QuantizeLinear means."""
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
+from dovetail.locks import cached_property
 from dovetail.op import AbstractOperator, DType, GraphBuilder, Port, TensorType, evaluate_composition
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear

@@ -1,12 +1,12 @@
 """TfIdfVectorizer: https://onnx.ai/onnx/operators/onnx__TfIdfVectorizer.html."""
 
-import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise, repeat
 
 import numpy as np
 
+from dovetail.locks import cached_property
 from dovetail.op import DType, Operator, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._types import Array
 
@@ -84,11 +84,11 @@ class TfIdfVectorizer(Operator):
                     row, column = np.nonzero(places >= 0)
                     yield row, places[row, column]
 
-    @functools.cached_property
+    @cached_property
     def _size(self) -> int:
         return max(self.ngram_indexes) + 1
 
-    @functools.cached_property
+    @cached_property
     def _weights(self) -> Array:
         """By places in Y. The attribute has them by n-grams, as ONNX says; onnx.reference reads it by places in Y, too."""
         found = np.zeros(self._size, np.float32)
@@ -105,7 +105,7 @@ class TfIdfVectorizer(Operator):
                     yield pool[at : at + length], self.ngram_indexes[number]
                 number += 1
 
-    @functools.cached_property
+    @cached_property
     def _levels(self) -> "list[_Level]":
         """The beginnings of n-grams by their lengths: the n-th level has those of n elements."""
         places = dict(self._grams())

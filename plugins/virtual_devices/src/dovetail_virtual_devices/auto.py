@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, RunCancelled, TimeLimitExceeded, UnsupportedNode, raised_by_handler
 from dovetail.hookspecs import hookimpl
+from dovetail.locks import RLock
 from dovetail.virtual import Composite, ExecutableRequest, Model, Part, Session, Targets, VirtualDevice
 from dovetail_virtual_devices.failures import is_of_the_caller, named
 from dovetail_virtual_devices.names import candidates, properties_of
@@ -112,7 +113,7 @@ class AutoModel(Composite):
         self._notes: list[str] = []
         self._compiled: dict[str, Part] = {}
         self._failed: dict[str, str] = {}
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._started = 0
         self._answered = threading.Event()
         self._shapes: tuple[Any, ...] | None = None

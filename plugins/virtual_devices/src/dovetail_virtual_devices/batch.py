@@ -15,6 +15,7 @@ from typing import Any
 
 from dovetail.errors import InferError, UsageError, raised_by_handler
 from dovetail.hookspecs import hookimpl
+from dovetail.locks import Lock, in_forked_processes
 from dovetail.virtual import (
     Composite,
     ExecutableRequest,
@@ -126,11 +127,12 @@ class BatchModel(Composite):
         # One more than the sizes, for requests that are larger than a batch.
         kept = max(KEPT, len(sizes) + 1)
         self._scheduler = Scheduler([Lanes(part, part.optimal_number_of_infer_requests, kept)])
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._open: dict[tuple[Any, ...], _Group] = {}
         self._batches = self._rows = 0
         self._is_checked = bool(single)
-        self._checking = threading.Lock()
+        self._checking = Lock()
+        in_forked_processes(self, lambda model: model._open.clear())
 
     @property
     def parts(self) -> Sequence[Part]:

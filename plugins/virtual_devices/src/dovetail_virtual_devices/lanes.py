@@ -1,6 +1,5 @@
 """Lanes: the requests of one compiled model that may run at the same time, taken by threads that have work."""
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import DovetailError, OutOfMemory
+from dovetail.locks import Condition, in_forked_processes
 from dovetail.virtual import Part, PartRequest, current_budget
 
 __all__ = ["KEPT", "LOOK", "Lane", "Lanes", "Scheduler", "check_run"]
@@ -95,8 +95,15 @@ class Scheduler:
         self.parts = list(parts)
         self._in_turn = in_turn
         self._next = 0
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._waiting: list[object] = []
+        in_forked_processes(self, Scheduler._have_all_free)
+
+    def _have_all_free(self) -> None:
+        self._waiting.clear()
+        for part in self.parts:
+            part.lanes = [lane if lane in part.free else Lane(part) for lane in part.lanes]
+            part.free = list(part.lanes)
 
     def take(self, suits: Callable[[Lanes], bool] = lambda lanes: True) -> Lane | None:
         """A free lane of a part that has not failed and `suits`, waiting for one; None when no such part is left.

@@ -1,7 +1,6 @@
 """Shared by kernels for products of 8-bit integers: inputs, zero points, and the steps after the exact sums."""
 
 from collections.abc import Callable, Hashable
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
+from dovetail.locks import cached_property
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.launch import Argument, Null, Read

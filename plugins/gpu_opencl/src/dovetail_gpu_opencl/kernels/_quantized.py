@@ -9,7 +9,6 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.device import PLAIN, DType, LayerConfig, Reason, Refusal, TypedNode
+from dovetail.locks import cached_property
 from dovetail.op import Operator
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities

@@ -6,7 +6,6 @@ for the length in use instead. The graph is folded for caches of several lengths
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass, field
 from dovetail.graph import Graph, Node
+from dovetail.locks import cached_property
 from dovetail.passes import schedule
 from dovetail_ops_onnx.by_length import ByLength
 from dovetail_ops_onnx.passes._key_axis import ELEMENTWISE, RESHAPING, Join, NotAttention

@@ -7,7 +7,6 @@ anybody else or is an output of the graph, and where the device runs the new nod
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from math import isclose
 from typing import Any
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass, field
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
+from dovetail.locks import cached_property
 from dovetail.op import Operator
 from dovetail_ops_onnx.passes import HALVES, WIDENED
 
