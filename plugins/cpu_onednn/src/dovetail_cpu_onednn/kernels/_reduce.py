@@ -10,6 +10,7 @@ from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg, Stream
 from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, given
+from dovetail_cpu_onednn.kernels._ufunc_reduction import EXACT
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan.scan import holds_no_nan_or
 from dovetail_cpu_onednn.post_ops import attach, times
@@ -33,8 +34,11 @@ class ReductionKernel(PrimitiveKernel):
 
     def _require(self, node: TypedNode) -> None:
         super()._require(node)
-        lines = cast("ReduceSum", node.op).lines(given(node, 0), _axes(node))
-        if lines is not None and lines[1] <= self.longest and given(node, 0).size <= LARGE:
+        op, data = cast("ReduceSum", node.op), given(node, 0)
+        lines = op.lines(data, _axes(node))
+        if lines is None:
+            return
+        if lines[1] <= op.longest_turned(data.dtype) or (lines[1] <= self.longest and data.size <= LARGE):
             raise Refused(Reason.SHAPE, f"{lines[0]} lines of {lines[1]}; NumPy takes less time for them")
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
@@ -102,8 +106,8 @@ LARGE = 1 << 21
 processors of Intel take 0.15 us: 1,024 lines of 384 185 us, by NumPy 32; 8,400 of 80 1,350 and 190, their maxima 380. For few
 lines a limit would gain little, and plans would not be taken over across it."""
 
-FEW, EXACT = 1 << 14, 1 << 12
-"""NumPy adds up fewer numbers before a primitive is made; more rows are off by 1e-6 in one sum."""
+FEW = 1 << 14
+"""NumPy adds up fewer numbers before a primitive is made."""
 
 
 def _axes(node: TypedNode) -> tuple[int, ...]:
