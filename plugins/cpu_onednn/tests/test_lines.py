@@ -27,7 +27,7 @@ SHAPES = [((32, 2), (1,)), ((1, 7), (1,)), ((5, 67, 33), (2,)), ((3, 41, 5, 9), 
 SHAPES += [((33, EXACT + 1), (1,)), ((1, 1), (1,)), ((64, 1), (1,)), ((40, 3, 17), (0, 1, 2)), ((9, 40, 6), (1, 2))]
 SHAPES += [((3, 112, 112), (1, 2)), ((2, 4099), (1,)), ((50, 7, 7), (1, 2)), ((50, 33), (1,))]
 SHAPES += [((128, 2), (1,)), ((127, 2), (1,)), ((11_000, 3), (1,)), ((3, 700, 2, 8), (2, 3)), ((2048, 17), (1,))]
-SHAPES += [((521, 63), (1,)), ((521, 64), (1,))]
+SHAPES += [((521, 63), (1,)), ((521, 64), (1,)), ((1, 40, 1000), (2,))]
 
 
 @pytest.mark.parametrize("device", ["ONEDNN", "NUMPY"])
@@ -75,6 +75,14 @@ def test_global_pools_on_numpy(operator: Any, numpy: Any, dims: tuple[int, ...])
     x = np.random.default_rng(4).uniform(0, 1, (2, 3, *dims)).astype(np.float32)
     x[0, 1].flat[-1], x[1, 2].flat[5] = np.nan, np.inf
     np.testing.assert_allclose(compiled(x)[y], numpy(x.astype(np.float64), axis=axes, keepdims=True), rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(1, 80, 1000), (3, 5, 7), (300, 2, 20)])
+def test_means_of_sequences_without_a_reorder(shape: tuple[int, ...]) -> None:
+    g = GraphBuilder()
+    y = g.node(ReduceMean(), g.input("x", "float32", shape), g.constant(np.array([2])))
+    compiled = dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN")
+    assert [node.kernel for node in compiled.report().nodes] == ["ufunc"]
 
 
 @pytest.mark.parametrize("name", KINDS)

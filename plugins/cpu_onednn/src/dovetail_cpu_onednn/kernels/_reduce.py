@@ -18,7 +18,7 @@ from dovetail_cpu_onednn.post_ops import attach, times
 if TYPE_CHECKING:
     from dovetail_ops_onnx.reduce_sum import ReduceSum  # the others have its methods, and few models have them all
 
-__all__ = ["ColumnKernel", "ExtremeKernel", "ReductionKernel"]
+__all__ = ["ColumnKernel", "ExtremeKernel", "ReductionKernel", "refuse_lines"]
 
 
 class ReductionKernel(PrimitiveKernel):
@@ -26,7 +26,7 @@ class ReductionKernel(PrimitiveKernel):
 
     name = "reduction"
     parameters = (1,)
-    longest = 1 << 12
+    longest = EXACT
     """Elements of a line up to which NumPy takes less time: it adds up more in two steps, 32 lines of 12,544 in 59 us for 39."""
 
     def __init__(self, algorithm: int) -> None:
@@ -34,12 +34,7 @@ class ReductionKernel(PrimitiveKernel):
 
     def _require(self, node: TypedNode) -> None:
         super()._require(node)
-        op, data = cast("ReduceSum", node.op), given(node, 0)
-        lines = op.lines(data, _axes(node))
-        if lines is None:
-            return
-        if lines[1] <= op.longest_turned(data.dtype) or (lines[1] <= self.longest and data.size <= LARGE):
-            raise Refused(Reason.SHAPE, f"{lines[0]} lines of {lines[1]}; NumPy takes less time for them")
+        refuse_lines(node, self.longest)
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         src, chosen = given(node, 0), _axes(node)
@@ -99,6 +94,16 @@ class ColumnKernel(PrimitiveKernel):
         how = Alg.POOLING_AVG_INCLUDE_PADDING, read, written, (1, 1), (window, 1), (0, 0), (0, 0), (window - rows, 0)
         pd = lib.describe("pooling_forward", INFERENCE, *how, attr=chain.attr)
         return NodePlan(chain.stages(pd, (Argument(Arg.SRC, "input", 0, read), Argument(Arg.DST, "output", 0, written)), written))
+
+
+def refuse_lines(node: TypedNode, longest: int = EXACT) -> None:
+    """Raise `Refused` for lines that NumPy reduces in less time."""
+    op, data = cast("ReduceSum", node.op), given(node, 0)
+    lines = op.lines(data, _axes(node))
+    if lines is None:
+        return
+    if lines[1] <= op.longest_turned(data.dtype) or (lines[1] <= longest and data.size <= LARGE):
+        raise Refused(Reason.SHAPE, f"{lines[0]} lines of {lines[1]}; NumPy takes less time for them")
 
 
 LARGE = 1 << 21
