@@ -77,7 +77,7 @@ class Reduction(Operator, ABC):
 
     def lines_step(self, lines: Array, dst: Array) -> Callable[[], object]:
         """A call that reduces each row of `lines` [n, m], for numbers that `lines` gave, into dst [n]."""
-        if self.ufunc is not None and self._turns(lines.shape, DType.of(lines.dtype)):
+        if self.ufunc is not None and lines.shape[0] >= _MANY and self._turns(lines.shape, DType.of(lines.dtype)):
             return partial(_reduce_turned, self.ufunc, lines, dst)
         return self.long_lines(lines, dst)
 
