@@ -304,6 +304,7 @@ NOT_OPERATORS = {
     "quantized",
     "row_digits",
     "phases",
+    "runs",
     "segment_reduction",
     "spatial",
     "stacked_sequence",

@@ -50,6 +50,20 @@ def test_results(device: str, dtype: str, keepdims: bool, name: str) -> None:
             np.testing.assert_allclose(compiled(data)[y], wanted, rtol=1e-6, atol=float(size * scale.max()))
 
 
+PRODUCTS = [((500, 12), (1,), "ufunc"), ((3, 4, 5), (0,), "ufunc"), ((4, 300), (1,), "jit")]
+
+
+@pytest.mark.parametrize(("shape", "axes", "kernel"), PRODUCTS)
+def test_products(shape: tuple[int, ...], axes: tuple[int, ...], kernel: str) -> None:
+    g = GraphBuilder()
+    y = g.node(ReduceProd(), g.input("x", "float32", shape), g.constant(np.array(axes)))
+    compiled = dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN")
+    x = np.random.default_rng(6).uniform(0.9, 1.1, shape).astype(np.float32)
+    x[0, 0], x[1, 1] = np.nan, -np.inf
+    np.testing.assert_allclose(compiled(x)[y], np.prod(x.astype(np.float64), axis=axes, keepdims=True), rtol=2e-5)
+    assert kernel in compiled.report().nodes[0].kernel
+
+
 @pytest.mark.parametrize("device", ["ONEDNN", "NUMPY"])
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64"])
 @pytest.mark.parametrize("operator", [ReduceMax, ReduceMin, ReduceSum, ReduceProd])
