@@ -305,6 +305,7 @@ NOT_OPERATORS = {
     "quantized",
     "row_digits",
     "phases",
+    "runs",
     "segment_reduction",
     "spatial",
     "stacked_sequence",

@@ -15,6 +15,10 @@ Taps = tuple[Array, Array]
 
 _PART = 1 << 18
 """Elements that are gathered at once: they stay in the cache."""
+_PLACES = 1 << 10
+"""Places that are gathered at once from every plane: more planes than the cache holds are read again for each part. 3,136
+places of 256 planes of 56 x 56 take 3.2 ms, and 5.0 with 256 at once.
+"""
 _FEW = 8
 """Below as many channels each is gathered on its own."""
 
@@ -74,9 +78,13 @@ def weighted_planes(planes: Array, taps: Taps) -> Array:
     """[C, places]: the sums of `weighted_rows`, of planes [C, positions]. For few taps: each is gathered from every plane."""
     index, weight = taps[0], taps[1].astype(planes.dtype, copy=False)
     y = np.empty((len(planes), index.shape[1]), planes.dtype)
-    step = max(_PART // max(len(index) * len(planes), 1), 1)
+    step = max(_PART // max(len(index) * len(planes), 1), _PLACES)
+    each = len(planes) * len(index)
+    room = np.empty(each * min(step, index.shape[1]), planes.dtype)  # one for all parts: fresh memory costs most
     for start in range(0, index.shape[1], step):
         part = slice(start, start + step)
-        found = planes.take(index[:, part], 1, mode="clip")  # without a check of each index
+        near = index[:, part]
+        found = room[: each * near.shape[1]].reshape(len(planes), *near.shape)
+        planes.take(near, 1, found, "clip")  # without a check of each index
         np.einsum("tp,ctp->cp", weight[:, part], found, out=y[:, part])
     return y

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dovetail_ops_onnx._numerics import is_float
-from dovetail_ops_onnx._reduce import Reduction, parts_of_line, sums_of_lines
+from dovetail_ops_onnx._reduce import LINES, Reduction, parts_of_line, sums_of_lines
 from dovetail_ops_onnx._types import Array
 
 
@@ -18,6 +18,8 @@ class ReduceMean(Reduction):
     """
 
     magnitude = "sum"
+    ufunc = np.add
+    turned = LINES  # `lines_step` divides as floats do
 
     def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
         total = np.add.reduce(x, axis=axes, keepdims=True, dtype=x.dtype)
@@ -29,8 +31,11 @@ class ReduceMean(Reduction):
     def takes_lines(self, length: int) -> bool:
         return parts_of_line(length) > 0
 
+    def long_lines(self, lines: Array, dst: Array) -> Callable[[], object]:
+        return sums_of_lines(lines, dst)
+
     def lines_step(self, lines: Array, dst: Array) -> Callable[[], object]:
-        add_up, count = sums_of_lines(lines, dst), np.asarray(lines.shape[1], lines.dtype)
+        add_up, count = super().lines_step(lines, dst), np.asarray(lines.shape[1], lines.dtype)
 
         def run() -> None:
             add_up()

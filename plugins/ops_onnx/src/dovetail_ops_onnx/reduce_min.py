@@ -7,7 +7,7 @@ import numpy as np
 
 from dovetail.op import DType
 from dovetail_ops_onnx._numerics import highest
-from dovetail_ops_onnx._reduce import REDUCIBLE, Reduction, extremes_of_lines
+from dovetail_ops_onnx._reduce import REDUCIBLE, Reduction, extremes_of_lines, longest_turned_extreme
 from dovetail_ops_onnx._types import Array
 
 
@@ -17,6 +17,7 @@ class ReduceMin(Reduction):
     NaN wins over every number; no elements give inf, the largest integer, or True.
     """
 
+    ufunc = np.minimum
     types = {"T": REDUCIBLE | {DType.INT8, DType.UINT8, DType.BOOL}}
 
     def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
@@ -25,5 +26,8 @@ class ReduceMin(Reduction):
     def takes_lines(self, length: int) -> bool:
         return True
 
-    def lines_step(self, lines: Array, dst: Array) -> Callable[[], object]:
-        return extremes_of_lines(lines.argmin, np.minimum, lines, dst)
+    def longest_turned(self, dtype: DType) -> int:
+        return longest_turned_extreme(dtype)
+
+    def long_lines(self, lines: Array, dst: Array) -> Callable[[], object]:
+        return extremes_of_lines(lines.argmin, lines, dst)

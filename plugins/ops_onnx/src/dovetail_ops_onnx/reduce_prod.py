@@ -11,5 +11,7 @@ from dovetail_ops_onnx._types import Array
 class ReduceProd(Reduction):
     """reduced = the product of data over `axes`; see `Reduction`."""
 
+    ufunc = np.multiply
+
     def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
         return np.prod(x, axis=axes, keepdims=True, dtype=x.dtype)

@@ -12,11 +12,13 @@ from dovetail_ops_onnx._types import Array
 class ReduceSum(Reduction):
     """reduced = the sum of data over `axes`; see `Reduction`."""
 
+    ufunc = np.add
+
     def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
         return np.add.reduce(x, axis=axes, keepdims=True, dtype=x.dtype)
 
     def takes_lines(self, length: int) -> bool:
         return parts_of_line(length) > 0
 
-    def lines_step(self, lines: Array, dst: Array) -> Callable[[], object]:
+    def long_lines(self, lines: Array, dst: Array) -> Callable[[], object]:
         return sums_of_lines(lines, dst)

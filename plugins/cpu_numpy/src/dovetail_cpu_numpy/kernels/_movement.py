@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dovetail.device import Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
 from dovetail_cpu_numpy.launch import Array, Launch, copy
+from dovetail_ops_onnx.runs import as_runs
 
 __all__ = ["StridedCopy"]
 
@@ -24,4 +25,4 @@ class StridedCopy(NumpyKernel):
         """The views to copy between: each element of the outputs once."""
 
     def bind(self, call: Call) -> Iterable[Launch]:
-        return (copy(dst, src) for dst, src in self.pairs(call) if dst.size)
+        return (copy(*as_runs(dst, src)) for dst, src in self.pairs(call) if dst.size)

@@ -9,6 +9,7 @@ import numpy as np
 
 from dovetail.device import BYXF, PLAIN, Accepted, DType, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel
+from dovetail_ops_onnx.runs import as_runs
 
 __all__ = ["StridedCopy"]
 
@@ -51,4 +52,4 @@ class StridedCopy(PythonKernel):
         def ordered(name: str) -> Array:
             return np.moveaxis(array(name), -1, 1) if is_last else array(name)
 
-        return [partial(np.copyto, dst, src) for dst, src in self.pairs(node, ordered) if dst.size]
+        return [partial(np.copyto, *as_runs(dst, src)) for dst, src in self.pairs(node, ordered) if dst.size]

@@ -10,6 +10,7 @@ from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg, Stream
 from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, given
+from dovetail_cpu_onednn.kernels._ufunc_reduction import EXACT
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan.scan import holds_no_nan_or
 from dovetail_cpu_onednn.post_ops import attach, times
@@ -17,7 +18,7 @@ from dovetail_cpu_onednn.post_ops import attach, times
 if TYPE_CHECKING:
     from dovetail_ops_onnx.reduce_sum import ReduceSum  # the others have its methods, and few models have them all
 
-__all__ = ["ColumnKernel", "ExtremeKernel", "ReductionKernel"]
+__all__ = ["ColumnKernel", "ExtremeKernel", "ReductionKernel", "refuse_lines"]
 
 
 class ReductionKernel(PrimitiveKernel):
@@ -25,7 +26,7 @@ class ReductionKernel(PrimitiveKernel):
 
     name = "reduction"
     parameters = (1,)
-    longest = 1 << 12
+    longest = EXACT
     """Elements of a line up to which NumPy takes less time: it adds up more in two steps, 32 lines of 12,544 in 59 us for 39."""
 
     def __init__(self, algorithm: int) -> None:
@@ -33,9 +34,7 @@ class ReductionKernel(PrimitiveKernel):
 
     def _require(self, node: TypedNode) -> None:
         super()._require(node)
-        lines = cast("ReduceSum", node.op).lines(given(node, 0), _axes(node))
-        if lines is not None and lines[1] <= self.longest and given(node, 0).size <= LARGE:
-            raise Refused(Reason.SHAPE, f"{lines[0]} lines of {lines[1]}; NumPy takes less time for them")
+        refuse_lines(node, self.longest)
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         src, chosen = given(node, 0), _axes(node)
@@ -97,13 +96,23 @@ class ColumnKernel(PrimitiveKernel):
         return NodePlan(chain.stages(pd, (Argument(Arg.SRC, "input", 0, read), Argument(Arg.DST, "output", 0, written)), written))
 
 
+def refuse_lines(node: TypedNode, longest: int = EXACT) -> None:
+    """Raise `Refused` for lines that NumPy reduces in less time."""
+    op, data = cast("ReduceSum", node.op), given(node, 0)
+    lines = op.lines(data, _axes(node))
+    if lines is None:
+        return
+    if lines[1] <= op.longest_turned(data.dtype) or (lines[1] <= longest and data.size <= LARGE):
+        raise Refused(Reason.SHAPE, f"{lines[0]} lines of {lines[1]}; NumPy takes less time for them")
+
+
 LARGE = 1 << 21
 """Elements up to which NumPy reduces lines, on one thread. The primitive mixes instructions of SSE and AVX in each, for which
 processors of Intel take 0.15 us: 1,024 lines of 384 185 us, by NumPy 32; 8,400 of 80 1,350 and 190, their maxima 380. For few
 lines a limit would gain little, and plans would not be taken over across it."""
 
-FEW, EXACT = 1 << 14, 1 << 12
-"""NumPy adds up fewer numbers before a primitive is made; more rows are off by 1e-6 in one sum."""
+FEW = 1 << 14
+"""NumPy adds up fewer numbers before a primitive is made."""
 
 
 def _axes(node: TypedNode) -> tuple[int, ...]:

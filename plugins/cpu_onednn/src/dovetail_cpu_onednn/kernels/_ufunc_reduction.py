@@ -2,13 +2,13 @@
 means for which it has only its reference, such as those over the first axis, or takes longer, such as those of many lines."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from dovetail.device import Accepted, Reason, Refusal, TypedNode
+from dovetail.device import BYXF, PLAIN, Accepted, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.kernels._ufunc import FLOATS, NUMBERS
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
@@ -16,7 +16,10 @@ from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
 if TYPE_CHECKING:
     from dovetail_ops_onnx.reduce_sum import ReduceSum  # the others have its methods, and few models have them all
 
-__all__ = ["UfuncReduction"]
+__all__ = ["EXACT", "UfuncReduction"]
+
+EXACT = 1 << 12
+"""Rows of which one sum is off by 1e-6 at most."""
 
 
 class UfuncReduction(PythonKernel):
@@ -37,19 +40,35 @@ class UfuncReduction(PythonKernel):
             return Refusal(Reason.DYNAMIC, "the axes are not constant")
         return Accepted(self.name)
 
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        """Plain, and with channels last where these are the columns of what is reduced."""
+        plain, axes, ranks = LayerConfig.uniform(node, PLAIN), self._axes(node), (given(node, 0).rank, node.outputs[0].rank)
+        keeps_channels = ranks[0] == ranks[1] or axes[0] > 1
+        if not keeps_channels or 1 in axes or not all(BYXF.fits(rank) for rank in ranks):
+            return (plain,)
+        if self._ufunc is np.add and math.prod(given(node, 0).dims[axis] for axis in axes) > EXACT:
+            return (plain,)
+        return plain, LayerConfig((BYXF, *plain.inputs[1:]), (BYXF,))
+
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
         return self.binding(node)(array)
 
+    def _axes(self, node: TypedNode) -> tuple[int, ...]:
+        op, axes = cast("ReduceSum", node.op), node.inputs[1] if len(node.inputs) > 1 else None
+        return op.reduced_axes(given(node, 0).rank, None if axes is None else axes.value)
+
     def binding(self, node: TypedNode) -> Callable[[Callable[[str], Array]], Iterable[Call]]:
-        op, data, given_axes = cast("ReduceSum", node.op), given(node, 0), node.inputs[1] if len(node.inputs) > 1 else None
-        axes = op.reduced_axes(data.rank, None if given_axes is None else given_axes.value)
-        (source, result), lines = (node.node.inputs[0], node.node.outputs[0]), op.lines(data, axes)
+        op, data, axes = cast("ReduceSum", node.op), given(node, 0), self._axes(node)
+        source, result, is_last = node.node.inputs[0], node.node.outputs[0], node.outputs[0].layout == BYXF
+        lines = None if is_last else op.lines(data, axes)
         if lines is not None:
             step, rows = op.lines_step, lines[0]
             return lambda array: (quiet(step(array(source).reshape(lines), array(result).reshape(rows))),)
-        dtype, dims = data.dtype.numpy, tuple(1 if axis in axes else size for axis, size in enumerate(data.dims))
+        if is_last:
+            axes = tuple(BYXF.order(data.rank).index(axis) for axis in axes)
+        dtype, dims = data.dtype.numpy, tuple(1 if axis in axes else size for axis, size in enumerate(data.memory_dims))
         reduce = partial(self._ufunc.reduce, axis=axes, dtype=dtype, keepdims=True)
-        count = np.asarray(math.prod(data.dims[axis] for axis in axes), dtype) if self._is_mean else None
+        count = np.asarray(math.prod(data.memory_dims[axis] for axis in axes), dtype) if self._is_mean else None
 
         def bind(array: Callable[[str], Array]) -> Iterable[Call]:
             dst = array(result)

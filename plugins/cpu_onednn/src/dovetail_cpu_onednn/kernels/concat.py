@@ -1,5 +1,6 @@
 """Concat: oneDNN's concat, in the layout that all inputs have."""
 
+import math
 from collections.abc import Callable, Iterable
 
 from dovetail.device import Reason, TypedNode
@@ -10,6 +11,11 @@ from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.python_kernel import Array
 from dovetail_ops_onnx.concat import Concat
+
+_MANY, _SHORT = 256, 64
+"""Runs of an input from which on, and bytes of each up to which, copies by NumPy take less time than the primitive: 8,400 runs of
+4 bytes from each of four inputs 12 us for 151, 12,352 of 16 from two 16 for 122.
+"""
 
 
 class Concatenation(AnyLayoutKernel):
@@ -23,6 +29,8 @@ class Concatenation(AnyLayoutKernel):
         assert isinstance(node.op, Concat)
         if node.post_ops:
             raise Refused(Reason.POST_OP, "concat takes no post-ops")
+        if _has_short_runs(node, node.op.axis % node.outputs[0].rank):
+            raise Refused(Reason.SHAPE, f"many runs of up to {_SHORT} bytes; NumPy takes less time for them")
         sources = [describe(given(node, index)) for index in range(len(node.inputs))]
         dst = describe(node.outputs[0])
         pd = library().describe_concat(dst, node.op.axis % len(dst.dims), sources)
@@ -43,6 +51,13 @@ class ConcatCopy(StridedCopy):
             src = array(name).swapaxes(axis, 0)
             yield dst[start : start + src.shape[0]], src
             start += src.shape[0]
+
+
+def _has_short_runs(node: TypedNode, axis: int) -> bool:
+    """Whether the result is made of many runs of few bytes."""
+    result = node.outputs[0]
+    longest = max(math.prod(given(node, index).dims[axis:]) for index in range(len(node.inputs)))
+    return math.prod(result.dims[:axis]) >= _MANY and longest * result.dtype.itemsize <= _SHORT
 
 
 KERNELS = (Concatenation(), ConcatCopy())

@@ -6,7 +6,7 @@ from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import Alg
 from dovetail_cpu_onednn.kernel import Refused, given
 from dovetail_cpu_onednn.kernels._pool import WholeMeanKernel, whole
-from dovetail_cpu_onednn.kernels._reduce import ColumnKernel, ReductionKernel
+from dovetail_cpu_onednn.kernels._reduce import ColumnKernel, ReductionKernel, refuse_lines
 from dovetail_cpu_onednn.kernels._ufunc_reduction import UfuncReduction
 from dovetail_ops_onnx.reduce_mean import ReduceMean
 from dovetail_ops_onnx.spatial import ConvGeometry
@@ -25,6 +25,8 @@ class SpatialMean(WholeMeanKernel):
         rank = given(node, 0).rank
         if not op.keepdims or op.reduced_axes(rank, None if axes is None else axes.value) != tuple(range(2, rank)):
             raise Refused(Reason.ATTRIBUTE, "accepted: all spatial axes, kept with size 1")
+        if rank == 3:  # for which pooling needs channels last: the reorder takes longer than NumPy's sums
+            refuse_lines(node)
         return whole(node)
 
 
