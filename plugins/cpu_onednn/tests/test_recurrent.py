@@ -14,6 +14,7 @@ from dovetail_ops_onnx.rnn import RNN
 CELLS = {
     "rnn": (RNN, 1, {}),
     "rnn_sigmoid": (RNN, 1, {"activations": ("Sigmoid", "Tanh")}),
+    "rnn_relu": (RNN, 1, {"activations": ("Relu", "Relu")}),
     "gru": (GRU, 3, {}),
     "gru_linear": (GRU, 3, {"linear_before_reset": True}),
     "lstm": (LSTM, 4, {}),
@@ -86,7 +87,7 @@ def test_only_the_last_state_of_a_gru(bench):
     ("op", "gates", "change", "word"),
     [
         (RNN(clip=0.5), 1, None, "clip"),
-        (RNN(activations=("Relu", "Relu")), 1, None, "relu"),
+        (RNN(activations=("Elu", "Elu")), 1, None, "elu"),
         (GRU(activations=("HardSigmoid", "Tanh")), 3, None, "activations"),
         (LSTM(input_forget=True), 4, None, "input_forget"),
         (LSTM(), 4, np.array([5, 2, 4], np.int32), "lengths"),
@@ -104,7 +105,7 @@ def test_what_the_primitives_do_not_have_runs_by_the_reference(bench, op, gates,
     np.testing.assert_allclose(bench.run_twice(executable, arrays[:1])[0], want, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", [cell for cell in CELLS if cell != "rnn_relu"])
 def test_lengths_that_are_known_when_it_runs(bench, cell):
     """The primitives run while all sequences are whole, and the reference for others; the same request does both."""
     cls, gates, attributes = CELLS[cell]
@@ -131,3 +132,51 @@ def test_a_state_of_sequences_of_several_lengths(bench):
     want = GRU(layout=1).reference(*(a if a.dtype != np.float32 else a.astype(np.float64) for a in arrays))[1]
     found = bench.run_twice(bench.executable(g.graph(["h"])), [a for i, a in enumerate(arrays) if i not in (1, 2, 3)])
     np.testing.assert_allclose(found[0], want, rtol=1e-5, atol=1e-5)
+
+
+SPOILT = {
+    "x is NaN": (0, (2, 1, 3), np.nan),
+    "x is infinite": (0, (0, 0, 0), np.inf),
+    "the state is NaN": (5, (1, 0, 4), np.nan),
+    "the state is infinite": (5, (1, 2, 0), -np.inf),
+    "W is NaN": (1, (1, 3, 2), np.nan),
+    "sums overflow": (0, ..., 3e38),
+}
+
+
+@pytest.mark.parametrize("activations", [("Relu", "Relu"), ("Tanh", "Relu")])
+@pytest.mark.parametrize("case", SPOILT)
+def test_relu_keeps_nan_and_infinity(bench, case, activations):
+    """The same request runs the primitives before and after."""
+    op = RNN(direction="bidirectional", activations=activations)
+    index, place, value = SPOILT[case]
+    arrays = inputs(np.random.default_rng(6), 1, 2, 0, bias=True, initial=(True,), states=1)
+    spoilt = [a.copy() for a in arrays]
+    spoilt[index][place] = value
+    with np.errstate(all="ignore"):
+        assert not np.isfinite(op.reference(*spoilt)[0]).all()
+    runs = [spoilt] if index == 1 else [arrays, spoilt, arrays]
+    graph, _ = bench.single(op, runs[0], constants=(1, 2, 3, 4), outputs=2)
+    executable = bench.executable(graph)
+    assert executable.reports[0].kernel.startswith("rnn")
+    request = executable.create_request()
+    for run in runs:
+        with np.errstate(all="ignore"):
+            want = op.reference(*run)
+        for got, expected in zip(request.run([run[0], run[5]]), want, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("asked", "lengths", "word"), [((False, True), True, "output Y"), ((True, True), False, "lengths")])
+def test_relu_whose_nan_would_not_be_seen_runs_by_the_reference(bench, asked, lengths, word):
+    arrays = inputs(np.random.default_rng(7), 1, 1, 0, bias=True, initial=(), states=1)
+    g = GraphBuilder()
+    names = [
+        g.constant(a) if i in (1, 2, 3) or (lengths and i == 4) else g.input(f"x{i}", a.dtype.name, a.shape)
+        for i, a in enumerate(arrays)
+    ]
+    outputs = [name if wanted else "" for name, wanted in zip("yh", asked, strict=True)]
+    g.node(RNN(activations=("Relu", "Relu")), *names, outputs=outputs)
+    report = bench.executable(g.graph([name for name in outputs if name])).reports[0]
+    assert report.kernel == "ref"
+    assert any(word in refusal.detail for _, refusal in report.refusals)

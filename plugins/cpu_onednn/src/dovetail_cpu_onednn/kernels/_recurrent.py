@@ -23,7 +23,7 @@ from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.lstm import LSTM
 from dovetail_ops_onnx.rnn import RNN
 
-__all__ = ["BACKWARD", "Array", "Recurrent", "RecurrentKernel", "Roles", "Weights", "is_default"]
+__all__ = ["BACKWARD", "LENGTHS", "Array", "Recurrent", "RecurrentKernel", "Roles", "Weights", "is_default"]
 
 Array = NDArray[Any]
 Recurrent = GRU | LSTM | RNN
