@@ -277,7 +277,7 @@ def test_a_condition_of_several_elements_is_refused_in_an_iteration(device: str)
 
 
 class Chosen(Operator):
-    """What the body gives; without `honest` control_types says something else."""
+    """The results of the body; without `honest` control_types says something else."""
 
     domain = "test.staged"
     inputs = ("X: T",)
