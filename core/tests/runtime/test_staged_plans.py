@@ -321,3 +321,47 @@ def test_a_chosen_graph_of_other_types_than_declared(device: str) -> None:
 
     with pytest.raises(OperatorError, match=r"Chosen.*gave float32\[3\], control_types\(\) float32\[2\]"):
         looped(device, build)
+
+
+class Pressed(Operator):
+    """The input; at the call of number `at` somebody presses Ctrl-C."""
+
+    domain = "test.staged"
+    inputs = ("X: T",)
+    outputs = ("Y: T",)
+    types: ClassVar[Any] = {"T": FLOATS}
+    calls: ClassVar[int] = 0
+    at: ClassVar[int] = 0
+
+    def infer(self, x: TensorType) -> TensorType:
+        return x.with_shape(x.dims)
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        Pressed.calls += 1
+        if Pressed.calls == Pressed.at:
+            raise KeyboardInterrupt
+        return x
+
+
+def test_an_interrupt_in_a_branch_ends_the_run_and_leaves_the_next_one_alone(staged: list[bool]) -> None:
+    g = GraphBuilder()
+    x, outer = (g.input(name, "float32", [3]) for name in ("x", "outer"))
+    b = GraphBuilder("body")
+    number, condition, value = b.input("number", "int64", []), b.input("condition", "bool", []), b.input("a", "float32", None)
+    first = either(
+        b, is_odd(b, number),
+        lambda c: [c.node(Pressed(), c.node(Add(), value, outer))],
+        lambda c: [c.node(Mul(), value, outer)],
+    )  # fmt: skip
+    body = b.graph([b.node(Identity(), condition), first])
+    end = g.node(Loop(body=body), g.constant(np.int64(5)), g.constant(np.array(True)), x, outputs=1)
+    compiled = Core().compile_model(g.model([end]), "NUMPY")
+    wanted = expected(lambda x, outer, number: x + outer if number % 2 else x * outer, 1)
+    for at in (2, 0, 2, 0):
+        Pressed.calls, Pressed.at = 0, at
+        if at:
+            with pytest.raises(KeyboardInterrupt):
+                compiled({"x": 2 * A, "outer": OUTER})
+        else:
+            np.testing.assert_allclose(compiled({"x": A, "outer": OUTER})[0], wanted, rtol=1e-5)
+    assert staged == [True] * 4
