@@ -12,6 +12,7 @@ import dovetail
 from dovetail.errors import OperatorError, OutOfMemory
 from dovetail.graph import DType, Graph, GraphBuilder, Model, TensorType
 from dovetail.op import FLOATS, Operator
+from dovetail.planning.plan import Room
 from dovetail.planning.plan_cache import PlanCache
 from dovetail.planning.planner import Planner
 from dovetail_ops_onnx.add import Add
@@ -33,6 +34,9 @@ from dovetail_ops_onnx.unsqueeze import Unsqueeze
 
 CORE = dovetail.Core()
 _devices = pytest.mark.parametrize("device", sorted({info.type for info in CORE.devices}))
+
+
+SCALE = np.float32([0.5, 2, 1])
 
 
 class Positive(Operator):
@@ -119,13 +123,13 @@ def test_a_value_that_grows_in_a_loop(device: str, plans: Counter[str], rng: np.
     assert inner["Gather"][0] == "NUMPY" or inner["Gather"][0].startswith(device)  # where the way to the device takes longer
 
 
-def decoder(layers: int) -> Model:
+def decoder(layers: int, width: int = 3) -> Model:
     """A loop whose layers each add a row to a cache and average it; what they hand on keeps its shape."""
     body = GraphBuilder()
     body.input("i", "int64", ())
-    going, x = body.input("going", "bool", ()), body.input("x", "float32", (1, 3))
-    caches = [body.input(f"cache{layer}", "float32", (None, 3)) for layer in range(layers)]
-    scale, axes, longer = body.constant(np.float32([0.5, 2, 1])), body.constant(np.array([0])), []
+    going, x = body.input("going", "bool", ()), body.input("x", "float32", (1, width))
+    caches = [body.input(f"cache{layer}", "float32", (None, width)) for layer in range(layers)]
+    scale, axes, longer = body.constant(np.resize(SCALE, width)), body.constant(np.array([0])), []
     given = x
     for cache in caches:
         longer.append(body.node(Concat(axis=0), cache, body.node(Mul(), given, scale)))
@@ -133,8 +137,8 @@ def decoder(layers: int) -> Model:
         given = body.node(Tanh(), body.node(Add(), mean, given))
     inner = body.graph([body.node(Identity(), going), given, *longer, given], "body")
     g = GraphBuilder()
-    count, first = g.input("count", "int64", ()), g.input("x", "float32", (1, 3))
-    empty = g.constant(np.zeros((0, 3), np.float32))
+    count, first = g.input("count", "int64", ()), g.input("x", "float32", (1, width))
+    empty = g.constant(np.zeros((0, width), np.float32))
     found = g.node(
         Loop(body=inner), count, "", first, *[empty] * layers, outputs=("last", *(f"c{n}" for n in range(layers)), "y")
     )
@@ -163,6 +167,50 @@ def test_layers_between_values_that_grow_are_planned_once(device: str, plans: Co
         inner = {node.op: node.device for node in compiled.report().nodes if "/body/" in node.path}
     assert inner["Concat"] == inner["ReduceSum"] == "NUMPY"
     assert inner["Mul"] == "NUMPY" or inner["Mul"].startswith(device)
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_a_plan_serves_more_than_estimated_where_runs_take_little_time(
+    device: str, is_slow: bool, plans: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At worst 80 ns an element of 4,000 new ones in each iteration: from the 30th on more than 10 ms."""
+    took = Room.took
+    monkeypatch.setattr(Room, "took", lambda self, _: took(self, 1.0 if is_slow else 0.001))
+    x, count = np.ones((1, 4000), np.float32), 60
+    with CORE.compile_model(decoder(1, 4000), device) as compiled:
+        found = compiled({"count": np.array(count), "x": x})
+        planned = plans["given"]
+    rows, given = [], x.astype(np.float64)
+    for _ in range(count):
+        rows.append(given * np.resize(SCALE, 4000))
+        given = np.tanh(np.sum(rows, 0) + given)
+    np.testing.assert_allclose(found[1], np.concatenate(rows), rtol=1e-4, atol=1e-5)
+    assert planned > 20 if is_slow else planned < 10
+
+
+def test_room_doubles_after_quick_runs_of_about_that_size() -> None:
+    room = Room(100, 0.5)
+    assert room.has(100)
+    assert not room.has(101)  # no run yet
+    room.took(0.6)
+    assert not room.has(101)
+    room.took(0.5)
+    room.took(9.0)  # the machine may have been busy
+    assert not room.has(201)
+    assert room.has(101)
+    assert room.has(200)
+    assert not room.has(201)  # of runs with more than 100 nothing is known
+    room.took(9.0)
+    room.took(9.0)
+    assert not room.has(201)
+    assert room.has(99)
+    room.took(0.1)
+    assert not room.has(201)  # it was one with few
+    fixed = Room(100)
+    assert fixed.has(100)
+    fixed.took(0.01)
+    assert not fixed.has(101)
 
 
 @_devices

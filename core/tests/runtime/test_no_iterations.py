@@ -13,6 +13,7 @@ from dovetail.errors import OperatorError
 from dovetail.graph import DType, GraphBuilder, TensorType
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.if_ import If
 from dovetail_ops_onnx.loop import Loop
 from dovetail_ops_onnx.non_zero import NonZero
 from dovetail_ops_onnx.scan import Scan, Scan_8
@@ -186,3 +187,66 @@ def test_branches_of_other_ranks() -> None:
     compiled = CORE.compile_model(CORE.read_model(file.SerializeToString(), format="onnx"), "NUMPY")
     assert compiled({"m": np.array(0), "x": X, "p": np.array(True)})[0].shape == (0,)
     assert compiled({"m": np.array(2), "x": X, "p": np.array(True)})[0].shape == (2, 3)
+
+
+_DECLARED = """<ir_version: 9, opset_import: ["" : 18]>
+g (float[2,3] x, float[k,3] rows, int64 m) => (float[r,2,3] outer, float[a,b] product) {
+  true = Constant<value: tensor = bool {1}>()
+  outer = Loop(m, true) <body = body (int64 i, bool on) => (bool still, float[] sum) {
+    still = Identity(on)
+    list = SequenceConstruct(rows, x)
+    two = Constant<value = int64 {2}>()
+    last, each = Loop(two, , rows) <body = inner (int64 j, bool on2, float[] before) =>
+        (bool still2, float[] joined, TYPE copy) {
+      still2 = Identity(on2)
+      joined = ConcatFromSequence<axis = 0>(list)
+      axis = Constant<value = int64[1] {0}>()
+      one = ReduceSum<keepdims = 1>(joined, axis)
+      copy = Add(x, one)
+    }>
+    axes = Constant<value = int64[1] {0}>()
+    sum = ReduceSum<keepdims = 0>(each, axes)
+  }>
+  first = Constant<value = int64[1] {0}>()
+  total = ReduceSum<keepdims = 0>(outer, first)
+  weights = Constant<value = float[3,1] {1.0, 2.0, 3.0}>()
+  product = MatMul(total, weights)
+}"""
+
+
+@_devices
+@pytest.mark.parametrize(("declared", "shape"), [("float[2,3]", (2, 3)), ("float[a,3]", (0, 3)), ("float[]", ())])
+def test_declared_types_are_used_where_inference_finds_none(device: str, declared: str, shape: tuple[int, ...]) -> None:
+    """Nothing is inferred of what is joined from a sequence, nor of the sum with it."""
+    file = onnx.parser.parse_model(_DECLARED.replace("TYPE", declared))
+    compiled = CORE.compile_model(CORE.read_model(file.SerializeToString(), format="onnx"), device)
+    arrays = {"m": np.array(2), "x": KEPT, "rows": KEPT}
+    for got, expected in zip(compiled(arrays).values(), by_onnxruntime(file, arrays), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
+    arrays["m"] = np.array(0)
+    if shape:
+        outer, product = compiled(arrays).values()
+        assert (outer.shape, product.shape) == ((0, *shape), (shape[0], 1))
+    else:
+        with pytest.raises(OperatorError, match="MatMul"):
+            compiled(arrays)
+
+
+@_devices
+def test_an_inferred_type_counts_more_than_a_declared_one(device: str) -> None:
+    body = GraphBuilder(outer={"x": FLOATS3, "p": TensorType(DType.BOOL, ())})
+    body.input("i", "int64", ())
+    on = body.input("on", "bool", ())
+    branches = [GraphBuilder(outer={"x": FLOATS3}) for _ in range(2)]
+    yes, no = (one.graph([one.node(Add(), "x", "x")], name) for one, name in zip(branches, ("yes", "no"), strict=True))
+    chosen = body.node(If(then_branch=yes, else_branch=no), "p", outputs=("chosen",))
+    inner = body.graph([on, chosen], "body")
+    inner = inner.replace(types={**inner.types, "chosen": TensorType(DType.FLOAT32, (5,))})
+    g = GraphBuilder()
+    m = g.input("m", "int64", ())
+    g.input("x", "float32", (3,))
+    g.input("p", "bool", ())
+    compiled = CORE.compile_model(g.model([g.node(Loop(body=inner), m, "", outputs=("stacked",))]), device)
+    arrays = {"m": np.array(0), "x": X, "p": np.array(True)}
+    assert compiled(arrays)[0].shape == (0, 3)
+    assert compiled({**arrays, "m": np.array(2)})[0].shape == (2, 3)

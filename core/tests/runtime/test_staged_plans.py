@@ -238,3 +238,130 @@ def test_results_outlive_the_next_run_of_their_graph(device: str, staged: list[b
 def test_an_operator_that_gives_other_types_than_it_declares(device: str) -> None:
     with pytest.raises(OperatorError, match=r"Twice.*control\(\) gave float32\[2\], control_types\(\) float32\[3\]"):
         looped(device, twice(True))
+
+
+@pytest.mark.parametrize("device", STAGING)
+def test_one_of_two_outputs_of_branches_and_a_run_after_an_error(device: str, staged: list[bool]) -> None:
+    """Of the branches the second result has no name; that a row is missing ends one run and changes nothing in the next."""
+    g = GraphBuilder()
+    x, outer, count = g.input("x", "float32", [3]), g.input("outer", "float32", [3]), g.input("count", "int64", [])
+    b = GraphBuilder("body")
+    number, condition, value = b.input("number", "int64", []), b.input("condition", "bool", []), b.input("a", "float32", None)
+    yes = branch("yes", lambda c: [c.node(Add(), value, c.node(Gather(axis=0), outer, number)), c.node(Tanh(), value)])
+    no = branch("no", lambda c: [c.node(Mul(), value, outer), c.node(Identity(), value)])
+    first, _ = b.node(If(then_branch=yes, else_branch=no), is_odd(b, number), outputs=("first", ""))
+    body = b.graph([b.node(Identity(), condition), first])
+    end = g.node(Loop(body=body), count, g.constant(np.array(True)), x, outputs=1)
+    compiled = Core().compile_model(g.model([end]), device)
+    for times in (3, 4, 2, 3):
+        arrays = {"x": A, "outer": OUTER, "count": np.array(times)}
+        if times == 4:
+            with pytest.raises(DovetailError, match=r"Gather.*3"):
+                compiled(arrays)
+            continue
+        wanted = A.astype(np.float64)
+        for i in range(times):
+            wanted = wanted + OUTER[i] if i % 2 else wanted * OUTER
+        np.testing.assert_allclose(compiled(arrays)[0], wanted, rtol=1e-5)
+    assert staged == [True] * 4
+
+
+@pytest.mark.parametrize("device", STAGING)
+def test_a_condition_of_several_elements_is_refused_in_an_iteration(device: str) -> None:
+    def build(b: GraphBuilder, x: str, outer: str, number: str) -> list[str]:
+        several = b.node(Equal(), x, outer)
+        return [either(b, several, lambda c: [c.node(Add(), x, outer)], lambda c: [c.node(Tanh(), x)])]
+
+    with pytest.raises(OperatorError, match=r"\(If\).*cond has 3 elements"):
+        looped(device, build)
+
+
+class Chosen(Operator):
+    """The results of the body; without `honest` control_types says something else."""
+
+    domain = "test.staged"
+    inputs = ("X: T",)
+    outputs = ("Y: T",)
+    types: ClassVar[Any] = {"T": FLOATS}
+    body: Graph
+    honest: bool = True
+
+    def control_types(self, types: TypesOf, *inputs: TensorType | None) -> list[TensorType | None]:
+        (found,) = types(self.body, ())
+        return [found if self.honest or found is None else found.with_shape((2,))]
+
+    def control(self, run: RunGraph, x: Any) -> Any:
+        return tuple(run(self.body, ())) if x[0] < 0 else (x,)
+
+    def chosen_graph(self, inputs: Any) -> Graph | None:
+        return self.body if inputs[0] is not None and inputs[0][0] < 0 else None
+
+
+@pytest.mark.parametrize("device", STAGING)
+def test_a_graph_that_is_chosen_in_some_iterations(device: str, staged: list[bool]) -> None:
+    def build(b: GraphBuilder, x: str, outer: str, number: str) -> list[str]:
+        body = branch("chosen", lambda c: [c.node(Mul(), x, outer)])
+        return [b.node(Sub(), b.node(Chosen(body=body), x), outer)]
+
+    def step(x: np.ndarray, outer: np.ndarray, number: int) -> np.ndarray:
+        return (x * outer if x[0] < 0 else x) - outer
+
+    one, two = looped(device, build)
+    np.testing.assert_allclose(one[0], expected(step, 1), rtol=1e-5)
+    np.testing.assert_allclose(two[0], expected(step, 2), rtol=1e-5)
+    assert staged == [True] * 3
+
+
+@pytest.mark.parametrize("device", STAGING)
+def test_a_chosen_graph_of_other_types_than_declared(device: str) -> None:
+    def build(b: GraphBuilder, x: str, outer: str, number: str) -> list[str]:
+        body = branch("chosen", lambda c: [c.node(Mul(), x, outer)])
+        b.node(Chosen(body=body, honest=False), b.node(Sub(), x, b.constant(np.float32([9, 9, 9]))), outputs=("wrong",))
+        return [b.node(Add(), x, b.node(ReduceSum(keepdims=1), "wrong"))]
+
+    with pytest.raises(OperatorError, match=r"Chosen.*gave float32\[3\], control_types\(\) float32\[2\]"):
+        looped(device, build)
+
+
+class Pressed(Operator):
+    """The input; at the call of number `at` somebody presses Ctrl-C."""
+
+    domain = "test.staged"
+    inputs = ("X: T",)
+    outputs = ("Y: T",)
+    types: ClassVar[Any] = {"T": FLOATS}
+    calls: ClassVar[int] = 0
+    at: ClassVar[int] = 0
+
+    def infer(self, x: TensorType) -> TensorType:
+        return x.with_shape(x.dims)
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        Pressed.calls += 1
+        if Pressed.calls == Pressed.at:
+            raise KeyboardInterrupt
+        return x
+
+
+def test_an_interrupt_in_a_branch_ends_the_run_and_leaves_the_next_one_alone(staged: list[bool]) -> None:
+    g = GraphBuilder()
+    x, outer = (g.input(name, "float32", [3]) for name in ("x", "outer"))
+    b = GraphBuilder("body")
+    number, condition, value = b.input("number", "int64", []), b.input("condition", "bool", []), b.input("a", "float32", None)
+    first = either(
+        b, is_odd(b, number),
+        lambda c: [c.node(Pressed(), c.node(Add(), value, outer))],
+        lambda c: [c.node(Mul(), value, outer)],
+    )  # fmt: skip
+    body = b.graph([b.node(Identity(), condition), first])
+    end = g.node(Loop(body=body), g.constant(np.int64(5)), g.constant(np.array(True)), x, outputs=1)
+    compiled = Core().compile_model(g.model([end]), "NUMPY")
+    wanted = expected(lambda x, outer, number: x + outer if number % 2 else x * outer, 1)
+    for at in (2, 0, 2, 0):
+        Pressed.calls, Pressed.at = 0, at
+        if at:
+            with pytest.raises(KeyboardInterrupt):
+                compiled({"x": 2 * A, "outer": OUTER})
+        else:
+            np.testing.assert_allclose(compiled({"x": A, "outer": OUTER})[0], wanted, rtol=1e-5)
+    assert staged == [True] * 4

@@ -207,9 +207,9 @@ class AbstractOperator:
         """
 
     def chosen_graph(self, inputs: Sequence[NDArray[Any] | None]) -> "Graph | None":
-        """The sub-graph that replaces the node where constant inputs select it; None by default.
+        """The sub-graph that replaces the node where known inputs select it; None by default.
 
-        `inputs` has the arrays of the inputs that are constants, None for the others. The sub-graph takes no inputs of its own.
+        `inputs` has the arrays of constants, in iterations of all inputs, None for others. The sub-graph takes no inputs.
         """
         return None
 

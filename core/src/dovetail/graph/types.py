@@ -173,9 +173,9 @@ def one_of(one: TensorType | None, other: TensorType | None) -> TensorType | Non
     """The type of a value that is of one type or the other, with open sizes where these differ; None for different kinds."""
     if one is None or other is None or type(one) is not type(other) or one.dtype is not other.dtype:
         return None
-    if isinstance(one, CONTAINERS) or one.shape is None or other.shape is None:
+    if isinstance(one, CONTAINERS):
         return one if one == other else None
-    if len(one.shape) != len(other.shape):
+    if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
         return TensorType(one.dtype, None)
     return TensorType(one.dtype, tuple([a if a == b else None for a, b in zip(one.shape, other.shape, strict=True)]))
 

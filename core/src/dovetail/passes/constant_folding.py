@@ -26,6 +26,9 @@ __all__ = ["FOLD_BUDGET", "Typed", "fold_closed", "fold_constants", "type_and_fo
 FOLD_BUDGET = 64 << 20
 """Bytes of new constants that one graph may get on top of four times those it has: a small file must not unfold to gigabytes."""
 
+_UNKNOWN = TensorType(DType.FLOAT32, None)
+"""In place of a type of which nothing is known."""
+
 _ROUNDS = 8
 """How often `fold_closed` looks whether what it has forgotten gives room for more."""
 
@@ -150,11 +153,15 @@ def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = N
 
 
 def _known(name: str, types: Mapping[str, TensorType], late: Mapping[str, TensorType]) -> TensorType:
-    """The type of a value: of late ones the inferred type, where the model declares none or leaves sizes open."""
+    """The type of a value: of late ones the inferred type, and the one that the model declares where that is open."""
     declared, found = types.get(name), late.get(name)
     if declared is None:
         return late[name]
-    return declared if found is None or found.shape is None or declared.is_static else found
+    if found is None or found.shape is None:
+        return declared
+    if type(declared) is not type(found) or declared.dtype is not found.dtype or len(declared.shape or ()) != len(found.shape):
+        return found
+    return found.with_shape(tuple([d if a is None else a for a, d in zip(found.shape, declared.shape or (), strict=True)]))
 
 
 def _with_required(node: Node, graph: Graph) -> Node:
@@ -188,7 +195,7 @@ def _static_types(node: Node, inputs: Sequence[TensorType | None], limit: int | 
 
 def _late_types(node: Node, inputs: Sequence[TensorType | None]) -> dict[str, TensorType]:
     """The output types of a deferred node: containers keep their kind, the rest is open."""
-    unknown = dict.fromkeys(node.writes, TensorType(DType.FLOAT32, None))
+    unknown = dict.fromkeys(node.writes, _UNKNOWN)
     contains = any(isinstance(t, CONTAINERS) for t in inputs)
     is_text = any(t is not None and t.dtype is DType.STRING for t in inputs)
     if not contains and not _is_typed(inputs) and not is_text:
@@ -221,13 +228,15 @@ def _through(
     """The output types of a deferred node from its sub-graphs, or from inputs of which some sizes are open: empty if unknown."""
 
     def inner(graph: Graph, arguments: Sequence[TensorType | None]) -> Sequence[TensorType | None]:
-        given = dict(zip(graph.inputs, arguments, strict=True)) | {name: known(name) for name in graph.captures}
-        if None in given.values():
-            return (None,) * len(graph.outputs)
+        pairs = zip(graph.inputs, arguments, strict=True)
+        given = {name: t or graph.types.get(name) or _UNKNOWN for name, t in pairs} | {n: known(n) for n in graph.captures}
         fixed = {name: constants[name] for name in graph.captures if name in constants}
         inputs = tuple(name for name in given if name not in fixed)
         whole = graph.replace(inputs=inputs, types={**graph.types, **given}, constants={**graph.constants, **fixed})
-        return type_and_fold(whole, *bounds, through=True).output_types
+        try:
+            return type_and_fold(whole, *bounds, through=True).output_types
+        except (OperatorError, OutOfMemory):  # what is wrong with a node is said when it runs
+            return [graph.types.get(name) for name in graph.outputs]
 
     try:
         if node.op.has_control():

@@ -17,7 +17,7 @@ from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import TensorType
 from dovetail.passes.constant_folding import Typed
 from dovetail.planning.deferred import typed_inputs
-from dovetail.planning.plan import OpenInputs, Plan, Signature
+from dovetail.planning.plan import OpenInputs, Plan, Room, Signature
 
 __all__ = ["BRIEF", "GROWING", "AnyShapes", "flops", "opened", "read_in_parts", "seconds_of", "takes_less_beside"]
 
@@ -29,6 +29,9 @@ _MIXED = 0.01
 
 _PLANNED = 2.5e-4
 """The same for each node of the graph: planning takes 50 us a node, and most nodes a fifth of what `_most_seconds` estimates."""
+
+_MEASURED = 0.25
+"""The part of these seconds that a run may really take for a plan to serve larger shapes: the estimate is a worst case."""
 
 _LARGE, _PART = 1 << 17, 0.1
 """Bytes of an input from which on the host takes parts of it, and how large these may be."""
@@ -85,7 +88,7 @@ class AnyShapes:
             return None
         if self._alone is None:
             self._alone = self._on_host(self._graph)
-        alone = replace(self._alone, open_inputs=OpenInputs(everything, _FEW))
+        alone = replace(self._alone, open_inputs=OpenInputs(everything, Room(_FEW)))
         self._made.append((key, alone))
         return alone
 
@@ -117,8 +120,9 @@ class AnyShapes:
             for number, (name, item) in enumerate(zip(self._graph.inputs, key, strict=True))
             if name in open_inputs and not isinstance(item, str)
         )
-        most = elements(key, numbers) * limit / max(seconds, 1e-9)
-        plan = replace(self._plan_open(opened(self._graph, key, open_inputs), varying), open_inputs=OpenInputs(numbers, most))
+        # Lengths of a model's inputs return in other runs, so that a plan for each of them pays; those of a loop only grow.
+        room = Room(elements(key, numbers) * limit / max(seconds, 1e-9), 0.0 if self._grows else _MEASURED * limit)
+        plan = replace(self._plan_open(opened(self._graph, key, open_inputs), varying), open_inputs=OpenInputs(numbers, room))
         self._made.append((key, plan))
         return plan
 

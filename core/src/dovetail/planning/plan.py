@@ -28,6 +28,7 @@ __all__ = [
     "HostStep",
     "OpenInputs",
     "Plan",
+    "Room",
     "Shapes",
     "Signature",
     "Source",
@@ -129,12 +130,38 @@ class Step:
         return InterruptibleRequest(self.executable, self.pace)
 
 
+class Room:
+    """How many elements inputs of open shapes may have: at first `most`, and twice as many whenever that is not enough and one of
+    the last two runs took at most so many `seconds`, with at least half of them. Threads may share it: at worst a run counts for
+    another.
+    """
+
+    __slots__ = ("_elements", "_latest", "_most", "_seconds", "_took")
+
+    def __init__(self, most: float, seconds: float = 0.0) -> None:
+        self._most, self._seconds = most, seconds
+        self._elements, self._latest, self._took = 0, math.inf, math.inf
+
+    def took(self, seconds: float) -> None:
+        """Note how long a run took on the host, with as many elements as were asked for last."""
+        self._took, self._latest = min(seconds, self._latest), seconds
+
+    def has(self, elements: int) -> bool:
+        """Whether there is room for so many."""
+        if elements > self._most:
+            if self._took > self._seconds or not self._most / 2 <= self._elements or elements > 2 * self._most:
+                return False
+            self._most, self._latest, self._took = 2 * self._most, math.inf, math.inf
+        self._elements = elements
+        return True
+
+
 @dataclass(frozen=True)
 class OpenInputs:
     """The inputs, by number, of which a plan takes other shapes too, and how many elements they may have together."""
 
     numbers: frozenset[int]
-    most: float
+    room: Room
 
     def serve(self, taken: Sequence[Any], given: Sequence[Any]) -> bool:
         """Whether what a plan takes, pairs of a data type and a shape, or other kinds, lets it take something else."""
@@ -146,7 +173,7 @@ class OpenInputs:
                 elements += math.prod(other[1])
             elif one != other:
                 return False
-        return elements <= self.most
+        return self.room.has(elements)
 
 
 @dataclass(frozen=True)

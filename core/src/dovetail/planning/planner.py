@@ -376,7 +376,7 @@ class Planner:
         try:
             return type_and_fold(typed_inputs(graph, key), self.budget, self.options.MEMORY_LIMIT, through=True).output_types
         except (OperatorError, OutOfMemory):
-            return (None,) * len(graph.outputs)
+            return tuple([graph.types.get(name) for name in graph.outputs])
 
 
 class Prepared:

@@ -52,7 +52,7 @@ class ControlNode:
 
     def __init__(self, step: HostStep, bodies: Sequence[RunsBody]) -> None:
         node = step.node
-        self._step, self._reads, self._context = step, step.reads, node_context(step.node)
+        self._step, self._reads = step, step.reads
         self._bodies = {id(body.graph): (runs, body) for body, runs in zip(step.bodies, bodies, strict=True)}
         self._missing = padded([], node.op.inputs)[len(step.reads) :]
         self._wanted = tuple(map(bool, node.outputs))
@@ -70,17 +70,25 @@ class ControlNode:
     def _controlled(self, run: "_RunCounted", values: Sequence[Any]) -> list[Any]:
         node, wanted = self._step.node, self._wanted
         try:
-            with self._context:
-                self._check(values)
-                given = node.op.control(run, *values, *self._missing)
-                given = given if isinstance(given, tuple) else (given,)
-                if len(given) < len(wanted):
-                    raise OperatorError(f"control() gave {len(given)} outputs, the node has {len(wanted)}")
-        except TimeLimitExceeded as error:
-            if f"node {node}" not in error.message:  # a node of a sub-graph was running
-                error.message += f"; it is in a sub-graph of node {node}"
+            self._check(values)
+            given = node.op.control(run, *values, *self._missing)
+            given = given if isinstance(given, tuple) else (given,)
+            if len(given) < len(wanted):
+                raise OperatorError(f"control() gave {len(given)} outputs, the node has {len(wanted)}")
+        except (Exception, SystemExit) as error:
+            self._explain(error)
             raise
         return [*compress(given, wanted)]
+
+    def _explain(self, error: BaseException) -> None:
+        """Raise the error with the node; nothing where that is there already."""
+        node = self._step.node
+        if isinstance(error, TimeLimitExceeded):
+            if f"node {node}" not in error.message:  # a node of a sub-graph was running
+                error.message += f"; it is in a sub-graph of node {node}"
+            return
+        with node_context(node):  # here, because few raise
+            raise error
 
     def _check(self, values: Sequence[Any]) -> None:
         """Check the types of inputs, unless they are those of the run before: it takes longer than a small node."""
@@ -106,6 +114,10 @@ class _RunCounted:
         self._step, self._bodies, self._slots, self.wanted = step, bodies, slots, wanted
         self._held: HeldBytes | None = None
         self._runs: dict[int, RunBody] = {}  # those that ran: of two branches one does
+
+    def forget(self) -> None:
+        """Do not count what sub-graphs gave so far."""
+        self._held = None
 
     def __call__(self, graph: Graph, arguments: Sequence[Any]) -> list[Any]:
         run = self._runs.get(id(graph))
@@ -141,8 +153,11 @@ class StagedNode(ControlNode):
 
     def __init__(self, step: HostStep, bodies: Sequence[RunsBody], slots: Sequence[Any], outputs: Sequence[NDArray[Any]]) -> None:
         super().__init__(step, bodies)
-        self.outputs = outputs
-        self._values, self._run = _values(self._reads, slots), _RunStaged(step, self._bodies, slots, self._by_port)
+        self.outputs, self._slots, self._values = outputs, slots, _values(self._reads, slots)
+        self._run = _RunCounted(step, self._bodies, slots, self._by_port)
+        self._chosen_graph = step.node.op.chosen_graph
+        # By `id` the sub-graphs that took the place of the node, as `Staged` with what is copied after the run.
+        self._chosen: dict[int, tuple[Sequence[Pair], Callable[[], object], Sequence[Pair]] | None] = {}
 
     @staticmethod
     def of(step: HostStep, bodies: Sequence[RunsBody], slots: Sequence[NDArray[Any]]) -> "StagedNode | None":
@@ -170,45 +185,41 @@ class StagedNode(ControlNode):
 
     def run(self) -> None:
         """Raises as `ControlNode`, and `OperatorError` for results of other types than the operator declares."""
-        self._run.begin()
-        for place, given in zip(self.outputs, self._controlled(self._run, self._values), strict=True):
-            value = given if type(given) is np.ndarray else np.asarray(given)
-            if value.shape != place.shape or value.dtype != place.dtype:
-                with self._context:
-                    text = f"control() gave {value.dtype}{[*value.shape]}, control_types() {place.dtype}{[*place.shape]}"
-                    raise OperatorError(text, hint="make them agree")
-            place[...] = value
-
-
-class _RunStaged(_RunCounted):
-    """As `_RunCounted`, of values that stay where they are, in run after run of the node."""
-
-    __slots__ = ("_staged",)
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self._staged: dict[int, Staged | None] = {}
-
-    def begin(self) -> None:
-        """Forget what sub-graphs gave in the run before."""
-        self._held = None
-
-    def __call__(self, graph: Graph, arguments: Sequence[Any]) -> list[Any]:
-        if arguments:
-            return super().__call__(graph, arguments)
-        if id(graph) not in self._staged:
-            runs, body = self._bodies[id(graph)]
-            self._staged[id(graph)] = runs.staged(_values(body.captures, self._slots))
-        staged = self._staged[id(graph)]
-        if staged is None:
-            return super().__call__(graph, arguments)
         if (budget := RUNNING.budget) is not None and budget.deadline is not None:
             budget.check(self._step.node)
-        writes, run, outputs = staged
-        for place, value in writes:
+        try:
+            graph = self._chosen_graph(self._values)
+            if graph is not None and (chosen := self._chosen.get(id(graph)) or self._in_place(graph)) is not None:
+                writes, run, copies = chosen
+                for place, value in writes:
+                    place[...] = value
+                run()
+                for place, value in copies:
+                    place[...] = value
+                return
+        except (Exception, SystemExit) as error:
+            self._explain(error)
+            raise
+        self._run.forget()
+        for place, value in self._pairs(self._controlled(self._run, self._values)):
             place[...] = value
-        run()
-        return [value.copy() for value in outputs]  # which outlive the next run
+
+    def _in_place(self, graph: Graph) -> tuple[Sequence[Pair], Callable[[], object], Sequence[Pair]] | None:
+        """A sub-graph in place of the node; None where it cannot be staged."""
+        if id(graph) not in self._chosen:
+            runs, body = self._bodies[id(graph)]
+            staged = runs.staged(_values(body.captures, self._slots))
+            self._chosen[id(graph)] = staged and (*staged[:2], self._pairs([*compress(staged[2], self._wanted)]))
+        return self._chosen[id(graph)]
+
+    def _pairs(self, results: Sequence[Any]) -> list[Pair]:
+        pairs = [(place, np.asarray(value)) for place, value in zip(self.outputs, results, strict=True)]
+        for place, value in pairs:
+            if value.shape != place.shape or value.dtype != place.dtype:
+                with node_context(self._step.node):
+                    text = f"control() gave {value.dtype}{[*value.shape]}, control_types() {place.dtype}{[*place.shape]}"
+                    raise OperatorError(text, hint="make them agree")
+        return pairs
 
 
 def _values(sources: Sequence[Source], slots: Sequence[Any]) -> list[Any]:

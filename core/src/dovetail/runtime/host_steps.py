@@ -66,11 +66,15 @@ class HostSteps:
                 self._known.clear()
             self._known[shapes] = self._found()
         else:
-            self._run(slots, self._run_known(slots, known))
+            started = perf_counter()
+            number = self._run_known(slots, known)
+            if perf_counter() - started > _LONG:
+                self._known.pop(shapes)  # of these alone: a busy machine makes any run long
+            self._run(slots, number)
 
     def _run_known(self, slots: list[Any], known: Sequence[_Known]) -> int:
         """Run the first nodes, whose results have these types; how many. A node that gives something else is not counted."""
-        number, started = 0, perf_counter()
+        number = 0
         try:
             for reads, reference, kind, slot in known:
                 given = reference(*[slots[source] if type(source) is int else source for source in reads])
@@ -82,8 +86,6 @@ class HostSteps:
             values = [slots[source] if isinstance(source, int) else source for source in known[number][0]]
             with node_context(self._calls[number][0].node, (None if v is None else TensorType.of(v) for v in values)):
                 raise
-        if perf_counter() - started > _LONG:
-            self._known.clear()
         return number
 
     def _found(self) -> list[_Known]:

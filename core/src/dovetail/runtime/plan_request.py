@@ -221,7 +221,10 @@ class PlanRequest:
             self._explain(number, error, results)
             raise
         if self._tail is not None and self._inner:
+            started = perf_counter()
             self._tail(slots)
+            if (takes := self.plan.open_inputs) is not None:
+                takes.room.took(perf_counter() - started)
         elif self._tail is not None:
             with np.errstate(all="ignore"):  # once for all nodes and iterations: it takes as long as a small node
                 self._tail(slots)

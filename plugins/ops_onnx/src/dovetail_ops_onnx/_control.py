@@ -28,16 +28,9 @@ def check_outputs(given: int, count: int) -> None:
         )
 
 
-def last_types(run: RunGraph, body: Graph, first: int, arguments: Sequence[Any] | None) -> list[TensorType | None]:
-    """The types of the outputs of the body from number `first` on, as the model declares them.
-
-    With `arguments`, for a body that does not run, those that it leaves open as they are inferred for such arguments.
-    """
-    declared = [body.types.get(name) for name in body.outputs[first:]]
-    if arguments is None or all(t is not None and t.is_static for t in declared):
-        return declared
-    found = run.types(body, arguments)[first:]
-    return [_static(one, other) for one, other in zip(declared, found, strict=True)]
+def last_types(run: RunGraph, body: Graph, first: int, arguments: Sequence[Any] | None) -> Sequence[TensorType | None]:
+    """The types of the body's outputs from number `first` on, for such arguments; None for each without `arguments`."""
+    return [None] * len(body.outputs[first:]) if arguments is None else run.types(body, arguments)[first:]
 
 
 def repeated_types(
@@ -56,16 +49,10 @@ def repeated_types(
     return after, found[len(given) :]
 
 
-def _static(declared: TensorType | None, found: TensorType | None) -> TensorType | None:
-    if found is None or found.shape is None or (declared is not None and declared.is_static):
-        return declared
-    return found if declared is None else declared.with_shape(found.shape)
-
-
-def stacked(values: Sequence[Array] | Array, axis: int, declared: TensorType | None) -> Array:
+def stacked(values: Sequence[Array] | Array, axis: int, kind: TensorType | None) -> Array:
     """The values along a new axis, of a list or of axis 0 of an array.
 
-    Without values an empty array of the declared type, open dimensions being 0.
+    Without values an empty array of this type, open dimensions being 0.
     """
     if isinstance(values, np.ndarray):
         return values if axis == 0 else np.moveaxis(values, 0, _checked(axis, values.ndim))
@@ -77,8 +64,8 @@ def stacked(values: Sequence[Array] | Array, axis: int, declared: TensorType | N
         if axis == 0 and values[0].dtype.kind != "O":  # strings are objects, which may be arrays for it
             return np.array(values)  # in a third of the time of np.stack
         return np.stack(values, axis)
-    dtype = np.dtype(np.float32) if declared is None else declared.dtype.numpy
-    dims = [d if isinstance(d, int) else 0 for d in declared.shape or ()] if declared is not None else []
+    dtype = np.dtype(np.float32) if kind is None else kind.dtype.numpy
+    dims = [d if isinstance(d, int) else 0 for d in kind.shape or ()] if kind is not None else []
     dims.insert(axis if axis >= 0 else len(dims) + 1 + axis, 0)
     return np.empty(dims, dtype)
 

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from dovetail.op import Graph, Operator, OperatorError, RunGraph, TensorType, TypesOf, one_of
 from dovetail_ops_onnx._control import check_outputs
 from dovetail_ops_onnx._types import BOOL, Array
@@ -23,11 +21,11 @@ class If(Operator):
     else_branch: Graph
 
     def chosen_graph(self, inputs: Sequence[Array | None]) -> Graph | None:
-        """The branch that a constant condition selects."""
+        """The branch that a known condition selects."""
         cond = inputs[0] if inputs else None
-        if cond is None or cond.size != 1 or cond.dtype != np.bool_:
+        if cond is None or cond.size != 1 or cond.dtype.kind != "b":
             return None
-        return self.then_branch if bool(cond.reshape(())) else self.else_branch
+        return self.then_branch if cond.item() else self.else_branch
 
     def control_types(self, types: TypesOf, *_: TensorType | None) -> list[TensorType | None]:
         """Those of both branches."""
@@ -41,4 +39,4 @@ class If(Operator):
         """The outputs of the branch that `cond`, a single element, chooses."""
         if cond.size != 1:
             raise OperatorError(f"cond has {cond.size} elements; accepted: one")
-        return tuple(run(self.then_branch if cond.reshape(()) else self.else_branch, ()))
+        return tuple(run(self.then_branch if cond.item() else self.else_branch, ()))

@@ -27,7 +27,7 @@ class Loop(Operator):
         """Those of the body, whose iterations are not counted."""
         fixed = (TensorType(DType.INT64, ()), TensorType(DType.BOOL, ()))
         state, stacks = repeated_types(types, self.body, fixed, inputs[2:], ())
-        return [*state, *(None if t is None else TensorType(t.dtype, (None, *(t.shape or ()))) for t in stacks)]
+        return [*state, *(t and TensorType(t.dtype, None if t.shape is None else (None, *t.shape)) for t in stacks)]
 
     def check_outputs(self, count: int) -> None:
         """Raise `OperatorError` unless the body gives `count` values or more after its condition."""
@@ -39,7 +39,7 @@ class Loop(Operator):
         types = self._stacked_types(run, carried, stacks)
         return (*state, *(None if s is None else stacked(s, 0, t) for s, t in zip(stacks, types, strict=True)))
 
-    def _stacked_types(self, run: RunGraph, carried: Sequence[Any], stacks: Sequence[Any]) -> list[TensorType | None]:
+    def _stacked_types(self, run: RunGraph, carried: Sequence[Any], stacks: Sequence[Any]) -> Sequence[TensorType | None]:
         """The types of the values that are stacked, inferred where there are none."""
         runs = not any(isinstance(one, list) and not one for one in stacks)
         arguments = None if runs else (np.array(0, _INT64), _TRUE, *carried)

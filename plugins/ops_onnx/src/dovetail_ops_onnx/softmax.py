@@ -16,8 +16,10 @@ class Softmax(AlongAxis):
     def compute(self, X: Array, axis: int) -> Array:
         x = wide(X)
         with np.errstate(all="ignore"):
-            e = np.exp(x - np.maximum.reduce(x, axis=axis, keepdims=True, initial=-np.inf))
-            return rounded(e / np.add.reduce(e, axis=axis, keepdims=True), X.dtype)
+            e = x - np.maximum.reduce(x, axis=axis, keepdims=True, initial=-np.inf)
+            np.exp(e, out=e)
+            e /= np.add.reduce(e, axis=axis, keepdims=True)
+            return rounded(e, X.dtype)
 
 
 class Softmax_1(Flattened):

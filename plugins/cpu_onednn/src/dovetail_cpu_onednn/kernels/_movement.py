@@ -46,10 +46,18 @@ class StridedCopy(PythonKernel):
     def pairs(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[tuple[Array, Array]]:
         """The views to copy between: each element of the outputs once. `array` gives values with their axes in order."""
 
+    def pairing(self, node: TypedNode) -> Callable[[Callable[[str], Array]], Iterable[tuple[Array, Array]]]:
+        """`pairs` of the node, after all that depends on no array."""
+        return partial(self.pairs, node)
+
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        is_last = node.outputs[0].layout == BYXF
+        return self.binding(node)(array)
 
-        def ordered(name: str) -> Array:
-            return np.moveaxis(array(name), -1, 1) if is_last else array(name)
+    def binding(self, node: TypedNode) -> Callable[[Callable[[str], Array]], Iterable[Call]]:
+        is_last, pairs = node.outputs[0].layout == BYXF, self.pairing(node)
 
-        return [partial(np.copyto, *as_runs(dst, src)) for dst, src in self.pairs(node, ordered) if dst.size]
+        def bind(array: Callable[[str], Array]) -> Iterable[Call]:
+            found = pairs((lambda name: np.moveaxis(array(name), -1, 1)) if is_last else array)
+            return [partial(np.copyto, *as_runs(dst, src)) for dst, src in found if dst.size]
+
+        return bind
