@@ -17,11 +17,13 @@ from dovetail_gpu_opencl.source import C_TYPES, assemble
 
 __all__ = ["COLUMNS", "VECTOR", "Sums", "channels_last", "is_sparse", "pack_on_device", "pack_weights", "packed", "source_of"]
 
-ROWS, SPAN = 6, 4
+ROWS, TILED_ROWS, SPAN = 6, 32, 4
 """Pixels, and most blocks of channels for which they are brought into private memory once: 8 gained 2 % more, 2 lost 8."""
 VECTOR = 8
 COLUMNS = 16
 """6 rows of 2 vectors: with both vectors of weights, a pair and a product they fill the 16 registers that every CPU has."""
+BEHIND = 1024
+"""Bytes behind weights in fours, which tiles read and multiply by zeros."""
 _FILE = "integer_rows.cl"
 _WEIGHTS = ("M", "C", "KH", "KW")
 
@@ -84,11 +86,12 @@ class Sums:
         """The launch on so many compute units; `defines` are the type X, those of the weights, and what the file says."""
         steps = (1, self.pixels) if self.plain else (self.numbers["M"], 1)
         names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
-        tiles = ceil_div(self.pixels, ROWS) * self.images
-        span = SPAN if tiles * self.spans(SPAN) >= 2 * units else 1
+        rows = TILED_ROWS if defines.get("TILES") else ROWS
+        tiles = ceil_div(self.pixels, rows) * self.images
+        span = SPAN if tiles * self.spans(SPAN) >= 2 * units else 2 if defines.get("TILES") else 1
         arguments = (src, wei, zero, bias, dst, *named(self.numbers, names), *ints(self.taps, *steps, span), *result.arguments)
         source = source_of(defines, result)
-        work = (ceil_div(self.pixels, ROWS), self.spans(span), self.images)
+        work = (ceil_div(self.pixels, rows), self.spans(span), self.images)
         if self.is_depthwise:
             return Launch(_FILE, source, "integer_depthwise", arguments, (self.pixels, self.images), (1, 1), result.options)
         return Launch(_FILE, source, "integer_rows", arguments, work, (1, 1, 1), result.options)
@@ -96,7 +99,7 @@ class Sums:
 
 def source_of(defines: Mapping[str, object], result: Result) -> str:
     """The program: that of all sizes."""
-    return assemble(_FILE, {**result.defines, **defines, "ROWS": ROWS, "MOST": SPAN}, result.source)
+    return assemble(_FILE, {**result.defines, **defines, "ROWS": TILED_ROWS if defines.get("TILES") else ROWS, "MOST": SPAN}, result.source)
 
 
 def packed(
@@ -106,7 +109,7 @@ def packed(
     fours = caps.multiplies_fours if weights.fact("integer_rows", _fit_bytes) else 0
     order = ("integer_rows", groups, taps, fours > 0)
     wei, defines = _argument(weights.packed(order, lambda whole: pack_weights(whole.reshape(dims), groups, taps, fours > 0)))
-    return wei, {**defines, "FOURS": fours} if fours else defines
+    return wei, {**defines, "FOURS": fours, "TILES": caps.multiplies_tiles} if fours else defines
 
 
 def _argument(weights: NDArray[np.integer]) -> tuple[Argument, dict[str, object]]:
@@ -128,9 +131,12 @@ def pack_weights(weights: NDArray[np.integer], groups: int, taps: int, fours: bo
     if not fours:
         return _smallest(ordered)
     sums = padded.sum(axis=(2, 3), dtype=np.int32).reshape(groups * blocks, COLUMNS)
-    found = aligned_empty((groups * blocks, padded[0, :COLUMNS].size + sums[0].nbytes), np.int8)
-    found[:, : -sums[0].nbytes] = ordered.reshape(groups * blocks, -1)
-    found[:, -sums[0].nbytes :] = sums.view(np.int8)
+    each = padded[0, :COLUMNS].size + sums[0].nbytes
+    found = aligned_empty((groups * blocks * each + BEHIND,), np.int8)
+    found[-BEHIND:] = 0
+    matrix = found[:-BEHIND].reshape(groups * blocks, each)
+    matrix[:, : -sums[0].nbytes] = ordered.reshape(groups * blocks, -1)
+    matrix[:, -sums[0].nbytes :] = sums.view(np.int8)
     return found
 
 
