@@ -302,14 +302,15 @@ def test_pairs_with_and_without_the_instruction(
 
 
 @pytest.mark.parametrize("plain", [False, True])
-@pytest.mark.parametrize("sums", [0, 8, 16])
+@pytest.mark.parametrize(("sums", "tiles"), [(0, False), (8, False), (16, False), (8, True)])
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_fours_with_and_without_the_instruction(
-    plain: bool, sums: int, dtype: str, info: DeviceInfo, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
+    plain: bool, sums: int, tiles: bool, dtype: str, info: DeviceInfo, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Code for CPUs that multiply four pairs of bytes, for so many sums at once, for others with this order, and for pairs."""
+    """Code for CPUs that multiply four pairs of bytes, for so many sums at once or by tiles, for others with this order, and for
+    pairs."""
     own = OpenCLDevice(info).caps
-    if sums > own.multiplies_fours and not plain:
+    if (sums > own.multiplies_fours or tiles > own.multiplies_tiles) and not plain:
         pytest.skip("the CPU lacks the instruction")
     if sums == 16 and not survives(own.identity):
         pytest.skip("the driver ends the process at vectors of 512 bits")
@@ -317,7 +318,7 @@ def test_fours_with_and_without_the_instruction(
         monkeypatch.setattr(
             _integer_rows, "assemble", lambda file, defines, *f: assemble(file, {**defines, "PLAIN_FOURS": 1}, *f)
         )
-    several_blocks = dataclasses.replace(own, kind="CPU", multiplies_fours=sums, compute_units=1)
+    several_blocks = dataclasses.replace(own, kind="CPU", multiplies_fours=sums, multiplies_tiles=tiles, compute_units=1)
     device = OpenCLDevice(info, caps=several_blocks)
     lowest = np.iinfo(dtype).min
 
@@ -326,11 +327,13 @@ def test_fours_with_and_without_the_instruction(
         found.flat[::3], found.flat[1::3] = lowest, lowest + 255
         return found
 
-    for (m, k, n), zero in (((7, 1201, 37), lowest + 255), ((1, 6, 16), lowest), ((13, 515, 40), lowest + 130)):
+    sizes = ((7, 1201, 37), (1, 6, 16), (13, 515, 40), (45, 128, 40), (33, 64, 16), (16, 192, 70))
+    for (m, k, n), zero in zip(sizes, lowest + np.array([255, 0, 130, 7, 100, 200]), strict=True):
         a, b = source(m, k), bytes_of(rng, k, n, dtype=np.int8)
         b[::2] = -128
         graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b, np.array(zero, dtype)], (1,))
         assert f"FOURS {sums}" in _source(device, graph) or not sums
+        assert ("TILES 1" in _source(device, graph)) is tiles
         (got,) = bench.run(device, graph, feeds)
         np.testing.assert_array_equal(got, (a.astype(np.int64) - zero) @ b.astype(np.int64), strict=False)
     a, b = source(3, 5, 70), bytes_of(rng, 3, 70, 19, dtype=np.int8)

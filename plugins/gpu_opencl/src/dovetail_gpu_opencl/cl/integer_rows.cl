@@ -8,8 +8,9 @@
 // pairs of these multiply pairs of weights, and the sums of both are added in int, which wraps. With FOURS it is brought as
 // uchar, with the zero point in it (128 more for char); fours of these multiply fours of weights, and zero points times the sums
 // of weights, which follow each block of these, are taken off. FOURS is 8 or 16: with 16, for CPUs with registers
-// of so many ints, two blocks of channels are computed at once. Of short lines of taps several are brought at once. No local
-// memory.
+// of so many ints, two blocks of channels are computed at once. Of short lines of taps several are brought at once. With TILES,
+// for CPUs with registers of tiles, ROWS is 32, and tiles of weights multiply tiles of pixels, from where these are if they are
+// equally far apart: see integer_tiles.cl. No local memory.
 // NDRange: (ceil(OH * OW / ROWS), GROUPS * ceil(M / GROUPS / COLS / SPAN), images), local size 1.
 //
 // integer_depthwise: the same where each channel is a separate group: a work item computes one pixel for all channels, in vectors
@@ -22,7 +23,7 @@
 // Layout: src [images][IH][IW][GROUPS * C], channels innermost; dst has O_P elements from pixel to pixel and O_N from channel to
 // channel, M * OH * OW from image to image. wei of W (char or short) with the zero points subtracted, packed as
 // [matrices][GROUPS][ceil(M / GROUPS / COLS)][KH][KW / TAPS][ceil(TAPS * C / STEP)][COLS][STEP], padded with zeros; STEP is 2,
-// with FOURS 4, and COLS ints follow each block. TAPS * C elements are contiguous in src. A_BATCH(z) is the first
+// with FOURS 4, and COLS ints follow each block, 1024 bytes all. TAPS * C elements are contiguous in src. A_BATCH(z) is the first
 // element of an image, WEI_AT(z) the matrix of its weights, B_BATCH(z) the first element of a matrix b. bia [M] of int.
 // X_ZERO(z, m) is the zero point of pixel m, read from x_zero, and B_ZERO(z, n) that of a column, read from b_zero; both may be
 // NULL. STORE_SUM(o, s, z, m, n) makes element o of dst of the sum s for pixel m and channel n; STORE_SUMS(o, sums, n), which
@@ -139,6 +140,9 @@ static int16 multiplied_16(int16 sums, const int16 a, const int16 b) {
 #define MULTIPLIED(sums, x, k, w) multiplied(sums, (int8)(((const int*)(x))[k]), w)
 #define WEIGHTS(w, i) (((__global const PACKED_INT*)(w))[i].v)
 #ifdef TILES
+#if defined(PLAIN_FOURS) || !defined(__AVX2__)
+#define PLAIN_TILES
+#endif
 #include "integer_tiles.cl"
 #define SHIFT 0
 #else
@@ -220,7 +224,7 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
     }
 #ifdef TILES
   shape(rows);
-#ifndef PLAIN_FOURS
+#ifndef PLAIN_TILES
   // Pixels of products, and of 1 x 1 windows, are read where they are.
   if (KH * KW == 1 && length % DEPTH == 0 && PAD_Y == 0 && PAD_X == 0 && (OW - 1) * STRIDE_X < IW && (OH - 1) * STRIDE_Y < IH &&
       (OH == 1 || (STRIDE_Y == 1 && STRIDE_X == 1 && OW == IW))) {

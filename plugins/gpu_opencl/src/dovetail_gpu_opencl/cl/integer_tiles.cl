@@ -2,7 +2,7 @@
 // lines of 64 bytes. Registers 0 to 3 hold sums (16 pixels by 16 channels each, two by two), 4 and 5 pixels, 6 and 7 weights. No
 // compiler has to know the instructions, which are written as bytes; the addresses of memory are in RAX and RCX.
 //
-// With PLAIN_FOURS the same in C.
+// With PLAIN_TILES the same in C.
 typedef struct {
   uchar palette, start, reserved[14];
   ushort bytes[16];
@@ -11,7 +11,7 @@ typedef struct {
 #define TILE 16
 #define DEPTH 64
 
-#ifdef PLAIN_FOURS
+#ifdef PLAIN_TILES
 #define ADDRESS(p) (p)
 typedef const uchar* PIXELS_AT;
 static void shape(const int rows) {}
@@ -24,7 +24,7 @@ static void multiply(int* sums, const int wide, PIXELS_AT a, const int distance,
       for (int n = 0; n < COLS; ++n) {
         int sum = sums[(c * ROWS + r) * COLS + n];
         for (int k = 0; k < steps * DEPTH; ++k)
-          if (a[r * distance + k] != 0) sum += (int)(X)a[r * distance + k] * b[c * next + k / 4 * (4 * COLS) + 4 * n + k % 4];
+          sum += (int)(X)a[r * distance + k] * b[c * next + k / 4 * (4 * COLS) + 4 * n + k % 4];
         sums[(c * ROWS + r) * COLS + n] = sum;
       }
 }
