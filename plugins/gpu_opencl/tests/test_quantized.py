@@ -336,6 +336,14 @@ def test_fours_with_and_without_the_instruction(
         assert ("TILES 1" in _source(device, graph)) is tiles
         (got,) = bench.run(device, graph, feeds)
         np.testing.assert_array_equal(got, (a.astype(np.int64) - zero) @ b.astype(np.int64), strict=False)
+    # Weights of 9 bits take two tiles, and some of more take none.
+    for m, k, n, own in ((40, 300, 50, 100), (3, 64, 33, 1), (17, 70, 16, 255), (5, 64, 16, 0)):
+        a, b = source(m, k), bytes_of(rng, k, n)
+        b[0], b[-1] = 0, 255
+        graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b, np.array(lowest + 9, dtype), np.array(own, np.uint8)], (1, 3))
+        assert ("PARTS 2" in _source(device, graph)) is (tiles and own > 0)
+        (got,) = bench.run(device, graph, feeds)
+        np.testing.assert_array_equal(got, (a.astype(np.int64) - (lowest + 9)) @ (b.astype(np.int64) - own), strict=False)
     a, b = source(3, 5, 70), bytes_of(rng, 3, 70, 19, dtype=np.int8)
     graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b, source(3, 5, 1)], (1,))
     (got,) = bench.run(device, graph, feeds)
@@ -391,6 +399,9 @@ def test_weights_that_8_bits_hold_are_kept_so() -> None:
         packed = pack_weights(np.array(values, np.int16).reshape(2, 1, 1, 1), 1, 1)
         assert packed.dtype == dtype
         assert packed.ravel()[:4].tolist() == [values[0], 0, values[1], 0]
-    packed = pack_weights(np.array([-128, 127], np.int16).reshape(2, 1, 1, 1), 1, 1, fours=True)
+    packed = pack_weights(np.array([-128, 127], np.int16).reshape(2, 1, 1, 1), 1, 1, fours=1)
     assert packed.ravel()[:8].tolist() == [-128, 0, 0, 0, 127, 0, 0, 0]
-    assert packed.ravel()[-64:].view(np.int32)[:3].tolist() == [-128, 127, 0]
+    packed = pack_weights(np.array([-255, 254], np.int16).reshape(2, 1, 1, 1), 1, 1, fours=2)
+    assert packed.ravel()[:8].tolist() == [-128, 0, 0, 0, 127, 0, 0, 0]
+    assert packed.ravel()[64:72].tolist() == [-127, 0, 0, 0, 127, 0, 0, 0]
+    assert packed.ravel()[128:192].view(np.int32)[:3].tolist() == [-128, 127, 0]

@@ -10,7 +10,7 @@
 // of weights, which follow each block of these, are taken off. FOURS is 8 or 16: with 16, for CPUs with registers
 // of so many ints, two blocks of channels are computed at once. Of short lines of taps several are brought at once. With TILES,
 // for CPUs with registers of tiles, ROWS is 32, and tiles of weights multiply tiles of pixels, from where these are if they are
-// equally far apart: see integer_tiles.cl. No local memory.
+// equally far apart: see integer_tiles.cl. Weights of 9 bits are then the sums of PARTS chars. No local memory.
 // NDRange: (ceil(OH * OW / ROWS), GROUPS * ceil(M / GROUPS / COLS / SPAN), images), local size 1.
 //
 // integer_depthwise: the same where each channel is a separate group: a work item computes one pixel for all channels, in vectors
@@ -23,7 +23,7 @@
 // Layout: src [images][IH][IW][GROUPS * C], channels innermost; dst has O_P elements from pixel to pixel and O_N from channel to
 // channel, M * OH * OW from image to image. wei of W (char or short) with the zero points subtracted, packed as
 // [matrices][GROUPS][ceil(M / GROUPS / COLS)][KH][KW / TAPS][ceil(TAPS * C / STEP)][COLS][STEP], padded with zeros; STEP is 2,
-// with FOURS 4, and COLS ints follow each block, 1024 bytes all. TAPS * C elements are contiguous in src. A_BATCH(z) is the first
+// with FOURS 4, and COLS ints follow the PARTS of each block, 1024 bytes all. TAPS * C elements are contiguous in src. A_BATCH(z) is the first
 // element of an image, WEI_AT(z) the matrix of its weights, B_BATCH(z) the first element of a matrix b. bia [M] of int.
 // X_ZERO(z, m) is the zero point of pixel m, read from x_zero, and B_ZERO(z, n) that of a column, read from b_zero; both may be
 // NULL. STORE_SUM(o, s, z, m, n) makes element o of dst of the sum s for pixel m and channel n; STORE_SUMS(o, sums, n), which
@@ -55,6 +55,9 @@
 #define MOST 4
 #endif
 #define FEW 2
+#ifndef PARTS
+#define PARTS 1
+#endif
 #ifndef POST_ARGS
 #define POST_ARGS
 #define POST(s, o) (s)
@@ -196,7 +199,8 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
   const int span = get_global_id(1);
   const int z = get_global_id(2);
   const int group = span / SPANS, block = span % SPANS * SPAN, count = min(SPAN, BLOCKS - block);
-  const int length = TAPS * C, line = (length + STEP - 1) / STEP * (STEP * COLS), depths = KH * (KW / TAPS) * line + BEHIND;
+  const int length = TAPS * C, line = (length + STEP - 1) / STEP * (STEP * COLS);
+  const int part = KH * (KW / TAPS) * line, depths = PARTS * part + BEHIND;
   __global const X* image = src + A_BATCH(z);
   __global const W* w = wei + ((WEI_AT(z) * GROUPS + group) * BLOCKS + block) * depths;
   int y0[ROWS], x0[ROWS];
@@ -230,7 +234,9 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
       (OH == 1 || (STRIDE_Y == 1 && STRIDE_X == 1 && OW == IW))) {
     __global const X* a = image + ((y0[0] * IW + x0[0]) * GROUPS + group) * C;
     for (int i = 0; i < count; i += 2)
-      multiply((int*)sums[i], i + 1 < count, ADDRESS(a), GROUPS * C * STRIDE_X, w + i * depths, depths, length / DEPTH, rows);
+      for (int j = 0; j < PARTS; ++j)
+        multiply((int*)sums[i], i + 1 < count, ADDRESS(a), GROUPS * C * STRIDE_X, w + i * depths + j * part, depths,
+                 length / DEPTH, rows);
   } else
 #endif
   {
@@ -256,7 +262,9 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
       for (int r = 0; r < rows; ++r)
         for (int k = steps * STEP; k < tiled * DEPTH; k += STEP) *(int*)(x[r] + k) = 0;
       for (; i < count; i += 2)
-        multiply((int*)sums[i], i + 1 < count, ADDRESS((const uchar*)x), CHUNK, w + i * depths + k0 * COLS, depths, tiled, rows);
+        for (int j = 0; j < PARTS; ++j)
+          multiply((int*)sums[i], i + 1 < count, ADDRESS((const uchar*)x), CHUNK, w + i * depths + j * part + k0 * COLS, depths,
+                   tiled, rows);
 #elif defined(WIDE)
       for (; rows > FEW && i + 1 < count; i += 2) {
         __global const PACKED_INT16* w0 = (__global const PACKED_INT16*)(w + i * depths + k0 * COLS);

@@ -1,6 +1,8 @@
 """DynamicQuantizeLinear."""
 
-from dovetail.device import Reason, Refusal, TypedNode
+from collections.abc import Sequence
+
+from dovetail.device import ANY, PLAIN, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, group_size, spread
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, assemble
@@ -21,6 +23,9 @@ class DynamicQuantize(CLKernel):
 
     def check(self, node: TypedNode) -> Refusal | None:
         return None if len(node.outputs) == 3 else Refusal(Reason.ATTRIBUTE, f"{len(node.outputs)} outputs")
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return (LayerConfig((ANY,), (ANY, PLAIN, PLAIN)),)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         size = node.outputs[0].size
