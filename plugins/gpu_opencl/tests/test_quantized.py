@@ -340,7 +340,9 @@ def test_fours_with_and_without_the_instruction(
     for m, k, n, own in ((40, 300, 50, 100), (3, 64, 33, 1), (17, 70, 16, 255), (5, 64, 16, 0)):
         a, b = source(m, k), bytes_of(rng, k, n)
         b[0], b[-1] = 0, 255
-        graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b, np.array(lowest + 9, dtype), np.array(own, np.uint8)], (1, 3))
+        graph, feeds = bench.single(
+            bench.op("MatMulInteger"), [a, b, np.array(lowest + 9, dtype), np.array(own, np.uint8)], (1, 3)
+        )
         assert ("PARTS 2" in _source(device, graph)) is (tiles and own > 0)
         (got,) = bench.run(device, graph, feeds)
         np.testing.assert_array_equal(got, (a.astype(np.int64) - (lowest + 9)) @ (b.astype(np.int64) - own), strict=False)

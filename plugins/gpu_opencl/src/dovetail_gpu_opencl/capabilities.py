@@ -44,7 +44,7 @@ class Capabilities:
     quotients correctly where a program asks for it. `vector_registers` is how many vectors a CPU holds, as far as is known, and
     `native_lanes` how many floats one holds; `vector_width` is at most 8, which every driver survives.
     `multiplies_fours` is for how many sums at once, 8 or 16, kernels may name the instruction of x86 CPUs that multiplies and
-    adds four pairs of bytes; 0 without it. `multiplies_tiles` says that they may multiply tiles of bytes in registers (AMX).
+    adds four pairs of bytes; 0 without it. `multiplies_tiles` says that they may also multiply tiles of bytes in registers (AMX).
     `unified_memory` says that kernels can read the memory of the host. `compute_capability` is that of NVIDIA's GPUs, (0, 0) of
     others.
     """

@@ -18,7 +18,8 @@ from dovetail_gpu_opencl.source import C_TYPES, assemble
 __all__ = ["COLUMNS", "VECTOR", "Sums", "channels_last", "is_sparse", "pack_on_device", "pack_weights", "packed", "source_of"]
 
 ROWS, TILED_ROWS, SPAN = 6, 32, 4
-"""Pixels, and most blocks of channels for which they are brought into private memory once: 8 gained 2 % more, 2 lost 8."""
+"""Pixels, also with tiles, and most blocks of channels for which they are brought into private memory once: 8 gained 2 % more,
+2 lost 8."""
 VECTOR = 8
 COLUMNS = 16
 """6 rows of 2 vectors: with both vectors of weights, a pair and a product they fill the 16 registers that every CPU has."""
@@ -86,7 +87,7 @@ class Sums:
         """The launch on so many compute units; `defines` are the type X, those of the weights, and what the file says."""
         steps = (1, self.pixels) if self.plain else (self.numbers["M"], 1)
         names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
-        rows = TILED_ROWS if defines.get("TILES") else ROWS
+        rows = _rows(defines)
         tiles = ceil_div(self.pixels, rows) * self.images
         span = SPAN if tiles * self.spans(SPAN) >= 2 * units else 2 if defines.get("TILES") else 1
         arguments = (src, wei, zero, bias, dst, *named(self.numbers, names), *ints(self.taps, *steps, span), *result.arguments)
@@ -99,7 +100,11 @@ class Sums:
 
 def source_of(defines: Mapping[str, object], result: Result) -> str:
     """The program: that of all sizes."""
-    return assemble(_FILE, {**result.defines, **defines, "ROWS": TILED_ROWS if defines.get("TILES") else ROWS, "MOST": SPAN}, result.source)
+    return assemble(_FILE, {**result.defines, **defines, "ROWS": _rows(defines), "MOST": SPAN}, result.source)
+
+
+def _rows(defines: Mapping[str, object]) -> int:
+    return TILED_ROWS if defines.get("TILES") else ROWS
 
 
 def packed(
