@@ -403,7 +403,8 @@ def test_weights_that_8_bits_hold_are_kept_so() -> None:
         assert packed.ravel()[:4].tolist() == [values[0], 0, values[1], 0]
     packed = pack_weights(np.array([-128, 127], np.int16).reshape(2, 1, 1, 1), 1, 1, fours=1)
     assert packed.ravel()[:8].tolist() == [-128, 0, 0, 0, 127, 0, 0, 0]
+    assert packed.ravel()[64:128].view(np.int32)[:3].tolist() == [-128, 127, 0]
     packed = pack_weights(np.array([-255, 254], np.int16).reshape(2, 1, 1, 1), 1, 1, fours=2)
     assert packed.ravel()[:8].tolist() == [-128, 0, 0, 0, 127, 0, 0, 0]
     assert packed.ravel()[64:72].tolist() == [-127, 0, 0, 0, 127, 0, 0, 0]
-    assert packed.ravel()[128:192].view(np.int32)[:3].tolist() == [-128, 127, 0]
+    assert packed.ravel()[128:192].view(np.int32)[:3].tolist() == [-255, 254, 0]
