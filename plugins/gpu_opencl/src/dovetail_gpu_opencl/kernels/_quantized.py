@@ -25,7 +25,7 @@ from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv_integer import SPARSE, row_defines, windows_configurations, windows_launches
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Result, Weights
 from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, is_sparse, packed
-from dovetail_gpu_opencl.kernels._quantized_steps import WHOLE, Refused, Steps, given, is_as_large, relus_before, stored_bounds
+from dovetail_gpu_opencl.kernels._quantized_steps import WHOLE, Refused, Steps, given, is_as_large, places_of, relus_before, stored_bounds
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write, ints
 from dovetail_gpu_opencl.packed import PackedConstants
@@ -279,7 +279,7 @@ class QuantizedSums(QuantizedKernel):
             for index in step.inputs if isinstance(step, QuantizedStep) else ():
                 tensor = None if index is None or index < 0 else given(node, index)
                 if tensor is not None and not is_as_large(tensor, result):
-                    found.append((tensor.dims, () if tensor.size == 1 else (result.dims, result.layout)))
+                    found.append((tensor.dims, () if tensor.size == 1 else places_of(tensor, result)))
                 else:
                     found.append(tensor is None)
         return tuple(found)
