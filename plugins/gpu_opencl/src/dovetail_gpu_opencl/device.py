@@ -310,8 +310,10 @@ class OpenCLDevice(Device):
         kernels: Mapping[str, CLKernel],
         leaders: Mapping[str, str],
     ) -> Mapping[str, Sequence[Launch]]:
-        """The launches of each node, none for those without a kernel. Constants that they copy are let go: those of nodes that are
-        like others were when an earlier plan copied them."""
+        """The launches of each node, none for those without a kernel. Constants that they copy are let go.
+
+        Those of nodes that are like others were let go when an earlier plan copied them.
+        """
         found: dict[str, Sequence[Launch]] = {}
         readers = ConstantReaders(graph)
         for name, node in typed.items():

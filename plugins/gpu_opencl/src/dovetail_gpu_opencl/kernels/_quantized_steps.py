@@ -213,7 +213,7 @@ def elementwise_access(tensor: TensorType, result: TensorType, run_axes: int, si
 
 
 def places_of(tensor: TensorType, result: TensorType) -> Hashable:
-    """All of the result on which the access to an operand depends: mostly not the sizes of the axes before those of the operand."""
+    """All of the result on which the access to an operand depends: mostly not the sizes of the axes before the operand's."""
     layout = result.layout
     if not broadcasts(tensor, result) or (layout != PLAIN and not post_ops.lies_along(tensor, result, layout)):
         return result.dims, layout
