@@ -101,9 +101,10 @@ class Forced(OpenCLDevice):
 
 
 def as_kinds(info: DeviceInfo, caps: Capabilities) -> dict[str, Forced]:
-    """The device as one of each kind, with vectors of 8 and registers for all tilings."""
-    wide = dataclasses.replace(caps, vector_width=8, vector_registers=32, multiplies_fours=16)
-    return {kind: Forced(info, caps=dataclasses.replace(wide, kind=kind)) for kind in ("CPU", "GPU")}
+    """The device as one of each kind, with vectors of 8 and registers for all tilings; as a CPU without and with tiles."""
+    wide = dataclasses.replace(caps, vector_width=8, vector_registers=32, multiplies_fours=16, multiplies_tiles=False)
+    kinds = {"CPU": {}, "GPU": {}, "CPU with tiles": {"kind": "CPU", "multiplies_tiles": True}}
+    return {name: Forced(info, caps=dataclasses.replace(wide, **{"kind": name, **found})) for name, found in kinds.items()}
 
 
 WITHOUT_CASES = frozenset(

@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dovetail.device import NHWC, Binary, DType, Eltwise, Graph, Layout, TensorType, TypedNode
+from dovetail import Core
+from dovetail.device import NHWC, Binary, DeviceInfo, DType, Eltwise, Graph, Layout, TensorType, TypedNode
+from dovetail.op import GraphBuilder
+from dovetail_ops_onnx import find
 from dovetail_ops_onnx.conv_integer_to_float import ConvIntegerToFloat
 from dovetail_ops_onnx.mat_mul_integer_to_float import MatMulIntegerToFloat
 
@@ -76,6 +79,42 @@ def test_products(constant: bool, kind: str, kind_device: Callable[[str], Any], 
         assert set(results) == ({"gemm_integer_rows", "gemm_integer"} if kind == "CPU" else {"gemm_integer", *tiled})
         for name, got in results.items():
             np.testing.assert_array_equal(got, whole(a, b, za, zb), f"{name} {m}x{n}x{k}", strict=False)
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_sums_become_floats_in_vectors(kind: str, kind_device: Callable[[str], Any], bench: Any) -> None:
+    """The Cast behind a convolution, with a scale and a bias for each channel: the nearest numbers, halves to even."""
+    device, scale = kind_device(kind), np.float32([0.5, -3, 1])
+    counts = np.array([2**24 + 1, -(2**24) - 3, 2**31 - 1, -(2**31), 7, 0], np.int32).repeat(7).reshape(2, 3, 7, 1)
+    chain = (Binary("mul", "scale"), Eltwise("relu"))
+    operand = {"scale": scale.reshape(3, 1, 1)}
+    graph, feeds = bench.single(bench.op("Cast", to=1), [counts], post_ops=chain, operands=operand)
+    (got,) = bench.run(device, graph, feeds)
+    np.testing.assert_array_equal(got, np.maximum(counts.astype(np.float32) * operand["scale"], 0), strict=True)
+
+
+def test_between_convolutions_dynamic_quantization_stays_channels_last(info: DeviceInfo, rng: Any) -> None:
+    """Reorders only of the image and of the result."""
+    g = GraphBuilder()
+
+    def op(name: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any) -> str:
+        found = find(name, 21)
+        assert found is not None
+        return str(g.node(found(**attributes), *inputs, **({"outputs": outputs} if outputs else {})))
+
+    x = g.input("x", "float32", (1, 3, 9, 8))
+    for layer, channels in enumerate((3, 16, 16)):
+        stored, scale, zero = (f"{name}{layer}" for name in ("stored", "scale", "zero"))
+        op("DynamicQuantizeLinear", x, outputs=(stored, scale, zero))
+        weights = g.constant(rng.integers(0, 256, (16, channels, 3, 3)).astype(np.uint8))
+        sums = op("ConvInteger", stored, weights, zero, g.constant(np.array(121, np.uint8)), pads=(1, 1, 1, 1))
+        x = op("Relu", op("Mul", op("Cast", sums, to=1), scale))
+    model, feeds = g.model([x]), {"x": rng.standard_normal((1, 3, 9, 8)).astype(np.float32)}
+    compiled = Core().compile_model(model, info.name)
+    (got,), (want,) = compiled(feeds).values(), Core().compile_model(model, "NUMPY")(feeds).values()
+    np.testing.assert_array_equal(got, want, strict=True)
+    if info.kind == "CPU":
+        assert compiled.report().reorders == 2
 
 
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])

@@ -302,14 +302,15 @@ def test_pairs_with_and_without_the_instruction(
 
 
 @pytest.mark.parametrize("plain", [False, True])
-@pytest.mark.parametrize("sums", [0, 8, 16])
+@pytest.mark.parametrize(("sums", "tiles"), [(0, False), (8, False), (16, False), (8, True)])
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_fours_with_and_without_the_instruction(
-    plain: bool, sums: int, dtype: str, info: DeviceInfo, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
+    plain: bool, sums: int, tiles: bool, dtype: str, info: DeviceInfo, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Code for CPUs that multiply four pairs of bytes, for so many sums at once, for others with this order, and for pairs."""
+    """Code for CPUs that multiply four pairs of bytes, for so many sums at once or by tiles, for others with this order, and for
+    pairs."""
     own = OpenCLDevice(info).caps
-    if sums > own.multiplies_fours and not plain:
+    if (sums > own.multiplies_fours or tiles > own.multiplies_tiles) and not plain:
         pytest.skip("the CPU lacks the instruction")
     if sums == 16 and not survives(own.identity):
         pytest.skip("the driver ends the process at vectors of 512 bits")
@@ -317,7 +318,7 @@ def test_fours_with_and_without_the_instruction(
         monkeypatch.setattr(
             _integer_rows, "assemble", lambda file, defines, *f: assemble(file, {**defines, "PLAIN_FOURS": 1}, *f)
         )
-    several_blocks = dataclasses.replace(own, kind="CPU", multiplies_fours=sums, compute_units=1)
+    several_blocks = dataclasses.replace(own, kind="CPU", multiplies_fours=sums, multiplies_tiles=tiles, compute_units=1)
     device = OpenCLDevice(info, caps=several_blocks)
     lowest = np.iinfo(dtype).min
 
@@ -326,13 +327,25 @@ def test_fours_with_and_without_the_instruction(
         found.flat[::3], found.flat[1::3] = lowest, lowest + 255
         return found
 
-    for (m, k, n), zero in (((7, 1201, 37), lowest + 255), ((1, 6, 16), lowest), ((13, 515, 40), lowest + 130)):
+    sizes = ((7, 1201, 37), (1, 6, 16), (13, 515, 40), (45, 128, 40), (33, 64, 16), (16, 192, 70))
+    for (m, k, n), zero in zip(sizes, lowest + np.array([255, 0, 130, 7, 100, 200]), strict=True):
         a, b = source(m, k), bytes_of(rng, k, n, dtype=np.int8)
         b[::2] = -128
         graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b, np.array(zero, dtype)], (1,))
         assert f"FOURS {sums}" in _source(device, graph) or not sums
+        assert ("TILES 1" in _source(device, graph)) is tiles
         (got,) = bench.run(device, graph, feeds)
         np.testing.assert_array_equal(got, (a.astype(np.int64) - zero) @ b.astype(np.int64), strict=False)
+    # Weights of 9 bits take two tiles, and some of more take none.
+    for m, k, n, own in ((40, 300, 50, 100), (3, 64, 33, 1), (17, 70, 16, 255), (5, 64, 16, 0)):
+        a, b = source(m, k), bytes_of(rng, k, n)
+        b[0], b[-1] = 0, 255
+        graph, feeds = bench.single(
+            bench.op("MatMulInteger"), [a, b, np.array(lowest + 9, dtype), np.array(own, np.uint8)], (1, 3)
+        )
+        assert ("PARTS 2" in _source(device, graph)) is (tiles and own > 0)
+        (got,) = bench.run(device, graph, feeds)
+        np.testing.assert_array_equal(got, (a.astype(np.int64) - (lowest + 9)) @ (b.astype(np.int64) - own), strict=False)
     a, b = source(3, 5, 70), bytes_of(rng, 3, 70, 19, dtype=np.int8)
     graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b, source(3, 5, 1)], (1,))
     (got,) = bench.run(device, graph, feeds)
@@ -388,6 +401,10 @@ def test_weights_that_8_bits_hold_are_kept_so() -> None:
         packed = pack_weights(np.array(values, np.int16).reshape(2, 1, 1, 1), 1, 1)
         assert packed.dtype == dtype
         assert packed.ravel()[:4].tolist() == [values[0], 0, values[1], 0]
-    packed = pack_weights(np.array([-128, 127], np.int16).reshape(2, 1, 1, 1), 1, 1, fours=True)
+    packed = pack_weights(np.array([-128, 127], np.int16).reshape(2, 1, 1, 1), 1, 1, fours=1)
     assert packed.ravel()[:8].tolist() == [-128, 0, 0, 0, 127, 0, 0, 0]
-    assert packed.ravel()[-64:].view(np.int32)[:3].tolist() == [-128, 127, 0]
+    assert packed.ravel()[64:128].view(np.int32)[:3].tolist() == [-128, 127, 0]
+    packed = pack_weights(np.array([-255, 254], np.int16).reshape(2, 1, 1, 1), 1, 1, fours=2)
+    assert packed.ravel()[:8].tolist() == [-128, 0, 0, 0, 127, 0, 0, 0]
+    assert packed.ravel()[64:72].tolist() == [-127, 0, 0, 0, 127, 0, 0, 0]
+    assert packed.ravel()[128:192].view(np.int32)[:3].tolist() == [-255, 254, 0]

@@ -1,9 +1,11 @@
 """The capabilities of a device, queried once. The only file that reads names of platforms and vendors."""
 
+import ctypes
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from itertools import islice
 from typing import Any
 
 import pyopencl as cl
@@ -20,6 +22,9 @@ _MANY_REGISTERS = re.compile(
     r"avx512|aarch64|arm64|cannonlake|icelake|tigerlake|rocketlake|rapids|cascadelake|cooperlake|znver[45]"
 )
 """Targets of compilers that have 32 vector registers; others are taken to have 16."""
+
+_ARCH_PRCTL, _PERMIT, _TILES = 158, 0x1023, 18
+"""The system call of Linux on x86-64 that asks for registers, and those of tiles: `ARCH_REQ_XCOMP_PERM`, `XTILEDATA`."""
 
 WIDEST_VECTOR = 8
 """Floats. PoCL 3.0 from pip (LLVM 14) aborts the process on vectors of 512 bits on AVX-512 machines: see wide_vectors.py."""
@@ -39,7 +44,7 @@ class Capabilities:
     quotients correctly where a program asks for it. `vector_registers` is how many vectors a CPU holds, as far as is known, and
     `native_lanes` how many floats one holds; `vector_width` is at most 8, which every driver survives.
     `multiplies_fours` is for how many sums at once, 8 or 16, kernels may name the instruction of x86 CPUs that multiplies and
-    adds four pairs of bytes; 0 without it.
+    adds four pairs of bytes; 0 without it. `multiplies_tiles` says that they may also multiply tiles of bytes in registers (AMX).
     `unified_memory` says that kernels can read the memory of the host. `compute_capability` is that of NVIDIA's GPUs, (0, 0) of
     others.
     """
@@ -68,6 +73,7 @@ class Capabilities:
     unified_memory: bool = False
     native_lanes: int = 0
     multiplies_fours: int = 0
+    multiplies_tiles: bool = False
     compute_capability: tuple[int, int] = (0, 0)
     extensions: frozenset[str] = frozenset()
 
@@ -83,7 +89,7 @@ class Capabilities:
     @staticmethod
     def query(device: Any) -> "Capabilities":
         """The capabilities of a `pyopencl.Device`; creates no context."""
-        extensions = device.extensions.split()
+        extensions, fours = device.extensions.split(), multiplies_fours(device)
         return Capabilities(
             kind=kind_of(device),
             identity=identity_of(device),
@@ -103,7 +109,8 @@ class Capabilities:
             vector_registers=32 if _MANY_REGISTERS.search(target_of(device)) else 16,
             unified_memory=bool(device.host_unified_memory),
             native_lanes=device.native_vector_width_float,
-            multiplies_fours=multiplies_fours(device),
+            multiplies_fours=fours,
+            multiplies_tiles=fours > 0 and multiplies_tiles(),
             compute_capability=compute_capability_of(device, extensions),
             extensions=frozenset(extensions),
             exact_division=bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
@@ -175,6 +182,19 @@ def multiplies_fours(device: Any) -> int:
         if all(features.get(wanted, False) for wanted in ("AVX512VL", "AVX512VNNI")):
             return 16 if lanes >= 16 and _pocl_version(device) > (3, 0) else 8
     return 0
+
+
+def multiplies_tiles() -> bool:
+    """Whether this CPU multiplies tiles of bytes (AMX) and Linux lets this process and those that it starts do so.
+
+    Linux asks for that once, because a thread's registers then take 8 KiB more, also where signals are handled.
+    """
+    try:
+        with open("/proc/cpuinfo", encoding="ascii") as file:
+            known = any(line.startswith("flags") and "amx_int8" in line.split() for line in islice(file, 64))
+        return known and ctypes.CDLL(None).syscall(_ARCH_PRCTL, _PERMIT, _TILES) == 0
+    except (OSError, AttributeError, UnicodeDecodeError):
+        return False
 
 
 def _pocl_version(device: Any) -> tuple[int, int]:

@@ -56,7 +56,8 @@ class CompiledGraph:
     ) -> None:
         self.context, self.device, self.caps, self.graph = context, device, caps, graph
         self.commands = tuple(commands)
-        arguments = [a for c in self.commands for a in c.launch.places]
+        # Most are values.
+        arguments = [a for c in self.commands for a in c.launch.places if type(a) is not Read and type(a) is not Write]
         self._scratch = {a.value: a.nbytes for a in arguments if isinstance(a, Scratch)}
         self._images = {a.value: a for a in arguments if isinstance(a, Image)}
         self.memory = dataclasses.replace(memory, peak=memory.peak + sum(i.nbytes for i in self._images.values()))
@@ -282,19 +283,18 @@ def bind(compiled: CompiledGraph, command: Command, buffers: Mapping[str, Any], 
     for argument in command.launch.arguments:
         if type(argument) is Scalar:
             set_number(position, argument)
-            position += 1
-            continue
-        root = compiled.root(argument.value) if isinstance(argument, (Read, Write)) else ""
-        if isinstance(argument, Read) or root in compiled.graph.states:
-            readers.setdefault(root, []).append((kernel, position))
-        if isinstance(argument, (Fault, Counters)):
+        elif type(argument) is Fault or type(argument) is Counters:
             buffer, number = flags.take(argument)
             kernel.set_arg(position, buffer)
-            set_number(position + 1, number)
-            position += 2
-        else:
-            kernel.set_arg(position, _value(compiled, argument, buffers))
             position += 1
+            set_number(position, number)
+        else:
+            if type(argument) is Read or type(argument) is Write:
+                root = compiled.root(argument.value)
+                if type(argument) is Read or root in compiled.graph.states:
+                    readers.setdefault(root, []).append((kernel, position))
+            kernel.set_arg(position, _value(compiled, argument, buffers))
+        position += 1
     return found
 
 

@@ -253,10 +253,15 @@ class OpenCLDevice(Device):
             continues=lambda n: {} if n.name in stubs else chosen[n.name].kernel.continued(typed[n.name]),
         )
         needed = {name: [x for x in found if not _is_done(x, memory)] for name, found in launches.items()}
-        by_node = ((launch, str(typed[name].node)) for name, found in needed.items() for launch in found)
+        titles = {name: str(typed[name].node) for name, found in needed.items() if found}
+        by_node = ((launch, titles[name]) for name, found in needed.items() for launch in found)
         self.programs.prepare(by_node, apart=self._packed is not self._shared)  # then requests run meanwhile
         dump = KernelDump(options.DUMP_KERNELS, self._device) if options.DUMP_KERNELS else None
-        commands = [self._command(n, launch, chosen[name].kernel, dump) for name, n in typed.items() for launch in needed[name]]
+        commands = [
+            self._command(typed[name], title, launch, chosen[name].kernel, dump)
+            for name, title in titles.items()
+            for launch in needed[name]
+        ]
 
         def reports() -> Sequence[NodeReport]:
             found = [_report(typed[name], choice) for name, choice in chosen.items()]
@@ -305,7 +310,10 @@ class OpenCLDevice(Device):
         kernels: Mapping[str, CLKernel],
         leaders: Mapping[str, str],
     ) -> Mapping[str, Sequence[Launch]]:
-        """The launches of each node, none for those without a kernel. Constants that they copy are let go."""
+        """The launches of each node, none for those without a kernel. Constants that they copy are let go.
+
+        Those of nodes that are like others were let go when an earlier plan copied them.
+        """
         found: dict[str, Sequence[Launch]] = {}
         readers = ConstantReaders(graph)
         for name, node in typed.items():
@@ -314,8 +322,8 @@ class OpenCLDevice(Device):
             if known is None:
                 made = self._launches(kernels[name], node) if name in kernels else ()
                 known = _numbered([self._exact(launch, node) for launch in made if not launch.is_empty], name)
+                readers.copied(_copied(node.node, known, graph))
             found[name] = known
-            readers.copied(_copied(node.node, known, graph))
         return found
 
     def _share(self, graph: Graph) -> None:
@@ -346,8 +354,7 @@ class OpenCLDevice(Device):
                 self._bound[key] = tuple(kernel.on(self.caps, self._packed) for kernel in asked)
             return self._bound[key]
 
-    def _command(self, node: TypedNode, launch: Launch, kernel: CLKernel, dump: KernelDump | None) -> Command:
-        named = str(node.node)
+    def _command(self, node: TypedNode, named: str, launch: Launch, kernel: CLKernel, dump: KernelDump | None) -> Command:
         try:
             if kernel.arguments_hint:
                 check_source(launch, named)

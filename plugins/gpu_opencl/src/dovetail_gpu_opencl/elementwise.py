@@ -131,14 +131,18 @@ class Expression(Elementwise):
     def any_sizes(self, node: TypedNode) -> bool:
         return True
 
+    def is_alike(self, node: TypedNode) -> bool:
+        """Whether inputs and result are loaded as the same C type, so that vectors of them need no conversion."""
+        types = (*(t for t in node.inputs if t is not None), node.outputs[0])
+        floats = {accumulator(t.dtype) if t.dtype.is_float else None for t in types}
+        return len(floats) == 1 and None not in floats
+
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         text = self.text(node)
         assert text is not None
         node = in_order_of(node)
         types = [t for t in node.inputs if t is not None]
-        floats = {accumulator(t.dtype) if t.dtype.is_float else None for t in (*types, node.outputs[0])}
-        is_alike = len(floats) == 1 and None not in floats
-        vec = vector_width(node.outputs[0], self.caps) if self._vectorizable and is_alike else 1
+        vec = vector_width(node.outputs[0], self.caps) if self._vectorizable and self.is_alike(node) else 1
         loads = [Load(Read(name), tensor) for name, tensor in zip(node.node.inputs, types, strict=True)]
         launches = []
         while len(loads) > _AT_ONCE:
@@ -377,10 +381,14 @@ def _block(dtypes: Sequence[DType], result: DType, accesses: Sequence[Access], s
 
 
 def statements_of(text: str, dtypes: Sequence[DType], result: DType, width: str = "") -> str:
-    """Statements that make `s`, with C types of `width` elements in place of `A` and `R`."""
+    """Statements that make `s`, with C types of `width` elements in place of `A` and `R`, also in `convert_R`."""
     # Doubles must not be rounded to float on their way to half.
     kind = "double" if result is DType.FLOAT16 and DType.FLOAT64 in dtypes else _value_type(result)
-    return re.sub(r"\bA\b", _value_type(dtypes[0]) + width, text.replace("const R ", f"const {kind}{width} "))
+    return re.sub(
+        r"\bA\b",
+        _value_type(dtypes[0]) + width,
+        text.replace("const R ", f"const {kind}{width} ").replace("convert_R(", f"convert_{kind}{width}("),
+    )
 
 
 def _value_type(dtype: DType) -> str:

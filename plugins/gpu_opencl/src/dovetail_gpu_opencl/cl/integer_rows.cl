@@ -8,8 +8,9 @@
 // pairs of these multiply pairs of weights, and the sums of both are added in int, which wraps. With FOURS it is brought as
 // uchar, with the zero point in it (128 more for char); fours of these multiply fours of weights, and zero points times the sums
 // of weights, which follow each block of these, are taken off. FOURS is 8 or 16: with 16, for CPUs with registers
-// of so many ints, two blocks of channels are computed at once. Of short lines of taps several are brought at once. No local
-// memory.
+// of so many ints, two blocks of channels are computed at once. Of short lines of taps several are brought at once. With TILES,
+// for CPUs with registers of tiles, ROWS is 32, and tiles of weights multiply tiles of pixels, from where these are if they are
+// equally far apart: see integer_tiles.cl. Weights of 9 bits are then the sums of PARTS chars. No local memory.
 // NDRange: (ceil(OH * OW / ROWS), GROUPS * ceil(M / GROUPS / COLS / SPAN), images), local size 1.
 //
 // integer_depthwise: the same where each channel is a separate group: a work item computes one pixel for all channels, in vectors
@@ -22,7 +23,7 @@
 // Layout: src [images][IH][IW][GROUPS * C], channels innermost; dst has O_P elements from pixel to pixel and O_N from channel to
 // channel, M * OH * OW from image to image. wei of W (char or short) with the zero points subtracted, packed as
 // [matrices][GROUPS][ceil(M / GROUPS / COLS)][KH][KW / TAPS][ceil(TAPS * C / STEP)][COLS][STEP], padded with zeros; STEP is 2,
-// with FOURS 4, and COLS ints follow each block. TAPS * C elements are contiguous in src. A_BATCH(z) is the first
+// with FOURS 4, and COLS ints follow the PARTS of each block, 1024 bytes all. TAPS * C elements are contiguous in src. A_BATCH(z) is the first
 // element of an image, WEI_AT(z) the matrix of its weights, B_BATCH(z) the first element of a matrix b. bia [M] of int.
 // X_ZERO(z, m) is the zero point of pixel m, read from x_zero, and B_ZERO(z, n) that of a column, read from b_zero; both may be
 // NULL. STORE_SUM(o, s, z, m, n) makes element o of dst of the sum s for pixel m and channel n; STORE_SUMS(o, sums, n), which
@@ -54,6 +55,9 @@
 #define MOST 4
 #endif
 #define FEW 2
+#ifndef PARTS
+#define PARTS 1
+#endif
 #ifndef POST_ARGS
 #define POST_ARGS
 #define POST(s, o) (s)
@@ -65,6 +69,13 @@
 #else
 #define BIAS(n) 0
 #define BIASES(n) 0
+#endif
+#ifdef TILES
+#define IS_TILED 1
+#define EACH_ROW for (int r = 0; r < rows; ++r)
+#else
+#define IS_TILED 0
+#define EACH_ROW _Pragma("unroll") for (int r = 0; r < ROWS; ++r)
 #endif
 #define CAT_(x, y) x##y
 #define CAT(x, y) CAT_(x, y)
@@ -131,7 +142,15 @@ static int16 multiplied_16(int16 sums, const int16 a, const int16 b) {
 #endif
 #define MULTIPLIED(sums, x, k, w) multiplied(sums, (int8)(((const int*)(x))[k]), w)
 #define WEIGHTS(w, i) (((__global const PACKED_INT*)(w))[i].v)
+#ifdef TILES
+#if defined(PLAIN_FOURS) || !defined(__AVX2__)
+#define PLAIN_TILES
+#endif
+#include "integer_tiles.cl"
+#define SHIFT 0
+#else
 #define SHIFT ((X)-1 < 0 ? 128 : 0)
+#endif
 #define BROUGHT(s, zero) (as_uchar(s) ^ (uchar)SHIFT)
 #define BROUGHT_16(s, zero) (as_uchar16(s) ^ (uchar16)(SHIFT))
 #define OUTSIDE(zero) ((uchar)((zero) + SHIFT))
@@ -180,14 +199,14 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
   const int span = get_global_id(1);
   const int z = get_global_id(2);
   const int group = span / SPANS, block = span % SPANS * SPAN, count = min(SPAN, BLOCKS - block);
-  const int length = TAPS * C, line = (length + STEP - 1) / STEP * (STEP * COLS), depths = KH * (KW / TAPS) * line + BEHIND;
+  const int length = TAPS * C, line = (length + STEP - 1) / STEP * (STEP * COLS);
+  const int part = KH * (KW / TAPS) * line, depths = PARTS * part + BEHIND;
   __global const X* image = src + A_BATCH(z);
   __global const W* w = wei + ((WEI_AT(z) * GROUPS + group) * BLOCKS + block) * depths;
   int y0[ROWS], x0[ROWS];
   short zero[ROWS];
   int py = pixel / OW, px = pixel % OW;
-#pragma unroll
-  for (int r = 0; r < ROWS; ++r) {
+  EACH_ROW {
     y0[r] = py * STRIDE_Y - PAD_Y;
     x0[r] = px * STRIDE_X - PAD_X;
     zero[r] = X_ZERO(z, py * OW + px);
@@ -198,8 +217,7 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
   }
   int8 sums[MOST][ROWS][2] __attribute__((aligned(64)));
   for (int i = 0; i < count; ++i)
-#pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
+    EACH_ROW {
 #ifdef FOURS
       __global const W* last = w + (i + 1) * depths - BEHIND;
       sums[i][r][0] = WEIGHTS(last, 0) * -(zero[r] + SHIFT);
@@ -208,14 +226,29 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
       sums[i][r][0] = sums[i][r][1] = (int8)(0);
 #endif
     }
-  V x[ROWS][CHUNK] __attribute__((aligned(32)));
+#ifdef TILES
+  shape(rows);
+#ifndef PLAIN_TILES
+  // Pixels of products, and of 1 x 1 windows, are read where they are.
+  if (KH * KW == 1 && length % DEPTH == 0 && PAD_Y == 0 && PAD_X == 0 && (OW - 1) * STRIDE_X < IW && (OH - 1) * STRIDE_Y < IH &&
+      (OH == 1 || (STRIDE_Y == 1 && STRIDE_X == 1 && OW == IW))) {
+    __global const X* a = image + ((y0[0] * IW + x0[0]) * GROUPS + group) * C;
+    for (int i = 0; i < count; i += 2)
+      for (int j = 0; j < PARTS; ++j)
+        multiply((int*)sums[i], i + 1 < count, ADDRESS(a), GROUPS * C * STRIDE_X, w + i * depths + j * part, depths,
+                 length / DEPTH, rows);
+  } else
+#endif
+  {
+#endif
+  V x[ROWS][CHUNK] __attribute__((aligned(64)));
   const int across = KW / TAPS, lines = KH * across, joined = clamp(CHUNK / max(line / COLS, 1), 1, lines);
   for (int l = 0; l < lines; l += joined, w += joined * line)
     for (int k0 = 0; k0 < length; k0 += CHUNK) {
       const int depth = min(CHUNK, length - k0), more = min(joined, lines - l) - 1;
       const int steps = (more * (line / COLS) + depth + STEP - 1) / STEP;
       for (int j = 0; j <= more; ++j)
-        for (int r = 0; r < (rows <= FEW ? rows : ROWS); ++r) {
+        for (int r = 0; r < (rows <= FEW || IS_TILED ? rows : ROWS); ++r) {
           const int iy = y0[r] + (l + j) / across * DILATION_Y, ix = x0[r] + (l + j) % across * TAPS * DILATION_X;
           const int taps = iy >= 0 && iy < IH ? TAPS : 0;
           const int first = clamp(-ix, 0, taps) * C - k0, last = clamp(IW - ix, 0, taps) * C - k0;
@@ -223,7 +256,16 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
                clamp(last, 0, depth), depth, zero[r]);
         }
       int i = 0;
-#ifdef WIDE
+#ifdef TILES
+      // Zeros behind, because the weights that they multiply are others: sums, or the next block.
+      const int tiled = (steps * STEP + DEPTH - 1) / DEPTH;
+      for (int r = 0; r < rows; ++r)
+        for (int k = steps * STEP; k < tiled * DEPTH; k += STEP) *(int*)(x[r] + k) = 0;
+      for (; i < count; i += 2)
+        for (int j = 0; j < PARTS; ++j)
+          multiply((int*)sums[i], i + 1 < count, ADDRESS((const uchar*)x), CHUNK, w + i * depths + j * part + k0 * COLS, depths,
+                   tiled, rows);
+#elif defined(WIDE)
       for (; rows > FEW && i + 1 < count; i += 2) {
         __global const PACKED_INT16* w0 = (__global const PACKED_INT16*)(w + i * depths + k0 * COLS);
         __global const PACKED_INT16* w1 = (__global const PACKED_INT16*)(w + (i + 1) * depths + k0 * COLS);
@@ -249,6 +291,7 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
         }
       }
 #endif
+#ifndef TILES
       for (; i < count; ++i) {
         __global const W* wk = w + i * depths + k0 * COLS;
         if (rows <= FEW) {
@@ -283,7 +326,12 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
           sums[i][r][1] = high[r];
         }
       }
+#endif
     }
+#ifdef TILES
+  }
+  release();
+#endif
   for (int i = 0; i < count; ++i) {
     const int n0 = (block + i) * COLS, cols = min(COLS, MG - n0), first = group * MG + n0;
 #ifdef STORE_SUMS

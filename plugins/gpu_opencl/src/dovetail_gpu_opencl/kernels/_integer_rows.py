@@ -17,11 +17,14 @@ from dovetail_gpu_opencl.source import C_TYPES, assemble
 
 __all__ = ["COLUMNS", "VECTOR", "Sums", "channels_last", "is_sparse", "pack_on_device", "pack_weights", "packed", "source_of"]
 
-ROWS, SPAN = 6, 4
-"""Pixels, and most blocks of channels for which they are brought into private memory once: 8 gained 2 % more, 2 lost 8."""
+ROWS, TILED_ROWS, SPAN = 6, 32, 4
+"""Pixels, also with tiles, and most blocks of channels for which they are brought into private memory once: 8 gained 2 % more,
+2 lost 8."""
 VECTOR = 8
 COLUMNS = 16
 """6 rows of 2 vectors: with both vectors of weights, a pair and a product they fill the 16 registers that every CPU has."""
+BEHIND = 1024
+"""Bytes behind weights in fours, which tiles read and multiply by zeros."""
 _FILE = "integer_rows.cl"
 _WEIGHTS = ("M", "C", "KH", "KW")
 
@@ -84,11 +87,12 @@ class Sums:
         """The launch on so many compute units; `defines` are the type X, those of the weights, and what the file says."""
         steps = (1, self.pixels) if self.plain else (self.numbers["M"], 1)
         names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
-        tiles = ceil_div(self.pixels, ROWS) * self.images
-        span = SPAN if tiles * self.spans(SPAN) >= 2 * units else 1
+        rows = _rows(defines)
+        tiles = ceil_div(self.pixels, rows) * self.images
+        span = SPAN if tiles * self.spans(SPAN) >= 2 * units else 2 if defines.get("TILES") else 1
         arguments = (src, wei, zero, bias, dst, *named(self.numbers, names), *ints(self.taps, *steps, span), *result.arguments)
         source = source_of(defines, result)
-        work = (ceil_div(self.pixels, ROWS), self.spans(span), self.images)
+        work = (ceil_div(self.pixels, rows), self.spans(span), self.images)
         if self.is_depthwise:
             return Launch(_FILE, source, "integer_depthwise", arguments, (self.pixels, self.images), (1, 1), result.options)
         return Launch(_FILE, source, "integer_rows", arguments, work, (1, 1, 1), result.options)
@@ -96,50 +100,64 @@ class Sums:
 
 def source_of(defines: Mapping[str, object], result: Result) -> str:
     """The program: that of all sizes."""
-    return assemble(_FILE, {**result.defines, **defines, "ROWS": ROWS, "MOST": SPAN}, result.source)
+    return assemble(_FILE, {**result.defines, **defines, "ROWS": _rows(defines), "MOST": SPAN}, result.source)
+
+
+def _rows(defines: Mapping[str, object]) -> int:
+    return TILED_ROWS if defines.get("TILES") else ROWS
 
 
 def packed(
     weights: Weights, dims: tuple[int, ...], caps: Capabilities, groups: int = 1, taps: int = 1
 ) -> tuple[Argument, dict[str, object]]:
     """Weights that are [M, C, KH, KW] in the order of integer_rows.cl, and the defines that say in which."""
-    fours = caps.multiplies_fours if weights.fact("integer_rows", _fit_bytes) else 0
+    parts = weights.fact("integer_rows", _parts)
+    fours = caps.multiplies_fours if parts <= (2 if caps.multiplies_tiles else 1) else 0
     order = ("integer_rows", groups, taps, fours > 0)
-    wei, defines = _argument(weights.packed(order, lambda whole: pack_weights(whole.reshape(dims), groups, taps, fours > 0)))
-    return wei, {**defines, "FOURS": fours} if fours else defines
+    made = weights.packed(order, lambda whole: pack_weights(whole.reshape(dims), groups, taps, parts if fours else 0))
+    wei, defines = _argument(made)
+    tiled: dict[str, object] = {"FOURS": fours, "TILES": caps.multiplies_tiles, "PARTS": parts}
+    return wei, {**defines, **tiled} if fours else defines
 
 
 def _argument(weights: NDArray[np.integer]) -> tuple[Argument, dict[str, object]]:
     return Constant(weights) if weights.size else Null(), {"W": C_TYPES[DType.of(weights.dtype)]}
 
 
-def pack_weights(weights: NDArray[np.integer], groups: int, taps: int, fours: bool = False) -> NDArray[np.integer]:
+def pack_weights(weights: NDArray[np.integer], groups: int, taps: int, fours: int = 0) -> NDArray[np.integer]:
     """Whole numbers [M, C, KH, KW] in the order of integer_rows.cl: of 8 bits where these hold them, else of 16.
 
-    With `fours` they are of 8 bits, and their sums follow each block.
+    With `fours` they are of 8 bits, of which one or two make a number, and their sums follow each block.
     """
     maps, channels, height, width = weights.shape
     step = 4 if fours else 2
     own, length = maps // groups, taps * channels
     blocks, lines = ceil_div(own, COLUMNS), height * (width // taps)
-    padded = np.zeros((groups, blocks * COLUMNS, lines, round_up(length, step)), np.int8 if fours else np.int16)
+    padded = np.zeros((groups, blocks * COLUMNS, lines, round_up(length, step)), np.int8 if fours == 1 else np.int16)
     padded[:, :own, :, :length] = weights.transpose(0, 2, 3, 1).reshape(groups, own, lines, length)
     ordered = padded.reshape(groups, blocks, COLUMNS, lines, ceil_div(length, step), step).transpose(0, 1, 3, 4, 2, 5)
     if not fours:
         return _smallest(ordered)
+    matrices = (ordered,) if fours == 1 else (ordered >> 1, ordered - (ordered >> 1))
     sums = padded.sum(axis=(2, 3), dtype=np.int32).reshape(groups * blocks, COLUMNS)
-    found = aligned_empty((groups * blocks, padded[0, :COLUMNS].size + sums[0].nbytes), np.int8)
-    found[:, : -sums[0].nbytes] = ordered.reshape(groups * blocks, -1)
-    found[:, -sums[0].nbytes :] = sums.view(np.int8)
+    size = ordered[0, 0].size
+    found = aligned_empty((groups * blocks * (fours * size + sums[0].nbytes) + BEHIND,), np.int8)
+    found[-BEHIND:] = 0
+    matrix = found[:-BEHIND].reshape(groups * blocks, -1)
+    for part, values in enumerate(matrices):
+        matrix[:, part * size : (part + 1) * size] = values.reshape(groups * blocks, size)
+    matrix[:, -sums[0].nbytes :] = sums.view(np.int8)
     return found
 
 
-def _fit_bytes(weights: NDArray[np.integer]) -> bool:
-    return bool(weights.min(initial=0) >= -128 and weights.max(initial=0) <= 127)
+def _parts(weights: NDArray[np.integer]) -> int:
+    """How many numbers of 8 bits a weight is the sum of: 1, 2, or 3 where it takes more."""
+    lowest, highest = weights.min(initial=0), weights.max(initial=0)
+    return next((n for n in (1, 2) if -128 * n <= lowest and highest <= 127 * n), 3)
 
 
 def _smallest(weights: NDArray[np.integer]) -> NDArray[np.integer]:
-    found = aligned_empty(weights.shape, np.int8 if _fit_bytes(weights) else np.int16)
+    found = aligned_empty(weights.shape, np.int8 if _parts(weights) == 1 else np.int16)
     found[...] = weights
     return found
 

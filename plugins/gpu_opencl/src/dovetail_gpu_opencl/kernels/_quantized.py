@@ -25,7 +25,16 @@ from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv_integer import SPARSE, row_defines, windows_configurations, windows_launches
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Result, Weights
 from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, is_sparse, packed
-from dovetail_gpu_opencl.kernels._quantized_steps import WHOLE, Refused, Steps, given, is_as_large, relus_before, stored_bounds
+from dovetail_gpu_opencl.kernels._quantized_steps import (
+    WHOLE,
+    Refused,
+    Steps,
+    given,
+    is_as_large,
+    places_of,
+    relus_before,
+    stored_bounds,
+)
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write, ints
 from dovetail_gpu_opencl.packed import PackedConstants
@@ -279,7 +288,7 @@ class QuantizedSums(QuantizedKernel):
             for index in step.inputs if isinstance(step, QuantizedStep) else ():
                 tensor = None if index is None or index < 0 else given(node, index)
                 if tensor is not None and not is_as_large(tensor, result):
-                    found.append((tensor.dims, () if tensor.size == 1 else (result.dims, result.layout)))
+                    found.append((tensor.dims, () if tensor.size == 1 else places_of(tensor, result)))
                 else:
                     found.append(tensor is None)
         return tuple(found)
@@ -396,7 +405,17 @@ class QuantizedElementwise(QuantizedKernel):
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         return elementwise_configurations(node)
 
-    def parts(self, node: TypedNode) -> Steps:
+    def parts(self, node: TypedNode) -> tuple[str, str, str, tuple[Argument, ...]]:
+        """The parameters of the steps, their names, the source and the arguments, for these sizes. Raises `Refused`."""
+        types = (*node.inputs, node.outputs[0])
+        key = tuple([None if t is None else (t.dtype, t.dims, t.layout) for t in types])
+        return self.packed.once(self.name, node, key, lambda: self._parts(node))
+
+    def _parts(self, node: TypedNode) -> tuple[str, str, str, tuple[Argument, ...]]:
+        steps = self._steps(node)
+        return steps.parameters, steps.passed, steps.source, steps.arguments
+
+    def _steps(self, node: TypedNode) -> Steps:
         """The steps, the first of which makes a value of the inputs. Raises `Refused`."""
         op, result = self.op(node), node.outputs[0]
         steps, first = Steps(node, op, VECTOR, run_axes=0), op.steps[0]
@@ -417,16 +436,17 @@ class QuantizedElementwise(QuantizedKernel):
         return steps
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        steps, size, c_type = self.parts(node), node.outputs[0].size, C_TYPES[node.outputs[0].dtype]
+        (parameters, passed, text, given), size = self.parts(node), node.outputs[0].size
+        c_type = C_TYPES[node.outputs[0].dtype]
         run = 512 if self.caps.kind == "CPU" else VECTOR
         defines: dict[str, object] = {
             "T": c_type,
             "RUN": run,
-            "RESULT_ARGS": steps.parameters,
-            "VALUE(o)": f"(({c_type})(steps_1(0.0f, o{steps.passed})))",
-            "VALUES(o)": f"(convert_{c_type}{VECTOR}(steps_v((float{VECTOR})(0), o{steps.passed})))",
+            "RESULT_ARGS": parameters,
+            "VALUE(o)": f"(({c_type})(steps_1(0.0f, o{passed})))",
+            "VALUES(o)": f"(convert_{c_type}{VECTOR}(steps_v((float{VECTOR})(0), o{passed})))",
         }
-        source = assemble("quantized_elementwise.cl", defines, steps.source)
+        source = assemble("quantized_elementwise.cl", defines, text)
         work, local = spread(ceil_div(size, run), self.caps, 1 if self.caps.kind == "CPU" else 128)
-        arguments = (Write(node.node.outputs[0]), *ints(size), *steps.arguments)
+        arguments = (Write(node.node.outputs[0]), *ints(size), *given)
         return (Launch("quantized_elementwise.cl", source, self.name, arguments, work, local, self.caps.exact_options),)

@@ -4,20 +4,22 @@ The statements compute in float, one rounding for each operator as in the origin
 numbers come as arguments: operators with steps of the same kinds share a program, which drivers for CPUs take long to build.
 """
 
+from collections.abc import Hashable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass, field
 from dovetail.device import PLAIN, DType, Eltwise, PostOp, Sum, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
-from dovetail_gpu_opencl.broadcast import Access, access_to, broadcasts
+from dovetail_gpu_opencl.broadcast import Access, access_to, broadcasts, followed
 from dovetail_gpu_opencl.launch import Argument, Constant, Read
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import C_TYPES
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 from dovetail_ops_onnx.relu import Relu
 
-__all__ = ["WHOLE", "Refused", "Steps", "given", "is_as_large", "relus_before", "stored_bounds"]
+__all__ = ["WHOLE", "Refused", "Steps", "given", "is_as_large", "places_of", "relus_before", "stored_bounds"]
 
 WHOLE = "(({0}) + 12582912.0f - 12582912.0f)"
 """A float rounded to a whole number, halves to even, where it is below 2^22; greater ones stay so great. Drivers for CPUs compute
@@ -208,6 +210,17 @@ def elementwise_access(tensor: TensorType, result: TensorType, run_axes: int, si
             return None
         tensor, result = post_ops.in_order(tensor, result), post_ops.in_order(result, result)
     return access_to(tensor, result, run_axes, sizes, key)
+
+
+def places_of(tensor: TensorType, result: TensorType) -> Hashable:
+    """All of the result on which the access to an operand depends: mostly not the sizes of the axes before the operand's."""
+    layout = result.layout
+    if not broadcasts(tensor, result) or (layout != PLAIN and not post_ops.lies_along(tensor, result, layout)):
+        return result.dims, layout
+    if layout != PLAIN:
+        tensor, result = post_ops.in_order(tensor, result), post_ops.in_order(result, result)
+    axes = followed(tensor, result.dims)
+    return layout, axes, result.dims[axes.index(True) if True in axes else len(axes) :]
 
 
 def is_as_large(tensor: TensorType, result: TensorType) -> bool:

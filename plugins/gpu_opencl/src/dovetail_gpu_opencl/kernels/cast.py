@@ -32,7 +32,15 @@ class CastExpression(Expression):
         if target.value.startswith("float8") and node.op.saturate and source.dtype is not target:
             top = f"{largest(target)!r}f"
             return f"a != a ? (float)a : clamp((float)a, -{top}, {top})"
-        return "a"
+        return "convert_R(a)" if _is_counted(node) else "a"
+
+    def is_alike(self, node: TypedNode) -> bool:
+        return _is_counted(node) or super().is_alike(node)
+
+
+def _is_counted(node: TypedNode) -> bool:
+    """Whether it makes real numbers of the whole ones that sums of products of bytes are."""
+    return (node.given(0).dtype, node.outputs[0].dtype) == (DType.INT32, DType.FLOAT32)
 
 
 KERNELS = (CastExpression("a", vectorizable=True),)

@@ -2,7 +2,7 @@
 
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -205,6 +205,7 @@ class _Template:
         """The part with other types and constants; None where a new node would compute something else."""
         graph, types = self.part.graph, dict[str, TensorType]()
         moved: dict[tuple[int, DType, Layout], TensorType] = {}  # equal types stay one object
+        equal: dict[Hashable, TensorType] = {}
         for name, source, dtype, layout in self.known:
             found = known[source]
             if found.layout is not layout or found.dtype is not dtype:
@@ -228,7 +229,8 @@ class _Template:
             given = node.op.infer(*[types[name] if name else None for name in node.inputs], *missing)
             for name, found in zip(node.outputs, given if isinstance(given, tuple) else (given,), strict=False):
                 if name and name not in types:
-                    types[name] = found.with_layout(self.layouts[name])
+                    typed, key = found.with_layout(self.layouts[name]), (found.dtype, found.shape, self.layouts[name])
+                    types[name] = typed if typed.value is not None else equal.setdefault(key, typed)
                 if name and _differ(types[name], found, limit):
                     return None
         return replace(self.part, graph=graph.replace(types=types, constants=constants))
