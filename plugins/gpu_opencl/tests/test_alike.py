@@ -11,6 +11,7 @@ import dovetail
 from dovetail.device import Choice, DeviceInfo, Graph, TypedNode
 from dovetail_gpu_opencl import device as device_module
 from dovetail_gpu_opencl.alike import AlikeNodes
+from dovetail_gpu_opencl.kernels import _quantized
 from dovetail_gpu_opencl.kernels._gemm import GemmRows
 from dovetail_gpu_opencl.kernels.mat_mul import product_of
 from dovetail_gpu_opencl.launch import Constant, Fault, Image, Launch, Read, Scalar, Scratch, Write, ints
@@ -122,6 +123,39 @@ def test_quantized_layers_share_launches_and_no_scales(info: DeviceInfo, asked: 
     if info.kind == "CPU":
         assert found[:2] == [LAYERS, LAYERS], found
         assert max(found[2:]) == 1, found
+
+
+def test_quantized_layers_with_a_bias_are_not_made_again_for_each_length(
+    info: DeviceInfo, asked: Counter[str], rng: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps that read a row of numbers do not depend on how many rows there are."""
+    if info.kind != "CPU":
+        pytest.skip("kernels for bytes on GPUs decide by scales")
+    made: list[Any] = []
+    inner = _quantized.result_of
+    monkeypatch.setattr(_quantized, "result_of", lambda *given: (made.append(given), inner(*given))[1])
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "uint8", (1, "N", 24))
+    scale, zero = g.constant(np.array(0.1, np.float32)), g.constant(np.array(100, np.uint8))
+    for _ in range(LAYERS):
+        weights = g.constant(rng.integers(-99, 99, (24, 24)).astype(np.int8))
+        own = g.node(DequantizeLinear(), weights, g.constant(np.array(0.0131, np.float32)), g.constant(np.array(0, np.int8)))
+        product = g.node(QuantizeLinear(), g.node(MatMul(), g.node(DequantizeLinear(), x, scale, zero), own), scale, zero)
+        bias = g.constant(rng.standard_normal(24).astype(np.float32))
+        shifted = g.node(Add(), g.node(DequantizeLinear(), product, scale, zero), bias)
+        x = g.node(QuantizeLinear(), shifted, scale, zero)
+    model = g.model([x])
+    request = dovetail.Core().compile_model(model, info.name).create_infer_request()
+    reference = dovetail.Core().compile_model(model, "NUMPY")
+    found = []
+    for rows in (3, 5, 7, 40, 11):
+        asked.clear()
+        made.clear()
+        given = {"x": np.arange(rows * 24, dtype=np.uint8).reshape(1, rows, 24)}
+        np.testing.assert_array_equal(request.infer(given)[0], reference(given)[0])
+        found.append((asked["QuantizedMatMul"], len(made)))
+    assert found[0][0] == LAYERS, found
+    assert set(found[2:]) == {(1, 0)}, found
 
 
 # --- one pair of nodes ------------------------------------------------------------------------------------------------
