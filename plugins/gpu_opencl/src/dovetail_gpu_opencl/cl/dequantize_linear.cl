@@ -37,14 +37,18 @@ __kernel void dequantize_linear(__global const Q* restrict src, __global const S
 #ifdef FOURS
   const int four = get_global_id(0);
   if (four * 4 >= size) return;
-  Q stored[4] __attribute__((aligned(4)));
-  *(uint*)stored = *(__global const uint*)(src + four * 4);
   const int shift = zero ? zero[0] : 0;
   const float factor = LOAD_S(scale, 0);
-  float real[4] __attribute__((aligned(16)));
+  if (four * 4 + 4 <= size) {
+    Q stored[4] __attribute__((aligned(4)));
+    *(uint*)stored = *(__global const uint*)(src + four * 4);
+    float real[4] __attribute__((aligned(16)));
 #pragma unroll
-  for (int e = 0; e < 4; ++e) real[e] = (float)((int)stored[e] - shift) * factor;
-  *(__global float4*)(dst + four * 4) = *(float4*)real;
+    for (int e = 0; e < 4; ++e) real[e] = (float)((int)stored[e] - shift) * factor;
+    *(__global float4*)(dst + four * 4) = *(float4*)real;
+  } else {
+    for (int o = four * 4; o < size; ++o) dst[o] = (float)((int)src[o] - shift) * factor;
+  }
 #else
 #ifdef ONE_BY_ONE
   const int first = get_global_id(0), last = min(first + 1, size);

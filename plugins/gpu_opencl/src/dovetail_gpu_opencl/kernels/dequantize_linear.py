@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dovetail.device import DType, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
-from dovetail_gpu_opencl.kernel import CLKernel, spread
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._quantize import REAL, STORED, Runs, layouts_of
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write
 from dovetail_gpu_opencl.source import assemble, storage
@@ -42,7 +42,7 @@ class Dequantize(CLKernel):
             "EXACT": "float" if x.dtype.is_float else "long" if x.dtype is DType.INT32 else "int",
             **runs.defines(self.caps),
         }
-        fours = self.packed.settled(self.name, node, 4 if self._takes_fours(node, runs) else 1, lambda built: built == 1) == 4
+        fours = self._takes_fours(node, runs)
         defines["FOURS"] = fours
         zero: Argument = Read(names[2]) if len(names) > 2 and names[2] else Null()
         arguments = (
@@ -53,15 +53,15 @@ class Dequantize(CLKernel):
             *runs.arguments,
             *chain.arguments,
         )
-        work, local = spread(x.size // 4, self.caps) if fours else runs.work(self.caps)
+        work, local = spread(ceil_div(x.size, 4), self.caps) if fours else runs.work(self.caps)
         source = assemble("dequantize_linear.cl", defines, chain.source)
         return (Launch("dequantize_linear.cl", source, self.name, arguments, work, local),)
 
     def _takes_fours(self, node: TypedNode, runs: Runs) -> bool:
         """Whether a work item computes four elements, on devices that read neighbouring ones at once."""
-        x, types = node.given(0), (DType.INT8, DType.UINT8)
-        reals = x.dtype in types and node.outputs[0].dtype is DType.FLOAT32
-        return self.caps.kind != "CPU" and runs.is_one and reals and not node.post_ops and x.size > 0 and x.size % 4 == 0
+        types = node.given(0).dtype, node.outputs[0].dtype
+        becomes_floats = types in ((DType.INT8, DType.FLOAT32), (DType.UINT8, DType.FLOAT32))
+        return self.caps.kind != "CPU" and runs.is_one and becomes_floats and not node.post_ops
 
 
 KERNELS = (Dequantize(),)
