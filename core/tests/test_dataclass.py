@@ -8,7 +8,7 @@ import pickle
 import re
 import typing
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import Field, replace
 from typing import Any, ClassVar
 
 import pytest
@@ -254,3 +254,28 @@ def test_an_argument_without_a_default_behind_one_with_a_default_is_refused() ->
 
     with pytest.raises(TypeError, match="non-default argument 'b' follows default argument"):
         Wrong(1, 2)
+
+
+class Watched(Field):  # type: ignore[type-arg]
+    """Notes what others see of the class while it is completed."""
+
+    __slots__ = ()
+    seen: ClassVar[list[object]] = []
+
+    def __setattr__(self, name: str, value: object) -> None:
+        Watched.seen.append(vars(Completed)["__declared__"]["x"])
+        super().__setattr__(name, value)
+
+
+@dataclass
+class Completed:
+    x: int = field(default=1)
+
+
+def test_other_threads_see_no_field_before_it_is_complete() -> None:
+    """One without `kw_only` was taken for a field that only a keyword sets, in the constructor that the class then kept."""
+    declared = vars(Completed)["__declared__"]["x"][1]
+    declared.__class__ = Watched
+    assert Completed(2).x == 2
+    assert Watched.seen
+    assert all(isinstance(one, tuple) for one in Watched.seen)

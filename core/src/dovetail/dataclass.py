@@ -28,9 +28,10 @@ def fields_of(cls: Any) -> Mapping[str, "Field[Any]"]:
         for name, item in declared.items():
             if isinstance(item, tuple):
                 kind, given = item
-                item = declared[name] = given if isinstance(given, Field) else field(default=given)
+                item = given if isinstance(given, Field) else field(default=given)
                 item.name, item.type = name, kind
                 item.kw_only = own["__options__"].get("kw_only", False) if item.kw_only is MISSING else item.kw_only
+                declared[name] = item  # once it is complete: another thread may read it
             found[name] = item
     return found
 
