@@ -30,10 +30,6 @@ def wide(x: Array) -> NDArray[np.float64]:
     return x.astype(np.float64)
 
 
-def nchw(x: Array) -> Array:
-    return np.moveaxis(x, -1, 1)
-
-
 def nhwc(x: Array) -> Array:
     return np.moveaxis(x, 1, -1)
 

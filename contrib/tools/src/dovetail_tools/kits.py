@@ -22,7 +22,7 @@ from dovetail.testing.random_graphs import random_feeds, random_model
 __all__ = ["HookChecks", "VirtualDeviceChecks", "kit_for", "session_for"]
 
 
-def kit_for(record: PluginRecord, make_core: Callable[[], Core] | None = None, seed: int = 7) -> Kit:
+def kit_for(record: PluginRecord, make_core: Callable[[], Core] | None = None) -> Kit:
     """The checks of a plugin: for a device those of its first device, for a virtual device those of `VirtualDeviceChecks`.
 
     Loads nothing yet.
@@ -31,18 +31,18 @@ def kit_for(record: PluginRecord, make_core: Callable[[], Core] | None = None, s
     """
     make_core = make_core or partial(session_for, record)
     if record.kind == "devices":
-        return DeviceChecks(record.key.upper(), make_core, seed)
+        return DeviceChecks(record.key.upper(), make_core)
     if record.kind == "virtual_devices":
-        return VirtualDeviceChecks(record.key.upper(), make_core, seed)
+        return VirtualDeviceChecks(record.key.upper(), make_core)
     if record.kind == "frontends":
-        return FrontendChecks(record.key, make_core, seed)
+        return FrontendChecks(record.key, make_core)
     if record.kind in PACKS:
 
         def provided(core: Core, cls: type[Operator]) -> bool:
             return core.plugins.provider(cls) == record.provider
 
-        return OpPackChecks(record.key, make_core, seed, provided)
-    return HookChecks(record.id, make_core, seed)
+        return OpPackChecks(record.key, make_core, chosen=provided)
+    return HookChecks(record.id, make_core)
 
 
 def session_for(record: PluginRecord, plugins: str | None = None) -> Core:

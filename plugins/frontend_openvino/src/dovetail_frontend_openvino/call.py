@@ -176,13 +176,13 @@ class Call:
 
     def float_attr(self, name: str, default: float = _REQUIRED) -> float:
         """An attribute that is a number."""
-        return default if self._left_out(name, default) else decimal(self.text_attr(name), f"the attribute '{name}'")
+        return default if self._left_out(name, default) else decimal(self.text_attr(name), name)
 
     def floats_attr(self, name: str, default: tuple[float, ...] = _REQUIRED) -> tuple[float, ...]:
         """An attribute that is a list of numbers."""
         if self._left_out(name, default):
             return default
-        return tuple(decimal(item, f"the attribute '{name}'") for item in items(self.text_attr(name)))
+        return tuple(decimal(item, name) for item in items(self.text_attr(name)))
 
     def bool_attr(self, name: str, default: bool = _REQUIRED) -> bool:
         """An attribute that is `true` or `false`."""

@@ -62,10 +62,10 @@ def integers(text: str, what: str) -> tuple[int, ...]:
     return tuple(integer(item, what) for item in items(text))
 
 
-def decimal(text: str, what: str) -> float:
+def decimal(text: str, attribute: str) -> float:
     """A decimal number, `inf` or `nan`."""
     if not _DECIMAL.fullmatch(text.strip()):
-        raise FormatError(f"{what} is '{printable(text)}'", hint="accepted: a number such as 0.5 or 1e-05")
+        raise FormatError(f"the attribute '{attribute}' is '{printable(text)}'", hint="accepted: a number such as 0.5 or 1e-05")
     return float(text)
 
 

@@ -116,7 +116,7 @@ class Composer:
         """The mask as numbers, its last dimension filled up."""
         assert given is not None
         if given.dtype is DType.BOOL:
-            mask = self._unless(mask, 0.0)
+            mask = self._where_seen(mask)
         elif given.dtype is not self.dtype:
             mask = self.g.node(Cast(to=self.dtype), mask)
         missing = self.s.total - given.dims[-1] if given.rank else 0
@@ -143,10 +143,10 @@ class Composer:
         for compare, bound, applies in limits:
             if applies:
                 seen = g.node(And(), seen, g.node(compare, distance, g.constant(bound, DType.INT64)))
-        return self._unless(seen, 0.0)
+        return self._where_seen(seen)
 
-    def _unless(self, condition: str, value: float) -> str:
-        y: str = self.g.node(Where(), condition, self._constant(value), self._constant(-np.inf))
+    def _where_seen(self, seen: str) -> str:
+        y: str = self.g.node(Where(), seen, self._constant(0.0), self._constant(-np.inf))
         return y
 
     def _weights(self, scores: str, bias: str) -> str:

@@ -62,12 +62,12 @@ def check_axis(axis: int, rank: int, name: str = "axis") -> int:
     return axis % rank
 
 
-def check_axes(axes: Iterable[int], rank: int, name: str = "axes") -> tuple[int, ...]:
+def check_axes(axes: Iterable[int], rank: int) -> tuple[int, ...]:
     """`axes` counted from the front, in the order given. Raises `ShapeError` for one out of range or named twice."""
     given = [int(axis) for axis in axes]
-    found = tuple([check_axis(axis, rank, name) for axis in given])
+    found = tuple([check_axis(axis, rank, "axes") for axis in given])
     if len(set(found)) < len(found):
-        raise ShapeError(f"{name} {given} name an axis twice; accepted: distinct axes")
+        raise ShapeError(f"axes {given} name an axis twice; accepted: distinct axes")
     return found
 
 
