@@ -9,6 +9,7 @@ import dovetail
 from dovetail.device import Reason
 from dovetail.op import ANY, FLOATS, NHWC, PLAIN, DType, HostConfig, HostKernel, Layout, Operator, PortConfig
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.conv_transpose import ConvTranspose
 from dovetail_ops_onnx.max_pool import MaxPool
@@ -281,3 +282,20 @@ def test_out_of_blocks(bench, dims):
     assert len(moves) == 3
     assert max(ends) <= executable.memory.peak
     assert {stage.desc.implementation for stage in stages} == {"jit:blk"} or dims[0] == 2 or dims[1] == 5
+
+
+@pytest.mark.parametrize(
+    ("shapes", "axis", "kernel"),
+    [
+        ([(1, 100, 4), (1, 100, 1)], -1, "copy"),
+        ([(8, 9, 2, 8), (8, 9, 1, 8), (8, 9, 2, 8)], 2, "copy"),
+        ([(1, 100, 4), (1, 100, 17)], -1, "simple"),
+        ([(1, 50, 4), (1, 50, 1)], -1, "simple"),
+    ],
+)
+def test_concat_of_many_short_rows_is_copied(bench, shapes, axis, kernel):
+    arrays = [np.random.default_rng(i).random(shape, np.float32) for i, shape in enumerate(shapes)]
+    graph, feeds = bench.single(Concat(axis=axis), arrays)
+    executable = bench.executable(graph)
+    assert executable.reports[0].kernel.startswith(kernel)
+    np.testing.assert_array_equal(bench.run_twice(executable, feeds)[0], np.concatenate(arrays, axis))
