@@ -64,7 +64,7 @@ def _has_short_rows(node: TypedNode) -> bool:
 
 
 def _rows(inputs: Iterable[Array], dst: Array, axis: int) -> Iterable[tuple[Array, Array]]:
-    """What an input has in a row as one element each: NumPy copies elements of any size at once, but short rows one by one."""
+    """Each input's part of a row as one element: NumPy copies elements of any size at once, but short rows one by one."""
     at, start = axis % dst.ndim, 0
     rows, line = math.prod(dst.shape[:at]), math.prod(dst.shape[at:]) * dst.itemsize
     target = dst.reshape(-1).view(np.uint8)
