@@ -367,6 +367,7 @@ against onnxruntime, OpenVINO or the framework itself. "Remains" leaves out file
 | optimum-onnx 0.1: decoders with caches, merged ones, encoders, speech, images, in tiny configurations | 67 | nothing |
 | PyTorch's newer exporter: diffusers, segmentation_models_pytorch, MONAI, decoders with caches | 39 | nothing |
 | PyTorch's older exporter with operator sets 7 and 8 | 14 | BatchNormalization 7 with five outputs is refused |
+| ultralytics, torchaudio, transformers; quantized, float16 | 49 | a length above 65,504, cast to float16, is infinite |
 | tf2onnx, jax2onnx, Keras, torchaudio, OpenVINO's PyTorch frontend, skl2onnx, onnxslim | 188 | nothing |
 | onnxruntime: `quantize_static`, `quantize_dynamic`, float16, optimized models | 301 | `com.microsoft.nchwc` is refused |
 | onnxruntime: `transformers.optimizer`; quantizers of MatMulNBits and MatMulBnb4 | 227 | nothing |

@@ -307,6 +307,7 @@ COPIES = {
     "Split along the last": (Split(axis=-1), [(2, 7)], [np.array([2, 4])], 2),
     "Slice": (Slice(), [(2, 7)], [np.array([5, 1]), np.array([0, 9]), np.array([1, -1]), np.array([-2, 3])], 1),
     "Concat": (Concat(axis=1), [(2, 3), (2, 4)], [], 1),
+    "Concat of short rows": (Concat(axis=1), [(70, 2), (70, 0), (70, 1)], [], 1),
     "Concat of rows": (Concat(axis=-2), [(2, 3), (2, 3)], [], 1),
 }
 
