@@ -251,6 +251,7 @@ def fitted(pairs: Pairs, scaling: Scaling, lowest: float) -> Line:
 
 
 def within_range(scale: float) -> float:
+    """The scale. Raises `Refused` where quotients by it may overflow or lose bits."""
     if not 1 / _RANGE <= scale <= _RANGE:
         raise Refused(f"a scale {scale}")
     return scale
