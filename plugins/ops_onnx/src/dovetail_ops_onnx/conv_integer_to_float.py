@@ -1,15 +1,18 @@
 """ConvInteger with its sums converted to float32. Only a graph pass makes this operator; it is not part of the standard."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.op import DType, GraphBuilder, TensorType
-from dovetail_ops_onnx._integer_convolution import IntegerConvolution
-from dovetail_ops_onnx._quantize import EIGHT_BITS, per_channel
+from dovetail.dataclass import dataclass
+from dovetail.op import AbstractOperator, DType, GraphBuilder, Port, TensorType
+from dovetail_ops_onnx._quantize import per_channel
 from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.conv_integer import ConvInteger
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.reshape import Reshape
@@ -17,18 +20,34 @@ from dovetail_ops_onnx.reshape import Reshape
 __all__ = ["ConvIntegerToFloat"]
 
 
-class ConvIntegerToFloat(IntegerConvolution):
+@dataclass(frozen=True)
+class ConvIntegerToFloat(AbstractOperator):
     """ConvInteger with its int32 sums converted to float32, each rounded once, times x_scale * w_scale if they are given.
 
     x_scale is one number, w_scale one or as many as there are channels of the result, in any shape. Their product is rounded to
-    float32 first, as the nodes that exporters write do.
+    float32 first, as the nodes that exporters write do. The attributes are those of ConvInteger.
     """
 
-    domain = "dovetail"
-    op_type = "ConvIntegerToFloat"
-    inputs = ("x: T1", "w: T2", "x_zero_point?: T1", "w_zero_point?: T2", "x_scale?: float32", "w_scale?: float32")
-    outputs = ("y: float32",)
-    types = {"T1": EIGHT_BITS, "T2": EIGHT_BITS}
+    domain: ClassVar[str] = "dovetail"
+    op_type: ClassVar[str] = "ConvIntegerToFloat"
+    stem: ClassVar[str] = "conv_integer_to_float"
+    attributes: ClassVar[Mapping[str, Any]] = MappingProxyType(dict.fromkeys(ConvInteger.attributes))
+    inputs: ClassVar[tuple[Port, ...]] = (
+        Port("x"),
+        Port("w"),
+        Port("x_zero_point", optional=True),
+        Port("w_zero_point", optional=True),
+        Port("x_scale", optional=True),
+        Port("w_scale", optional=True),
+    )
+    outputs: ClassVar[tuple[Port, ...]] = (Port("y"),)
+
+    auto_pad: str = "NOTSET"
+    dilations: tuple[int, ...] | None = None
+    group: int = 1
+    kernel_shape: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
 
     def infer(self, x: TensorType, w: TensorType, *rest: TensorType | None) -> TensorType:
         """The type of ConvInteger in float32."""
@@ -57,4 +76,13 @@ class ConvIntegerToFloat(IntegerConvolution):
 
     def sums(self) -> ConvInteger:
         """The convolution whose sums are converted."""
-        return ConvInteger(**{name: getattr(self, name) for name in ConvInteger.attributes})
+        return _sums(self)
+
+    def conv(self) -> Conv:
+        """The convolution over real numbers with these attributes."""
+        return self.sums().conv()
+
+
+@lru_cache(256)
+def _sums(op: ConvIntegerToFloat) -> ConvInteger:
+    return ConvInteger(**{name: getattr(op, name) for name in ConvInteger.attributes})
