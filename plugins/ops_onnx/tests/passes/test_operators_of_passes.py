@@ -51,7 +51,7 @@ def test_every_pass_names_operators_that_exist_and_a_function() -> None:
         "widen_halves",
     ]
     named = {name for one in REWRITINGS for name in (*one.operators, *sum(one.pairs, ()))}
-    made_by_passes = {"MatMulBlocks"}
+    made_by_passes = {"ConvIntegerToFloat", "MatMulBlocks"}
     assert {name for name in named if not versions(name)} == made_by_passes
     assert all(hasattr(import_module(f"dovetail_ops_onnx.{stem_of(name)}"), name) for name in made_by_passes)
 
