@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dovetail import Core
+from dovetail import Core, Model
 from dovetail.device import NHWC, Binary, DeviceInfo, DType, Eltwise, Graph, Layout, TensorType, TypedNode
 from dovetail.op import GraphBuilder
 from dovetail_ops_onnx import find
@@ -115,6 +115,29 @@ def test_between_convolutions_dynamic_quantization_stays_channels_last(info: Dev
     np.testing.assert_array_equal(got, want, strict=True)
     if info.kind == "CPU":
         assert compiled.report().reorders == 2
+
+
+def test_batches_that_attributes_have_take_a_plan_over(info: DeviceInfo, rng: Any) -> None:
+    """Windows of 3 x 3 by steps of 2: a pass gives its operator these numbers, but they are the model's."""
+    g = GraphBuilder()
+
+    def op(name: str, *inputs: str, outputs: Any = 1, **attributes: Any) -> Any:
+        found = find(name, 21)
+        assert found is not None
+        return g.node(found(**attributes), *inputs, outputs=outputs)
+
+    stored, scale, zero = op("DynamicQuantizeLinear", g.input("x", "float32", ("N", 16, 13, 13)), outputs=3)
+    w = g.constant(rng.integers(-128, 128, (24, 16, 3, 3)).astype(np.int8))
+    sums = op("Cast", op("ConvInteger", stored, w, zero, pads=(1, 1, 1, 1), strides=(2, 2)), to=DType.FLOAT32)
+    model = Model(g.graph([op("Relu", op("Mul", sums, op("Mul", scale, g.constant(np.float32(0.01)))))]))
+    compiled, reference = Core().compile_model(model, info.name), Core().compile_model(model, "NUMPY")
+    for batch in (5, 3, 2):
+        x = rng.standard_normal((batch, 16, 13, 13)).astype(np.float32)
+        (got,), (want,) = compiled([x]).values(), reference([x]).values()
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
+    report = compiled.report()
+    assert {"dovetail::ConvIntegerToFloat"} <= {node.op for node in report.nodes}
+    assert report.passes[-1].name == "take_over"
 
 
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])

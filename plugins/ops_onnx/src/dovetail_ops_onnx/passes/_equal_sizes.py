@@ -10,7 +10,7 @@ from dovetail_ops_onnx.passes._typed_again import Bodies
 
 __all__ = ["STANDARD", "Group", "Pairs", "groups_of", "images", "origins_of", "pairs_of", "stood_for"]
 
-_CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "ConvTranspose", "QLinearConv"})
+_CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "ConvIntegerToFloat", "ConvTranspose", "QLinearConv"})
 _PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger", "MatMulIntegerToFloat"})
 _NORMALIZATIONS = frozenset({"BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization"})
 _BLOCKS = frozenset({"MatMulBlocks", "MatMulDigits", "RowDigits"})
@@ -43,6 +43,7 @@ _WEIGHTED = (
 """Operators whose constants decide nothing by their sizes. Passes give LayerNormalization some that have those of rows."""
 
 _MOVES, _GROUPED, _INSTANCES = (frozenset({name}) for name in ("Transpose", "GroupNormalization", "InstanceNormalization"))
+_SUMS = frozenset({"ConvIntegerToFloat"})
 
 STANDARD = ("dovetail", __package__.partition(".")[0])
 """The packages of these."""
@@ -165,8 +166,8 @@ def _values(node: Node, constants: Sequence[Container[str]]) -> Sequence[str]:
 
 
 def _numbers(node: Node) -> Iterable[int]:
-    if _is_one_of(_GROUPED | _BLOCKS, node):
-        return  # the numbers of groups and of rows of a block are those of weights
+    if _is_one_of(_GROUPED | _BLOCKS | _SUMS, node):
+        return  # the numbers of groups and of rows of a block are those of weights, those of sums the model's
     for name in node.op.attributes:
         if name.endswith(("axis", "axes", "perm")):  # ranks are the same for all sizes
             continue
