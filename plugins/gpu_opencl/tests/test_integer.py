@@ -84,7 +84,7 @@ def test_products(constant: bool, kind: str, kind_device: Callable[[str], Any], 
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
 def test_sums_become_floats_in_vectors(kind: str, kind_device: Callable[[str], Any], bench: Any) -> None:
     """The Cast behind a convolution, with a scale and a bias for each channel: the nearest numbers, halves to even."""
-    device, scale = kind_device(kind), np.float32([0.5, -3, 1])
+    device, scale = kind_device(kind), np.array([0.5, -3, 1], np.float32)
     counts = np.array([2**24 + 1, -(2**24) - 3, 2**31 - 1, -(2**31), 7, 0], np.int32).repeat(7).reshape(2, 3, 7, 1)
     chain = (Binary("mul", "scale"), Eltwise("relu"))
     operand = {"scale": scale.reshape(3, 1, 1)}
@@ -97,10 +97,10 @@ def test_between_convolutions_dynamic_quantization_stays_channels_last(info: Dev
     """Reorders only of the image and of the result."""
     g = GraphBuilder()
 
-    def op(name: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any) -> str:
+    def op(name: str, *inputs: str, outputs: Any = 1, **attributes: Any) -> Any:
         found = find(name, 21)
         assert found is not None
-        return str(g.node(found(**attributes), *inputs, **({"outputs": outputs} if outputs else {})))
+        return g.node(found(**attributes), *inputs, outputs=outputs)
 
     x = g.input("x", "float32", (1, 3, 9, 8))
     for layer, channels in enumerate((3, 16, 16)):
