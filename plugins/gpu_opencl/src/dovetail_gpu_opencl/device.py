@@ -139,14 +139,16 @@ class OpenCLDevice(Device):
         is between them are in that type, where the device has kernels for it.
         """
         halves = halves_of(self.caps)
-        if self.caps.kind == "GPU" and any(node.op.stem == "neg" for node in graph.nodes):
+        is_gpu = self.caps.kind == "GPU"
+        if is_gpu and any(node.op.stem == "neg" for node in graph.nodes):
             from dovetail_gpu_opencl.kernels._rotated_halves import merge_rotations
 
             graph = merge_rotations(graph, self._runs)
-        if self.caps.kind == "GPU" and any(node.op.stem == "transpose" for node in graph.nodes):
+        if is_gpu and any(node.op.stem == "transpose" for node in graph.nodes):
+            from dovetail_gpu_opencl.kernels._quantized_attention import merge_quantized_attention
             from dovetail_gpu_opencl.kernels._transposed_sums import add_before_transposes
 
-            graph = add_before_transposes(graph, self._runs)
+            graph = merge_quantized_attention(add_before_transposes(graph, self._runs), self._runs)
         if halves or self.caps.float_pipeline:
             if any(node.op.stem == "conv_transpose" for node in graph.nodes):
                 from dovetail_gpu_opencl.kernels._conv_of_phases import split_transposed
@@ -164,19 +166,17 @@ class OpenCLDevice(Device):
                 from dovetail_gpu_opencl.kernels._normalized_sum import merge_sums
 
                 graph = merge_sums(merge_normalizations(graph, self._runs), self._runs)
-        if self.caps.kind == "GPU" and any(node.op.stem == "conv" for node in graph.nodes):
+        if is_gpu and any(node.op.stem == "conv" for node in graph.nodes):
             from dovetail_gpu_opencl.kernels._wide_and_deep import merge_pointwise
 
             graph = merge_pointwise(graph, self._runs)
-        if self.caps.kind == "GPU":
+        if is_gpu:
+            from dovetail_gpu_opencl.kernels._fused_elementwise import fuse_elementwise
             from dovetail_gpu_opencl.kernels._joined_moves import merge_moves
-
-            graph = merge_moves(graph, self._kernel_of, self._runs)
             from dovetail_gpu_opencl.kernels._moved_operands import merge_operands
 
+            graph = merge_moves(graph, self._kernel_of, self._runs)
             graph = merge_operands(graph, self._kernel_of, self._runs)
-            from dovetail_gpu_opencl.kernels._fused_elementwise import fuse_elementwise
-
             graph = fuse_elementwise(graph, self._kernel_of, self._runs)
         return self._joined(graph)
 

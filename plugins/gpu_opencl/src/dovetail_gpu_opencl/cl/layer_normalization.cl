@@ -4,7 +4,7 @@
 // Short rows stay in registers, with their scale and bias, so that memory is waited for once.
 // NDRange: (rows * GROUP), local size GROUP, a power of two.
 //
-// Layout: src, dst [rows][SIZE]; scale and bia [SIZE]; HAS_BIAS says whether bia is there.
+// Layout: src, dst [rows][SIZE], which stored_rows.cl reads and writes; scale and bia [SIZE]; HAS_BIAS says whether bia is there.
 //
 // Tunables: GROUP; VEC (at most 8, see capabilities.py).
 #ifndef T
@@ -24,6 +24,7 @@
 #endif
 #include "post.cl"
 #include "vectors.cl"
+#include "stored_rows.cl"
 #include "joins.cl"
 #ifdef RMS
 #define MEAN_OF(sum) sum = 0;
@@ -32,13 +33,13 @@
 #endif
 #define WHOLE (VEC > 1 ? SIZE / VEC * VEC : 0)
 
-__kernel void layer_normalization(__global const T* restrict src, __global const T* restrict scale BIAS_ARG,
-    __global T* dst POST_ARGS) {
+__kernel void layer_normalization(__global const X* restrict src, __global const T* restrict scale BIAS_ARG,
+    __global Y* dst SOURCE_ARGS POST_ARGS) {
 #if GROUP > 1
   __local ACC part[GROUP];
 #endif
   const int base = get_group_id(0) * SIZE, lane = get_local_id(0);
-  __global const T* s = src + base;
+  __global const X* s = src + base;
   ACC mean = 0, variance = 0;
 #if VEC == 1 && SIZE <= 8 * GROUP
 #define EACH ((SIZE + GROUP - 1) / GROUP)
@@ -47,7 +48,7 @@ __kernel void layer_normalization(__global const T* restrict src, __global const
 #pragma unroll
   for (int i = 0; i < EACH; ++i) {
     const int at = min(i * GROUP + lane, SIZE - 1);
-    x[i] = LOAD_T(s, at);
+    x[i] = READ(s, at);
     scales[i] = LOAD_T(scale, at);
 #ifdef HAS_BIAS
     biases[i] = LOAD_T(bia, at);
@@ -65,46 +66,46 @@ __kernel void layer_normalization(__global const T* restrict src, __global const
 #pragma unroll
   for (int i = 0; i < EACH; ++i)
     if (HERE)
-      STORE_T(dst, base + i * GROUP + lane, POST((x[i] - mean) * factor * scales[i] + biases[i], base + i * GROUP + lane));
+      WRITE(dst, base + i * GROUP + lane, POST((x[i] - mean) * factor * scales[i] + biases[i], base + i * GROUP + lane));
 #else
 #ifndef RMS
 #if VEC > 1
   VACC sums = (VACC)(0);
-  for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) sums += VLOAD(s + i);
+  for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) sums += READ_V(s + i);
   ACROSS(mean, sums, PLUS)
 #endif
-  for (int i = WHOLE + lane; i < SIZE; i += GROUP) mean += (ACC)LOAD_T(s, i);
+  for (int i = WHOLE + lane; i < SIZE; i += GROUP) mean += (ACC)READ(s, i);
   MEAN_OF(mean)
 #endif
 #if VEC > 1
   VACC squares = (VACC)(0);
   for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) {
-    const VACC x = VLOAD(s + i) - mean;
+    const VACC x = READ_V(s + i) - mean;
     squares += x * x;
   }
   ACROSS(variance, squares, PLUS)
 #endif
   for (int i = WHOLE + lane; i < SIZE; i += GROUP) {
-    const ACC x = (ACC)LOAD_T(s, i) - mean;
+    const ACC x = (ACC)READ(s, i) - mean;
     variance += x * x;
   }
   COLLECT(variance, PLUS)
   const ACC factor = (ACC)1 / sqrt(variance / SIZE + EPSILON);
 #if VEC > 1
   for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) {
-    VACC y = (VLOAD(s + i) - mean) * factor * VLOAD(scale + i);
+    VACC y = (READ_V(s + i) - mean) * factor * VLOAD(scale + i);
 #ifdef HAS_BIAS
     y += VLOAD(bia + i);
 #endif
-    VSTORE(POST_V(y, base + i), dst + base + i);
+    WRITE_V(POST_V(y, base + i), dst + base + i);
   }
 #endif
   for (int i = WHOLE + lane; i < SIZE; i += GROUP) {
-    ACC y = ((ACC)LOAD_T(s, i) - mean) * factor * (ACC)LOAD_T(scale, i);
+    ACC y = ((ACC)READ(s, i) - mean) * factor * (ACC)LOAD_T(scale, i);
 #ifdef HAS_BIAS
     y += (ACC)LOAD_T(bia, i);
 #endif
-    STORE_T(dst, base + i, POST(y, base + i));
+    WRITE(dst, base + i, POST(y, base + i));
   }
 #endif
 }

@@ -13,7 +13,8 @@
 // contiguous range of (tile, slice), one tile after the other. Of a tile that several groups share, the last to arrive adds up
 // the parts.
 // M, and for images IH, IW, S_B, S_Y and pads, with VOLUME ID and S_Z, are among the arguments SIZES, and the divisors OW and P,
-// the pixels of an image, with VOLUME also PLANE = OH * OW.
+// the pixels of an image, with VOLUME also PLANE = OH * OW. With SEVERAL, for 8-bit numbers only, N, K, Z, A_M, A_K and B_N are,
+// too.
 // With NORMALIZE, dst is between: norm[m][n] = (dst - mean) / sqrt(variance + EPSILON) * scale[n] + shift[n], with the statistics
 // of row m. The group that is the last of TILE_M rows normalizes them. Then Z is 1, and SIZE is N.
 // With FORMAT ("u8" or "s8", the format of a), factors are 8-bit numbers, two for each element of a and b here, and sums are int:
@@ -121,7 +122,7 @@
 #ifndef B_ROWS
 #define B_ROWS N
 #endif
-#ifdef A_K
+#if defined(A_K) || defined(SEVERAL)
 #define IN_A(k) ((k) % A_K)
 #else
 #define IN_A(k) (k)
@@ -217,7 +218,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
   const int first = split * SHARE, steps = min(STEPS, first + SHARE) - first;
 #endif
   const int n0 = number % TILES_N * TILE_N, m0 = number / TILES_N % TILES_M * TILE_M;
-#if Z > 1
+#if defined(SEVERAL) || Z > 1
   const int z = number / (TILES_N * TILES_M);
 #else
   const int z = 0;
@@ -427,12 +428,14 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
       const int m = m0 + ly + i * 16 + y, n = n0 + lx + x, o = (z * M + m) * N + n;
       if (m >= M || n >= N) continue;
       __local const SUM4* from = (__local const SUM4*)(sums + y * PITCH + x);
-#if defined(FORMAT) && N % 8 == 0
-      // Element by element: Oclgrind 21.10 crashes at vectors that are joined of halves.
-      const int4 low = from[0], high = from[1];
-      STORE_SUMS(o, (int8)(low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w) + START_V(n), n);
-#elif defined(FORMAT)
-      for (int c = 0; c < 8 && n + c < N; ++c) STORE_SUM(o + c, ((__local const int*)from)[c] + START(n + c), z, m, n + c);
+#ifdef FORMAT
+      if (N % 8 == 0) {
+        // Element by element: Oclgrind 21.10 crashes at vectors that are joined of halves.
+        const int4 low = from[0], high = from[1];
+        STORE_SUMS(o, (int8)(low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w) + START_V(n), n);
+      } else {
+        for (int c = 0; c < 8 && n + c < N; ++c) STORE_SUM(o + c, ((__local const int*)from)[c] + START(n + c), z, m, n + c);
+      }
 #elif N % 8 == 0
       float8 v = (float8)(from[0], from[1]);
 #ifdef FLOATS

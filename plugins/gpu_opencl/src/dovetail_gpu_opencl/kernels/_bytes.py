@@ -21,7 +21,7 @@ from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 from dovetail_ops_onnx.spatial import ConvGeometry
 
-__all__ = ["ByteTiles", "Images", "parts_of", "refusal_of"]
+__all__ = ["ByteTiles", "Images", "parts_between", "parts_of", "refusal_of"]
 
 VECTOR = 8
 _FOUR = 4
@@ -243,7 +243,7 @@ class ByteTiles(Pipelined):
         arguments: list[Argument] = [*given, Write(node.node.outputs[0])]
         arguments += tiling.shared_sums(problem, f"scratch:{node.name}:{number}")
         text = f"typedef struct {{ {result.defines['T']}{VECTOR} v; }} PACKED_T;\n{result.source}"
-        if problem.n % VECTOR == 0:
+        if problem.n % VECTOR == 0 or "SEVERAL" in defines:
             text = _aligned(text)
         units = instructions(node.given(0).dtype, self.caps)
         sized, numbers = runtime_sizes({**result.defines, **own, **units, **defines, "HALF_STORAGE": True})
@@ -318,7 +318,11 @@ def parts_of(weights: Weights) -> int:
     bounds = weights.fact("bounds", lambda whole: (int(whole.min()), int(whole.max())) if whole.size else None)
     if bounds is None:
         return 0
-    least, most = bounds
+    return parts_between(*bounds)
+
+
+def parts_between(least: int, most: int) -> int:
+    """As `parts_of`, for whole numbers from `least` to `most`."""
     return max(ceil_div(-least, 128), ceil_div(most, 127), 1)
 
 

@@ -401,7 +401,9 @@ def pipelined_launches(
 def runtime_sizes(defines: Mapping[str, object]) -> tuple[dict[str, object], tuple[Scalar, ...]]:
     """The defines of tiles_pipelined.cl without the numbers that change with batches, lengths and images, and these."""
     deep = ("ID", "S_Z", "PAD_Z") if "VOLUME" in defines else ()
-    return by_value(defines, ("M", "A_MATRIX", "IH", "IW", "S_B", "S_Y", "PAD_Y", "PAD_X", *deep), ("OW", "P", "PLANE"))
+    several = ("N", "K", "Z", "A_M", "A_K", "B_N") if "SEVERAL" in defines else ()
+    names = ("M", "A_MATRIX", "IH", "IW", "S_B", "S_Y", "PAD_Y", "PAD_X", *deep, *several)
+    return by_value(defines, names, ("OW", "P", "PLANE"))
 
 
 _TYPES: Mapping[DType, dict[str, object]] = {

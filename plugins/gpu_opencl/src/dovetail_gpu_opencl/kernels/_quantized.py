@@ -9,7 +9,7 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,16 @@ from dovetail_ops_onnx.gemm import Gemm
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
-__all__ = ["Factors", "QuantizedConv", "QuantizedElementwise", "QuantizedMatMul", "QuantizedSums"]
+__all__ = [
+    "Factors",
+    "QuantizedConv",
+    "QuantizedElementwise",
+    "QuantizedKernel",
+    "QuantizedMatMul",
+    "QuantizedSums",
+    "Scales",
+    "result_of",
+]
 
 
 class QuantizedKernel(CLKernel):
@@ -82,32 +91,21 @@ class QuantizedKernel(CLKernel):
         return node.op
 
 
+S = TypeVar("S", bound="Scales")
+
+
 # --- sums of products ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Factors:
-    """A source, and constant weights for so many channels of the result. What few ask for is computed when it is asked for."""
+class Scales:
+    """What sums of products mean: real = (sum + bias) * unit, for so many channels. What few ask for is computed then."""
 
     node: TypedNode
     op: Quantized
-    weights: Weights
     channels: int
     alpha: float
     beta: float
-
-    @staticmethod
-    def of(
-        shared: PackedConstants, node: TypedNode, op: Quantized, axis: int, alpha: float = 1.0, beta: float = 1.0
-    ) -> "Factors":
-        """Those whose weights have their channels of the result along `axis`. Raises `Refused`."""
-        tensor, source, own = given(node, 1), op.scalings[0], op.scalings[1]
-        if tensor.value is None or source is None or own is None:
-            raise Refused("factors that are not both quantized, or a second one that is not constant")
-        if max(own.scale.size, own.zero_point.size) > 1 and own.axis % tensor.rank != axis:
-            raise Refused(f"scales of the weights along axis {own.axis}; accepted: {axis}")
-        weights = Weights.of(shared, tensor.value, own.zero_point, axis)
-        return Factors(node, op, weights, tensor.dims[axis], alpha, beta)
 
     @cached_property
     def units(self) -> NDArray[np.float64]:
@@ -121,12 +119,6 @@ class Factors:
     def bias(self) -> NDArray[np.float64]:
         """The real bias. Raises `Refused`."""
         return _bias(self.node, self.op, self.channels) * self.beta
-
-    @property
-    def product(self) -> tuple[int, int, int]:
-        """Rows, columns and depth of a product of matrices."""
-        *rows, depth = given(self.node, 0).dims
-        return math.prod(rows), self.channels, depth
 
     @property
     def zero(self) -> bytes:
@@ -154,6 +146,32 @@ class Factors:
         return whole.astype(np.int32) if near.all() else None
 
 
+@dataclass(frozen=True, eq=False)
+class Factors(Scales):
+    """A source, and constant weights for the channels of the result."""
+
+    weights: Weights
+
+    @staticmethod
+    def of(
+        shared: PackedConstants, node: TypedNode, op: Quantized, axis: int, alpha: float = 1.0, beta: float = 1.0
+    ) -> "Factors":
+        """Those whose weights have their channels of the result along `axis`. Raises `Refused`."""
+        tensor, source, own = given(node, 1), op.scalings[0], op.scalings[1]
+        if tensor.value is None or source is None or own is None:
+            raise Refused("factors that are not both quantized, or a second one that is not constant")
+        if max(own.scale.size, own.zero_point.size) > 1 and own.axis % tensor.rank != axis:
+            raise Refused(f"scales of the weights along axis {own.axis}; accepted: {axis}")
+        weights = Weights.of(shared, tensor.value, own.zero_point, axis)
+        return Factors(node, op, tensor.dims[axis], alpha, beta, weights)
+
+    @property
+    def product(self) -> tuple[int, int, int]:
+        """Rows, columns and depth of a product of matrices."""
+        *rows, depth = given(self.node, 0).dims
+        return math.prod(rows), self.channels, depth
+
+
 def _bias(node: TypedNode, op: Quantized, channels: int) -> NDArray[np.float64]:
     """The real bias; zeros without one. Raises `Refused`."""
     step = op.steps[0]
@@ -172,7 +190,7 @@ def _bias(node: TypedNode, op: Quantized, channels: int) -> NDArray[np.float64]:
     return np.broadcast_to(value.astype(np.float64).reshape(-1), channels)
 
 
-def result_of(factors: Factors, caps: Capabilities, vec: int) -> tuple[Result, Argument]:
+def result_of(factors: Scales, caps: Capabilities, vec: int) -> tuple[Result, Argument]:
     """The steps after the sums, for vectors too where `vec` is not 1, and the bias that starts the sums. Raises `Refused`."""
     node, op = factors.node, factors.op
     steps, (relus, scaling) = Steps(node, op, vec, branches=caps.kind == "GPU"), relus_before(op)
@@ -192,6 +210,8 @@ def result_of(factors: Factors, caps: Capabilities, vec: int) -> tuple[Result, A
         "RESULT_ARGS": declared + steps.parameters,
         "STORE_SUM(o, s, z, m, n)": f"(dst[o] = ({c_type})(steps_1(value_1(s, n{passed}), o{steps.passed})))",
     }
+    quick = "quick_1" if scaling is not None and caps.kind == "GPU" else "value_1"
+    defines["STORED(s, n, o)"] = f"({c_type})(steps_1({quick}(s, n{passed}), o{steps.passed}))"
     if vec > 1:
         real = f"steps_v(value_v(sums, n{passed}), o{steps.passed})"
         defines["STORE_SUMS(o, sums, n)"] = f"(((__global PACKED_T*)(dst + (o)))->v = convert_{c_type}{vec}({real}))"
@@ -210,6 +230,7 @@ static float near_1(const int s, const float t, const int n PARAMETERS) {
   const float r = WHOLE;
   return fabs(fabs(t - r) - 0.5f) > 0.000244140625f ? r : value_1(s, n PASSED);
 }
+static float quick_1(const int s, const int n PARAMETERS) { return near_1(s, (float)s * factor[n]ADDED_1, n PASSED); }
 static float8 value_v(const int8 s, const int n PARAMETERS) {
   const float8 t = convert_float8(s) * LOAD(factor + n)ADDED_V;
   return (float8)(NEARS);
@@ -231,7 +252,7 @@ static float8 value_v(const int8 s, const int n PARAMETERS) {
 
 
 def _value(
-    factors: Factors, scaling: Scaling | None, adds: bool, caps: Capabilities, vec: int
+    factors: Scales, scaling: Scaling | None, adds: bool, caps: Capabilities, vec: int
 ) -> tuple[str, dict[str, str], list[Argument]]:
     """The functions that make numbers of sums: real ones, or whole ones in units of a quantization; their parameters by name."""
     real, wide = ("double", np.float64) if caps.fp64 else ("float", np.float32)
@@ -243,11 +264,8 @@ def _value(
     if scaling is not None:
         arrays |= {"unit": factors.units.astype(wide), "divisor": np.array([divisor], wide)}
         arrays |= {"bias": factors.bias.astype(wide)} if adds else {}
-    text = (
-        (_REAL if scaling is None else _ROUNDED_1 if caps.kind == "GPU" else _ROUNDED)
-        if vec > 1
-        else (_REAL if scaling is None else _ROUNDED).partition("static float8")[0]
-    )
+    text = _REAL if scaling is None else _ROUNDED_1 if caps.kind == "GPU" else _ROUNDED
+    text = text if vec > 1 else text.partition("static float8")[0]
     nears = ", ".join(f"near_1(s.s{i}, t.s{i}, n + {i} PASSED)" for i in range(VECTOR))
     text = (
         text.replace("NEARS", nears)
@@ -265,18 +283,18 @@ def _value(
     return text, types, [Constant(np.ascontiguousarray(array)) for array in arrays.values()]
 
 
-class QuantizedSums(QuantizedKernel):
+class QuantizedSums(QuantizedKernel, Generic[S]):
     """The base of convolutions and products."""
 
     @abstractmethod
-    def factors(self, node: TypedNode) -> Factors:
+    def factors(self, node: TypedNode) -> S:
         """The factors. Raises `Refused`."""
 
     def vec(self, node: TypedNode) -> int:
         """The results that a vector has."""
         return VECTOR
 
-    def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
+    def parts(self, node: TypedNode) -> tuple[S, Result, Argument]:
         factors, vec = self.factors(node), self.vec(node)
         key = (vec, self.reads(node))
         return factors, *self.packed.once(self.name, node, key, lambda: result_of(factors, self.caps, vec))
@@ -294,7 +312,7 @@ class QuantizedSums(QuantizedKernel):
         return tuple(found)
 
 
-class QuantizedConv(QuantizedSums):
+class QuantizedConv(QuantizedSums[Factors]):
     """Convolutions in one and two dimensions, channels innermost or plain, on CPUs; the base of those on GPUs."""
 
     name = "quantized_conv_rows"
@@ -360,7 +378,7 @@ def _with_operands(node: TypedNode, config: LayerConfig, operands: range) -> Lay
     return dataclasses.replace(config, inputs=tuple(inputs))
 
 
-class QuantizedMatMul(QuantizedSums):
+class QuantizedMatMul(QuantizedSums[Factors]):
     """Products of matrices by a constant matrix: MatMul and Gemm."""
 
     name = "quantized_gemm_rows"

@@ -11,7 +11,7 @@ from dovetail_gpu_opencl.kernels._byte_results import direct_result, is_direct
 from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, parts_of, refusal_of
 from dovetail_gpu_opencl.kernels._conv_integer import direct_sizes, same_layout
 from dovetail_gpu_opencl.kernels._integer import Result
-from dovetail_gpu_opencl.kernels._quantized import QuantizedConv, QuantizedMatMul, QuantizedSums
+from dovetail_gpu_opencl.kernels._quantized import Factors, QuantizedConv, QuantizedMatMul, QuantizedSums
 from dovetail_gpu_opencl.kernels._quantized_steps import Refused, given
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem
@@ -21,7 +21,7 @@ from dovetail_gpu_opencl.source import C_TYPES, assemble
 __all__ = ["QuantizedConvBytes", "QuantizedConvDirect", "QuantizedMatMulBytes"]
 
 
-class QuantizedTiles(ByteTiles, QuantizedSums):
+class QuantizedTiles(ByteTiles, QuantizedSums[Factors]):
     """The base of both kernels in tiles."""
 
     by_content = True  # whether rounding is direct depends on scales and on the tile

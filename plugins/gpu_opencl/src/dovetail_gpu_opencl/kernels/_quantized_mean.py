@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dovetail.device import NHWC, PLAIN, LayerConfig, Layout, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import spread
 from dovetail_gpu_opencl.kernels._quantized import QuantizedKernel
-from dovetail_gpu_opencl.kernels._quantized_steps import Refused, Steps, given, stored_bounds
+from dovetail_gpu_opencl.kernels._quantized_steps import Refused, Steps, given, steps_behind, stored_bounds
 from dovetail_gpu_opencl.launch import Launch, Read, Write
 from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, assemble, literal
@@ -37,11 +37,7 @@ class QuantizedMean(QuantizedKernel):
         if op.scalings[0] is None or len(op.scalings) > 1:
             raise Refused("a mean of real numbers, or other operands")
         stored_bounds(op.scalings[0])
-        steps = Steps(node, op, 1, branches=True)
-        steps.add(*op.steps[1:])
-        if op.result is not None:
-            steps.round(op.result, last=True)
-        return steps
+        return steps_behind(node, op, 1, branches=True)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         layouts: tuple[Layout, ...] = (NHWC, PLAIN) if given(node, 0).rank > 2 else (PLAIN,)

@@ -19,19 +19,26 @@ from dovetail_gpu_opencl.source import C_TYPES
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 from dovetail_ops_onnx.relu import Relu
 
-__all__ = ["WHOLE", "Refused", "Steps", "given", "is_as_large", "places_of", "relus_before", "stored_bounds"]
+__all__ = [
+    "WHOLE",
+    "Refused",
+    "Steps",
+    "given",
+    "is_as_large",
+    "places_of",
+    "relus_before",
+    "steps_behind",
+    "stored_bounds",
+]
 
 WHOLE = "(({0}) + 12582912.0f - 12582912.0f)"
 """A float rounded to a whole number, halves to even, where it is below 2^22; greater ones stay so great. Drivers for CPUs compute
 their rint one element at a time."""
 
-_BRANCHES = f"""static float rounded_1(const float s, const float scale, const float inverse) {{
+_ROUNDED = f"""static float rounded_1(const float s, const float scale, const float inverse) {{
   const float t = s * inverse, r = {WHOLE.format("t")};
   // Up to 1024, beyond what can be stored, t is less than this away from the quotient.
   return fabs(fabs(t - r) - 0.5f) > 0.000244140625f ? r : {WHOLE.format("s / scale")};
-}}
-static float8 rounded_v(const float8 s, const float scale, const float inverse) {{
-  return (float8)({", ".join(f"rounded_1(s.s{i}, scale, inverse)" for i in range(8))});
 }}
 """
 NUMBERS = "qn"
@@ -190,13 +197,30 @@ class Steps:
         """The functions."""
         text = (
             "#pragma OPENCL FP_CONTRACT OFF\n"
-            + (_BRANCHES if self.branches else "")
+            + (_branches(self.vec) if self.branches else "")
             + post_ops.vector_functions(self.kinds, "float", self.vec)
         )
         for vec, name in ((1, "steps_1"), (self.vec, "steps_v")) if self.vec > 1 else ((1, "steps_1"),):
             v = vector(vec)
             text += f"static {v} {name}({v} s, const int o{self.parameters}) {{\n{''.join(self.lines[vec])}  return s;\n}}\n"
         return text
+
+
+def _branches(vec: int) -> str:
+    """The functions that round by the reciprocal, for single numbers and for vectors."""
+    if vec == 1:
+        return _ROUNDED
+    v, each = vector(vec), ", ".join(f"rounded_1(s.s{i}, scale, inverse)" for i in range(vec))
+    return f"{_ROUNDED}static {v} rounded_v(const {v} s, const float scale, const float inverse) {{ return ({v})({each}); }}\n"
+
+
+def steps_behind(node: TypedNode, op: Quantized, vec: int, *, branches: bool) -> Steps:
+    """All steps behind the first, the last rounding included. Raises `Refused`."""
+    steps = Steps(node, op, vec, branches=branches)
+    steps.add(*op.steps[1:])
+    if op.result is not None:
+        steps.round(op.result, last=True)
+    return steps
 
 
 def elementwise_access(tensor: TensorType, result: TensorType, run_axes: int, sizes: RuntimeSizes, key: int) -> Access | None:
