@@ -163,7 +163,7 @@ class QuantizedLayerNormalization(QuantizedRows):
             "POST_ARGS": steps.parameters, "POST_V(s, o)": f"steps_v(s, o{steps.passed})",
         }
         numbers = [Scalar(np.float32(number)) for number in stored_bounds(source)[:2]]
-        values = (Read(node.node.inputs[0]), *numbers, *constants, Write(node.node.outputs[0]))
+        values: tuple[Argument, ...] = (Read(node.node.inputs[0]), *numbers, *constants, Write(node.node.outputs[0]))
         file, work = "layer_normalization_halves.cl", ceil_div(rows.count, _ROWS) * _ROWS * _ITEMS
         text = assemble(file, defines, load("halves.cl"), steps.source)
         passed = (*values, *ints(rows.count), *steps.arguments)
