@@ -124,7 +124,7 @@ def page() -> str:
     """The whole page, from the files."""
     found = stored()
     reports = {name: report_of(results) for name, results in found.items()}
-    sections = [f"## {title(name, found[name])}\n\n{report.markdown(exceptions=True)}" for name, report in reports.items()]
+    sections = [f"## {title(name, found[name])}\n\n{report.markdown()}" for name, report in reports.items()]
     return "\n".join([HEAD, f"## Operators and devices\n\n{overview(reports)}", *sections])
 
 

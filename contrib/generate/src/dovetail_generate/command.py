@@ -8,7 +8,9 @@ import click
 from dovetail.command import FiniteRange, command, device_option, print_json, print_text, remark
 
 if TYPE_CHECKING:
-    from dovetail_generate.generator import TextGenerator
+    from collections.abc import Iterable
+
+    from dovetail_generate.generator import Piece, TextGenerator
 
 __all__ = ["generate"]
 
@@ -98,17 +100,8 @@ def generate(
     sampling = Sampling(temperature, top_k, top_p, seed, min_p, repetition_penalty)
     found: list[dict[str, Any]] = [{"prompt": prompt, "text": "", "tokens": [], "ended": ""} for prompt in asked]
     streamed = len(asked) == 1 and not as_json
-    interrupted = False
-    try:
-        for piece in generator.generate(texts, limit=limit, sampling=sampling, stop=stop, lookup=lookup):
-            one = found[piece.index]
-            one["text"] += piece.text
-            one["tokens"].append(piece.token)
-            one["ended"] = piece.ended
-            if streamed:
-                click.echo(piece.text, nl=False)
-    except KeyboardInterrupt:
-        interrupted = True
+    pieces = generator.generate(texts, limit=limit, sampling=sampling, stop=stop, lookup=lookup)
+    interrupted = _collect(pieces, found, streamed)
     described = _describe(generator, model, texts, found, interrupted)
     if as_json:
         print_json(described)
@@ -119,6 +112,21 @@ def generate(
         guessing.close()
     if interrupted:
         click.get_current_context().exit(_INTERRUPTED)
+
+
+def _collect(pieces: "Iterable[Piece]", found: list[dict[str, Any]], streamed: bool) -> bool:
+    """Add pieces to their texts as they come, and print them if they are `streamed`. Returns whether Ctrl-C ended them."""
+    try:
+        for piece in pieces:
+            one = found[piece.index]
+            one["text"] += piece.text
+            one["tokens"].append(piece.token)
+            one["ended"] = piece.ended
+            if streamed:
+                click.echo(piece.text, nl=False)
+    except KeyboardInterrupt:
+        return True
+    return False
 
 
 def _conversation(generator: "TextGenerator", prompt: str, system: str | None, raw: bool) -> str:

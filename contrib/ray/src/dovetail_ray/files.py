@@ -105,10 +105,7 @@ def map_files(
         raise UsageError(f"num_gpus={num_gpus} for one worker; accepted: up to 1", hint="give more workers")
     begin = time.time()
     files = files_of(os.fspath(source))
-    format = to or format_of(files)
-    format = "parquet" if format == "images" else format
-    if format not in SUFFIXES:
-        raise UsageError(f"to={format!r} cannot be written; accepted: {', '.join(SUFFIXES)}", hint=did_you_mean(format, SUFFIXES))
+    format = _output_format(to or format_of(files))
     recipe = recipe_of(model, device, properties)
     blocks = blocks_of([file.absolute() for file in files], block_rows or _default_rows(recipe))
     folder = os.path.abspath(output)
@@ -129,6 +126,14 @@ def map_files(
             advance(summary["rows"], total)
     kept.remove_unfinished()
     return _summary(os.fspath(source), folder, recipe.device, begin, before, summaries)
+
+
+def _output_format(format: str) -> str:
+    """The format of the output for one that is asked for, or that the input has."""
+    format = "parquet" if format == "images" else format
+    if format not in SUFFIXES:
+        raise UsageError(f"to={format!r} cannot be written; accepted: {', '.join(SUFFIXES)}", hint=did_you_mean(format, SUFFIXES))
+    return format
 
 
 def _default_rows(recipe: Recipe) -> int:

@@ -81,8 +81,8 @@ class VirtualDeviceChecks(DeviceChecks):
 class HookChecks(Kit):
     """The checks of a plugin of the group `dovetail.hooks`: what it adds works, and changes no result."""
 
-    def __init__(self, plugin: str, make_core: Callable[[], Core] = Core, seed: int = 7) -> None:
-        super().__init__(make_core, seed)
+    def __init__(self, plugin: str, make_core: Callable[[], Core]) -> None:
+        super().__init__(make_core, seed=7)
         self._plugin = plugin
 
     @cached_property

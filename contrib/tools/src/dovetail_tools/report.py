@@ -87,15 +87,15 @@ class Report:
         for operator, cells in self.table.items():
             yield operator, *(cell(cells.get(dtype, {})) for dtype in self.dtypes)
 
-    def markdown(self, *, exceptions: bool = False) -> str:
-        """The counts and the table, as tables of Markdown; with `exceptions` only rows with something refused or failed."""
+    def markdown(self) -> str:
+        """The counts and the table, as tables of Markdown, with the rows in which something was refused or failed."""
         parts = [_markdown(("Checks", *(o.value for o in Outcome)), self._count_rows())]
         operators = [tuple(c.replace("|", "\\|") for c in row) for row in self.rows()]
         for columns, rows in (
             (("Operator", *self.dtypes), operators),
             (("Data type", "comes back bit by bit"), [*self.round_trips.items()]),
         ):
-            shown = [row for row in rows if not (exceptions and {*row[1:]} <= {"", "yes", "planned"})]
+            shown = [row for row in rows if not {*row[1:]} <= {"", "yes", "planned"}]
             parts += [_markdown(columns, shown)] if shown else []
         return "\n".join(parts)
 

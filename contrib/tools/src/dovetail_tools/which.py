@@ -136,7 +136,7 @@ def _decided(manager: "PluginManager", domain: str, op_type: str, asked: dict[st
     return answer
 
 
-def _idle_packs(manager: "PluginManager", domain: str, op_type: str = "") -> Iterator[tuple["PluginRecord", bool | None]]:
+def _idle_packs(manager: "PluginManager", domain: str, op_type: str) -> Iterator[tuple["PluginRecord", bool | None]]:
     """The packs of a domain that are not in use, and whether they define an operator, by their manifest; None: not known."""
     from dovetail.plugins import PACKS, read_manifest
 

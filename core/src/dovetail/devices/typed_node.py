@@ -50,6 +50,10 @@ class TypedNode:
         assert tensor is not None
         return tensor
 
+    def optional(self, index: int) -> TensorType | None:
+        """The type of an input that a node may leave out, by name or at the end; None where it does."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
     @property
     def post_ops(self) -> tuple[PostOp, ...]:
         """The chain attached to the node."""

@@ -13,6 +13,7 @@ from dovetail.errors import UsageError, did_you_mean
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.growth import Growth
 from dovetail.graph.post_ops import PostOp, PostOps
+from dovetail.graph.rewriting import with_constants
 from dovetail.graph.source import FileRead
 from dovetail.graph.types import ANONYMOUS, CONTAINERS, Dim, TensorType, as_constant
 from dovetail.html_table import html_table
@@ -151,12 +152,8 @@ class Model:
         changed = dataclasses.replace(found, post_ops=PostOps.copied((*found.post_ops, *post_ops)))
         added = {name: as_constant(np.array(value)) for name, value in constants.items()}
         _check_operands(self, changed, added)
-        graph = self.graph.replace(
-            nodes=tuple(changed if one is found else one for one in self.graph.nodes),
-            constants={**self.graph.constants, **added},
-            types={**self.graph.types, **{name: TensorType.of(array, known=True) for name, array in added.items()}},
-        )
-        return dataclasses.replace(self, graph=graph)
+        graph = self.graph.replace(nodes=tuple(changed if one is found else one for one in self.graph.nodes))
+        return dataclasses.replace(self, graph=with_constants(graph, added))
 
 
 def _check_operands(model: Model, node: Node, added: Iterable[str]) -> None:

@@ -1,12 +1,16 @@
-"""Small rewritings that several passes share: dead nodes, renamed values."""
+"""Small rewritings that several passes share: dead nodes, renamed values, constants, origins."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+from numpy.typing import NDArray
 
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.post_ops import Eltwise, PostOp
+from dovetail.graph.types import TensorType
 
-__all__ = ["drop_dead_nodes", "needed", "rename_reads"]
+__all__ = ["drop_dead_nodes", "needed", "rename_reads", "represented_by", "with_constants"]
 
 
 def drop_dead_nodes(graph: Graph) -> Graph:
@@ -50,3 +54,14 @@ def _rename_operand(post_op: PostOp, names: Mapping[str, str]) -> PostOp:
     if isinstance(post_op, Eltwise):
         return post_op
     return dataclasses.replace(post_op, operand=names.get(post_op.operand, post_op.operand))
+
+
+def represented_by(*nodes: Node) -> tuple[str, ...]:
+    """The names of the model's nodes that these nodes represent, each once: the `origins` of a node in their place."""
+    return tuple(dict.fromkeys([name for node in nodes for name in node.origins or (node.name,)]))
+
+
+def with_constants(graph: Graph, arrays: Mapping[str, NDArray[Any]]) -> Graph:
+    """The graph with further constants, read-only arrays, and their types."""
+    types = {name: TensorType.of(array, known=True) for name, array in arrays.items()}
+    return graph.replace(constants={**graph.constants, **arrays}, types={**graph.types, **types})

@@ -11,7 +11,7 @@ A pass is a pure function with a name and a stage; plugins give theirs by the ho
     GraphPass("remove_debug", "recognise", remove_debug)
 """
 
-from dovetail.graph.rewriting import drop_dead_nodes, rename_reads
+from dovetail.graph.rewriting import drop_dead_nodes, rename_reads, represented_by, with_constants
 from dovetail.graph.schedule import schedule, stages
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.decompose import composition
@@ -28,6 +28,8 @@ __all__ = [
     "fold_constants",
     "inlined",
     "rename_reads",
+    "represented_by",
     "schedule",
     "stages",
+    "with_constants",
 ]

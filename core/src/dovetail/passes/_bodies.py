@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dovetail.errors import OperatorError
 from dovetail.graph.graph import Graph, Node
-from dovetail.graph.rewriting import rename_reads
+from dovetail.graph.rewriting import rename_reads, represented_by
 from dovetail.graph.types import TensorType
 from dovetail.internal.copy import Copy
 from dovetail.names import free_name
@@ -43,7 +43,7 @@ def write_to(body: Graph, outputs: Sequence[tuple[str, str]], origin: Node, scop
             copies.append(Node(f"{scope}/copy:{name}", Copy(), (names.get(inner, inner),), (name,)))
     renamed = [rename_reads(n, names) for n in body.nodes]
     nodes = [
-        dataclasses.replace(n, outputs=tuple(names.get(o, o) for o in n.outputs), origins=origin.origins or (origin.name,))
+        dataclasses.replace(n, outputs=tuple(names.get(o, o) for o in n.outputs), origins=represented_by(origin))
         for n in (*renamed, *copies)
     ]
     types = {names.get(n, n): t for n, t in body.types.items()}

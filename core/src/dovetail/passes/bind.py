@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from dovetail.errors import GraphError, OperatorError
 from dovetail.evaluate.context import node_context
 from dovetail.graph.graph import Graph, Node, UnboundOperator
-from dovetail.graph.types import TensorType, as_constant
+from dovetail.graph.rewriting import with_constants
+from dovetail.graph.types import as_constant
 from dovetail.operators.operator import Operator
 from dovetail.operators.ports import check_inputs, port_of
 
@@ -30,9 +31,7 @@ def bind(graph: Graph, find: Find, depth: int = 0) -> Graph:
     """
     if depth > MAX_DEPTH:
         raise GraphError(f"sub-graphs are nested more than {MAX_DEPTH} deep")
-    constants = dict(graph.constants)
-    types = dict(graph.types)
-    nodes = []
+    nodes, constants = [], {}
     for node in graph.nodes:
         if isinstance(node.op, UnboundOperator):
             try:
@@ -41,11 +40,10 @@ def bind(graph: Graph, find: Find, depth: int = 0) -> Graph:
                 with node_context(node):
                     raise
             constants.update(added)
-            types.update({name: TensorType.of(array, known=True) for name, array in added.items()})
             nodes.append(bound)
         else:
             nodes.append(node)
-    return graph.replace(nodes=tuple(nodes), constants=constants, types=types)
+    return with_constants(graph.replace(nodes=tuple(nodes)), constants)
 
 
 def _bind_node(node: Node, op: UnboundOperator, graph: Graph, find: Find, depth: int) -> tuple[Node, dict[str, NDArray[Any]]]:

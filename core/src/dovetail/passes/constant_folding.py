@@ -17,6 +17,7 @@ from dovetail.evaluate.inference import check_limit, counted, infer_node, inferr
 from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
+from dovetail.graph.rewriting import with_constants
 from dovetail.graph.schedule import schedule
 from dovetail.graph.types import CONTAINERS, TensorType, array_bytes, as_constant, one_of
 from dovetail.passes.inline import chosen_branch, inlined
@@ -100,8 +101,7 @@ def _folded_once(graph: Graph, most: int, limit: int | None) -> tuple[Graph, boo
     nodes = tuple(node for node in graph.nodes if node.name not in done)
     read = {*graph.outputs, *(name for node in nodes for name in node.reads)}
     constants = {name: array for name, array in typed.graph.constants.items() if name in read}
-    types = {**graph.types, **{name: TensorType.of(array, known=True) for name, array in constants.items()}}
-    return graph.replace(nodes=nodes, constants=constants, types=types), len(done) in (0, len(closed))
+    return with_constants(graph.replace(nodes=nodes, constants={}), constants), len(done) in (0, len(closed))
 
 
 def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = None, *, through: bool = False) -> Typed:

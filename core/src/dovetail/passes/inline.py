@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.graph.graph import AbstractOperator, Graph, Node
-from dovetail.graph.rewriting import rename_reads
+from dovetail.graph.rewriting import rename_reads, represented_by
 from dovetail.internal.copy import Copy
 from dovetail.names import free_name
 
@@ -60,7 +60,7 @@ def _renamed(node: Node, names: Mapping[str, str], prefix: str, holder: Node) ->
         name=prefix + node.name,
         op=_with_captures(node.op, names),
         outputs=tuple(names[n] if n else "" for n in node.outputs),
-        origins=holder.origins or (holder.name,),
+        origins=represented_by(holder),
     )
 
 

@@ -19,7 +19,7 @@ from dovetail.devices.virtual import Placement
 from dovetail.errors import CompileError, OperatorError, OutOfMemory, UnsupportedNode
 from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.reloadable import let_go, reloadable
-from dovetail.graph.rewriting import drop_dead_nodes
+from dovetail.graph.rewriting import drop_dead_nodes, with_constants
 from dovetail.graph.schedule import schedule
 from dovetail.graph.types import TensorType
 from dovetail.internal.opaque import PinnedOperator
@@ -364,8 +364,7 @@ class Planner:
         """A sub-graph as a separate graph: what it reads from outside are further inputs, or constants."""
         known = {name: constants[name] for name in graph.captures if name in constants}
         captures = tuple(name for name in graph.captures if name not in known)
-        types = {**graph.types, **{name: TensorType.of(array, known=True) for name, array in known.items()}}
-        whole = graph.replace(inputs=(*graph.inputs, *captures), constants={**graph.constants, **known}, types=types)
+        whole = with_constants(graph.replace(inputs=(*graph.inputs, *captures)), known)
         declared = declared_signature([{**outer, **graph.types}.get(name) for name in whole.inputs])
         plans = self._later(whole, prepared=False, few=_FEW_BODIES, is_body=True)
         inferred = lru_cache(_FEW_BODIES)(partial(self._output_types, whole))

@@ -8,6 +8,7 @@ from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import TypedNode
 from dovetail.graph.graph import AbstractOperator, Graph, Node
+from dovetail.graph.rewriting import represented_by
 from dovetail.internal.opaque import OpaqueOperator
 from dovetail.passes.graph_pass import Notes
 from dovetail.planning.deferred import kernel_on_host, why_on_host
@@ -57,7 +58,7 @@ def ask(graph: Graph, planner: Planner) -> dict[str, NodeSupport]:
     for node in planned.nodes:
         chosen = targets if homes is None else [t for t in targets if homes[node.name][0] in (t.name, "")]
         found = _placed(node, planned, chosen, provider_of)
-        for origin in node.origins or (node.name,):
+        for origin in represented_by(node):
             parts.setdefault(origin, []).append((node, found))
     origins = {node.name: node for node in known.nodes}
     answers.update({name: _joined(origins.get(name), found, provider_of) for name, found in parts.items()})

@@ -2,13 +2,11 @@
 
 import re
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dovetail import _log
 from dovetail.config import ConfigSource
@@ -16,8 +14,7 @@ from dovetail.devices.checked import composite_of, prescribes
 from dovetail.devices.contract import Device, DeviceInfo
 from dovetail.devices.interruptible import are_calls_left
 from dovetail.devices.refusals import Refusal
-from dovetail.devices.virtual import Placement, Targets
-from dovetail.devices.work_budget import limited
+from dovetail.devices.virtual import Composite, Placement, Targets, VirtualDevice
 from dovetail.errors import FormatError, PluginError, UnknownFormat, UsageError
 from dovetail.graph.graph import Graph
 from dovetail.graph.model import Model, specialised
@@ -25,31 +22,32 @@ from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.graph.source import FILES_READ, FileRead
 from dovetail.html_table import html_table
 from dovetail.locks import RLock
-from dovetail.names import DEFAULT_DEVICE, printable, visible
+from dovetail.names import DEFAULT_DEVICE, printable
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.pipeline import pipeline
 from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.dispatch import Dispatch
 from dovetail.planning.options import CompileOptions
-from dovetail.planning.plan import Plan, Shapes, Target
-from dovetail.planning.planner import Planner, Prepared, improving
+from dovetail.planning.plan import Target
+from dovetail.planning.planner import Planner, Prepared
 from dovetail.plugins import PluginManager
 from dovetail.plugins.records import HOST, plain_domain
 from dovetail.runtime.compiled_model import CompiledModel, Planning, Preparation, finish_elsewhere
+from dovetail.runtime.recorded_plans import Recorded, make_plan, restore_plan
 from dovetail.runtime.session import DeviceSession, Properties, as_mapping
 from dovetail.runtime.sources import content_of
 from dovetail.tracing import Trace, phase
 
 if TYPE_CHECKING:
-    from dovetail.planning.planner import Keep
     from dovetail.planning.support import NodeSupport
     from dovetail.runtime.recipe import Recipe
-    from dovetail.runtime.stored_plans import PlanStore, StoredModel, StoredPlan
+    from dovetail.runtime.stored_plans import StoredModel, StoredPlan
 
 __all__ = ["Core"]
 
-P = TypeVar("P", Plan, Plan | None)
+Virtual = tuple[str, VirtualDevice, str]
+"""A virtual device: the name of its plugin, the device, and the arguments behind the colon."""
 
 _STORED = 2**31
 """Bytes of constants that are computed for a file: about what one file of the formats in use can hold."""
@@ -301,13 +299,8 @@ class Core:
         ways = partial(self.prepare, device=device, given=given), partial(self._describe, device, given)
         virtual = self._session.virtual(device)
         if virtual is not None:
-            name, found, arguments = virtual
-            properties = self._session.properties_of(name, given)
-            if (folder := properties.get("CACHE_DIR")) and isinstance(folder, str) and model.files:
-                from dovetail.runtime.stored_plans import PlanFolder  # as above
-
-                PlanFolder(folder, self.plugins).keep_interface(self._interface_needs(device, given), model, device)
-            composite = composite_of(name, found, self._session, model, arguments, properties)
+            properties = self._session.properties_of(virtual[0], given)
+            composite = self._composite(model, device, given, virtual, properties)
             if composite is not None:
                 own = {name: value for name, value in properties.items() if name == "TIME_LIMIT"}
                 limit = CompileOptions.read(own).TIME_LIMIT
@@ -318,42 +311,41 @@ class Core:
         opened, options = self._opened(targets)
         name = device if virtual is not None and len(targets.devices) > 1 else opened[0].name
         planner = cache(lambda: self._planner(opened, options, place=_placement(model, targets)))
+        trace = Trace() if options.TRACE else None
+        recorded = Recorded(model, targets, options.TIME_LIMIT, trace)
         store = None
         if stored or options.CACHE_DIR:
             from dovetail.runtime.stored_plans import PlanStore  # as above
 
-            needs = self._needs(device, given)
-            compiler = Planner(Dispatch(self.plugins), tuple(opened), options, self.plugins.provider, ())
             later = planner if targets.place else cache(lambda: self._planner(opened, options))  # looks at no model
-
-            def restored(one: "StoredPlan") -> Plan | None:
-                return recorded(lambda: (compiler if one.deferred is None else later()).restored(one.planned, one.notes))
-
-            store = PlanStore(model, device, needs, self.plugins, options.CACHE_DIR, stored, restored)
+            compiler = Planner(Dispatch(self.plugins), tuple(opened), options, self.plugins.provider, ())
+            restored = partial(restore_plan, compiler, later, recorded)
+            store = PlanStore(model, device, self._needs(device, given), self.plugins, options.CACHE_DIR, stored, restored)
         else:
             planner()  # raises for wrong properties
-        limit = options.TIME_LIMIT
-        trace = Trace() if options.TRACE else None
-        recorded = _Recorded(model, targets, limit, trace)
-
-        def plan(graph: Prepared, store: "PlanStore | None", shapes: Shapes, keep: "Keep | None" = None) -> Plan:
-            if keep is None and store is not None:
-                if (found := store.get(shapes)) is not None:
-                    return improving(found, lambda: planner().plan_afresh(specialised(graph.graph, shapes), graph.reports))
-                keep = store.keep(shapes)
-            return recorded(lambda: planner().plan(specialised(graph.graph, shapes), graph.reports, keep))
-
         save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
         streams = targets.requests or opened[0].device.streams
 
         def planning(of: Model) -> Planning:
             prepared = Prepared(planner, partial(_without_growing_states, of.graph))
-            make = partial(plan, prepared, store if of is model else None)
+            make = partial(make_plan, planner, recorded, prepared, store if of is model else None)
             return Planning(make, prepared.growing(recorded))
 
-        kept = options.PLAN_CACHE
-        prepared = Preparation(name, targets.devices, *ways, planning, kept, limit, streams=streams, trace=trace, save=save)
-        return replace(prepared, export=partial(self._export, device, given))
+        kept, limit, export = options.PLAN_CACHE, options.TIME_LIMIT, partial(self._export, device, given)
+        return Preparation(
+            name, targets.devices, *ways, planning, kept, limit, streams=streams, trace=trace, save=save, export=export
+        )
+
+    def _composite(
+        self, model: Model, device: str, given: Properties, virtual: Virtual, properties: Properties
+    ) -> Composite | None:
+        """What a virtual device makes of the model: a composite, unless it only chooses targets."""
+        name, found, arguments = virtual
+        if (folder := properties.get("CACHE_DIR")) and isinstance(folder, str) and model.files:
+            from dovetail.runtime.stored_plans import PlanFolder  # as above
+
+            PlanFolder(folder, self.plugins).keep_interface(self._interface_needs(device, given), model, device)
+        return composite_of(name, found, self._session, model, arguments, properties)
 
     def _export(self, device: str, given: Properties, compiled: CompiledModel, path: Path) -> None:
         from dovetail.runtime.stored_plans import export  # as above
@@ -439,41 +431,6 @@ def _placement(model: Model, targets: Targets) -> Placement | None:
 def _without_growing_states(graph: Graph) -> Graph:
     """The graph whose states of open shapes are plain inputs and outputs, which requests carry on: no device keeps those."""
     return graph.replace(states={name: index for name, index in graph.states.items() if graph.types[name].is_static})
-
-
-class _Recorded:
-    """Calls what makes plans of a model, within the time limit and recorded in the trace, and warns of nodes that fall back."""
-
-    def __init__(self, model: Model, targets: Targets, limit: float | None, trace: Trace | None) -> None:
-        self._model, self._targets, self._limit, self._trace = model, targets, limit, trace
-        self._logged: set[str] = set()
-
-    def __call__(self, make: Callable[[], P]) -> P:
-        with limited(self._limit), self._trace.recording() if self._trace else nullcontext():
-            made = make()
-        if made is None:
-            return made
-        _log_fallbacks(self._model, made, self._targets.devices, self._logged)
-        return self._noted(made) if self._targets.passed_over else made
-
-    def _noted(self, made: Plan) -> Plan:
-        """The plan, whose report and better one name the devices that were passed over."""
-        inner = made.better
-        better = None if inner is None else type(inner)(lambda: self._noted(inner.make()), inner.after)
-        return replace(made, make_report=lambda: replace(made.report, passed_over=self._targets.passed_over), better=better)
-
-
-def _log_fallbacks(model: Model, plan: Plan, chosen: Sequence[str], logged: set[str]) -> None:
-    """Warn of each node that the chosen devices refuse, unless a plan for other shapes has: `logged` has the lines so far."""
-    others = any(step.device not in chosen for step in plan.steps)
-    moved = [n for n in plan.report.nodes if n.device not in chosen and n.refusals] if others else []
-    for node in moved:
-        device, refusal = node.refusals[0]
-        source, name, op = (printable(text) for text in (model.source, node.name, node.op))
-        line = f"{source}: node {name} ({op}) runs on {node.device}; {device}: {visible(str(refusal))}"
-        if line not in logged:
-            logged.add(line)
-            _log.warning("%s", line)
 
 
 def _require_file(path: Path) -> None:

@@ -38,6 +38,10 @@ class Call:
         assert array is not None
         return array
 
+    def optional(self, index: int) -> Array | None:
+        """An input that the node may leave out, by name or at the end; None where it does."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
     @property
     def post_ops(self) -> Iterable[Step]:
         """The node's chain with its operands."""

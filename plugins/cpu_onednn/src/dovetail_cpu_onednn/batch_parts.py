@@ -21,7 +21,7 @@ from dovetail_cpu_onednn.node_plans import tensors_of
 from dovetail_cpu_onednn.placement import Placement
 
 if TYPE_CHECKING:
-    from dovetail_cpu_onednn.executable import Prepared
+    from dovetail_cpu_onednn.planned import Prepared
 
 __all__ = ["InBatch", "all_in_parts", "merged", "noted", "parts_of", "worth_runs"]
 

@@ -18,8 +18,9 @@ from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, Values,
 from dovetail_cpu_onednn.reference import reference_call
 
 if TYPE_CHECKING:
-    from dovetail_cpu_onednn.executable import OnednnExecutable, Prepared
+    from dovetail_cpu_onednn.executable import OnednnExecutable
     from dovetail_cpu_onednn.placement import Placement
+    from dovetail_cpu_onednn.planned import Prepared
 
 __all__ = ["Binder", "Output", "move"]
 

@@ -1,10 +1,9 @@
 """A compiled graph: primitives for each node, weights in their layouts and a memory plan."""
 
 import weakref
-from collections.abc import Container, Mapping, MutableMapping, Sequence
-from dataclasses import replace
+from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from dovetail.dataclass import dataclass, field
 from dovetail.device import (
@@ -14,66 +13,46 @@ from dovetail.device import (
     Executable,
     Graph,
     MemoryPlan,
-    Node,
     NodeReport,
-    OutOfMemory,
     TensorType,
     TypedNode,
-    phase,
     plan_graph,
     share_storage,
 )
-from dovetail.errors import CompileError, InferError
+from dovetail.errors import InferError
 from dovetail.locks import Lock, cached_property
-from dovetail_cpu_onednn.binding import Primitive, PrimitiveDesc, Unimplemented
-from dovetail_cpu_onednn.constants import ConstantMemory, Found, LaidOut, brought, found_constants, is_moved
+from dovetail_cpu_onednn.binding import PrimitiveDesc
+from dovetail_cpu_onednn.constants import ConstantMemory, Found, LaidOut, found_constants
 from dovetail_cpu_onednn.descriptors import padded_type
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage
+from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Stage
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.making import Making, maker
-from dovetail_cpu_onednn.memory import ALIGNMENT, naming_out_of_memory, refused
+from dovetail_cpu_onednn.memory import ALIGNMENT, naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import clip_checks
 from dovetail_cpu_onednn.nan.fused_steps import nan_checks
-from dovetail_cpu_onednn.node_plans import is_cached
 from dovetail_cpu_onednn.placement import Decided, Placement, Seen, notes_of
+from dovetail_cpu_onednn.planned import (
+    Planned,
+    Prepared,
+    are_before,
+    copied,
+    decided,
+    plan_node,
+    planned_as,
+    prepare_stage,
+    prepared_as,
+    relabelled,
+    sharing_of,
+)
 from dovetail_cpu_onednn.python_kernel import Array, PythonKernel
 from dovetail_cpu_onednn.repeated import Kinds, kinds_of
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
-from dovetail_cpu_onednn.shared_constants import Constant, Referable, SharedConstants
+from dovetail_cpu_onednn.shared_constants import SharedConstants
 
 if TYPE_CHECKING:
     from dovetail_cpu_onednn.batch_parts import InBatch
 
-__all__ = ["OnednnExecutable", "Prepared"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prepared(Referable):
-    """A stage with its primitive, the constants that were brought into its layouts, and the size of its scratchpad."""
-
-    stage: Stage
-    primitive: Primitive
-    constants: Mapping[int, Constant]
-    scratchpad: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Planned:
-    """The plan of a node, and those of its stages that run where the result shares the memory of these operands.
-
-    `scratch` has the bytes of its work buffers: of the primitives' own, which take turns in one, and of the plan's. `spare` is
-    the node with the rows that the primitives touch, where these are more than it has.
-    """
-
-    sharing: tuple[bool, ...]
-    plan: NodePlan
-    stages: tuple[Stage, ...]
-    scratch: tuple[int, ...]
-    spare: TypedNode | None = None
-
-    def fits(self, node: TypedNode, graph: Graph, storage: Mapping[str, str]) -> bool:
-        """Whether the plan serves a node that is alike, or other sizes of the same: its spare rows have to lie in the arena."""
-        return self.spare is None or _are_inside(node, self.spare, graph, storage)
+__all__ = ["OnednnExecutable"]
 
 
 class OnednnExecutable(Executable):
@@ -125,31 +104,40 @@ class OnednnExecutable(Executable):
             found, as_first = self._plan_nodes(placements, storage, before, plans, shared, helper, hurries)
             self.placements = tuple(self._placed.values())
             spare = [(self._placed[name].node, one.spare) for name, one in self.planned.items() if one.spare is not None]
-            if spare:
-                from dovetail_cpu_onednn.spare_rows import with_room  # here and below, because few plans have them
-
-                sized = with_room(sized, storage, spare)
+            sized = self._with_room(sized, storage, spare)
             self.blocks = {name: sized.types[storage[name]].nbytes for name in graph.outputs}
             self.memory = self._memory(sized, storage, earlier)
         self.prepared: Mapping[str, tuple[Prepared, ...]] = {
             **{name: stages for name, (_, stages) in before.kept.items()},
             **(prepared := self._prepare(found, shared)),
-            **{name: _prepared_as(prepared[model], before.prepared[name]) for name, model in as_first.items()},
+            **{name: prepared_as(prepared[model], before.prepared[name]) for name, model in as_first.items()},
             **self.in_parts,
         }
-        if self.in_parts:
-            from dovetail_cpu_onednn.batch_parts import worth_runs  # here, because few executables are provisional
-
-            self.provisional, self.provisional_runs = True, worth_runs(self.in_parts)
-        elif spare:
-            from dovetail_cpu_onednn.spare_rows import RUNS
-
-            self.provisional, self.provisional_runs = True, RUNS
+        self._set_provisional(bool(spare))
         self.notes = notes_of(placements, threads, len(self.in_parts), len(spare))
         self._batches_before = others if earlier is None else before.batches
         self._requests: weakref.WeakSet[OnednnRequest] = weakref.WeakSet()
         self._lock = Lock()
         self._is_closed = False
+
+    def _with_room(self, sized: Graph, storage: Mapping[str, str], spare: Sequence[tuple[TypedNode, TypedNode]]) -> Graph:
+        """The graph with room for spare rows of nodes."""
+        if not spare:
+            return sized
+        from dovetail_cpu_onednn.spare_rows import with_room  # here and below, because few plans have them
+
+        return with_room(sized, storage, spare)
+
+    def _set_provisional(self, has_spare: bool) -> None:
+        """Let a better executable follow where nodes run in parts or with spare rows."""
+        if self.in_parts:
+            from dovetail_cpu_onednn.batch_parts import worth_runs  # here, because few executables are provisional
+
+            self.provisional, self.provisional_runs = True, worth_runs(self.in_parts)
+        elif has_spare:
+            from dovetail_cpu_onednn.spare_rows import RUNS
+
+            self.provisional, self.provisional_runs = True, RUNS
 
     def _storage(self, sized: Graph, earlier: "OnednnExecutable | None") -> Mapping[str, str]:
         """In whose memory each value lies: as in the other sizes, where nothing that decides about it has changed."""
@@ -194,11 +182,11 @@ class OnednnExecutable(Executable):
                     self.in_parts[name] = before.kept[name][1]
                 continue
             if (parts := before.parts.get(name)) is not None:
-                self.in_parts[name], self.planned[name] = parts, _planned_of(parts)
+                self.in_parts[name], self.planned[name] = parts, planned_as(parts)
                 self._placed[name], self.decided[name] = placement, before.decided[name]
                 continue
             if isinstance(placement.kernel, PrimitiveKernel):
-                planned = self.planned[name] = _planned(placement, storage, helper, alike, plans.get(name), may_spare)
+                planned = self.planned[name] = plan_node(placement, storage, helper, alike, plans.get(name), may_spare)
                 model = first.setdefault(id(planned), name)
                 if as_before.get(model) and before.are_one(name, model):
                     as_first[name] = model
@@ -206,15 +194,15 @@ class OnednnExecutable(Executable):
                     known = [one.constants for one in before.prepared.get(name, ())]
                     found[name] = found_constants(placement.node, planned.stages, known, self.constants, shared)
                     if model is name:
-                        as_before[name] = _are_before(found[name], known)
+                        as_before[name] = are_before(found[name], known)
             elif isinstance(placement.kernel, PythonKernel):
                 library().plan_threads(placement.threads)
                 descs = {desc for desc in placement.kernel.primitives(placement.node) if desc.primitive is None} - asked
                 if descs:
                     asked |= descs
                     helper.add((placement, tuple([Stage(desc, ()) for desc in descs])))
-            self._placed[name] = labelled = _relabelled(placement, planned, plans.get(name))
-            self.decided[name] = _decided(labelled, planned, self._takes[name])
+            self._placed[name] = labelled = relabelled(placement, planned, plans.get(name))
+            self.decided[name] = decided(labelled, planned, self._takes[name])
         return found, as_first
 
     def _memory(self, sized: Graph, storage: Mapping[str, str], earlier: "OnednnExecutable | None") -> MemoryPlan:
@@ -247,7 +235,7 @@ class OnednnExecutable(Executable):
         for placement in placements:
             name = placement.node.name
             known = planned.get(name) if placed.get(name) is placement and name in prepared else None
-            is_alike = known is not None and known.sharing == _sharing(placement, storage)
+            is_alike = known is not None and known.sharing == sharing_of(placement, storage)
             if known is not None and is_alike and known.fits(placement.node, self.graph, storage):
                 found[name] = known, prepared[name]
         return found
@@ -261,9 +249,9 @@ class OnednnExecutable(Executable):
         for name, planned in self.planned.items():
             if name in found:
                 stages = zip(planned.stages, found[name], strict=True)
-                prepared[name] = tuple([_prepare(self._placed[name], stage, *one, memory, shared) for stage, one in stages])
+                prepared[name] = tuple([prepare_stage(self._placed[name], stage, *one, memory, shared) for stage, one in stages])
             if readers is not None:
-                readers.copied(_copied(self._placed[name].node.node, planned))
+                readers.copied(copied(self._placed[name].node.node, planned))
         return prepared
 
     @cached_property
@@ -343,12 +331,6 @@ class _Before:
         return name in self.prepared and self.planned.get(name) is self.planned.get(model) is not None
 
 
-def _planned_of(parts: Sequence[Prepared]) -> Planned:
-    stages = tuple([one.stage for one in parts])
-    size = max([one.scratchpad for one in parts], default=0)
-    return Planned((), NodePlan(stages), stages, (size,) if size else ())
-
-
 def _sized(graph: Graph, placements: Sequence[Placement]) -> Mapping[str, TensorType]:
     """The types as the memory plan counts them: with whole blocks of channels, and with all that kernels write."""
     found = {name: t if t.layout is PLAIN or not t.is_static else padded_type(t) for name, t in graph.types.items()}
@@ -372,126 +354,3 @@ def _taken(placement: Placement) -> Sequence[str]:
         return ()
     library().plan_threads(placement.threads)
     return placement.in_place
-
-
-def _planned(
-    placement: Placement,
-    storage: Mapping[str, str],
-    helper: Making,
-    alike: MutableMapping[object, Planned],
-    found: NodePlan | None,
-    graph: Graph | None,
-) -> Planned:
-    """The plan of a node. The helper makes its primitives.
-
-    `alike` are the plans of the groups of nodes, `found` is the plan by which the kernel accepted this one, `graph` the one whose
-    nodes may have spare rows.
-    """
-    sharing = _sharing(placement, storage)
-    key = None if placement.group is None else (placement.group, sharing)
-    known = None if key is None else alike.get(key)
-    if known is not None and (graph is None or known.fits(placement.node, graph, storage)):
-        return known
-    kernel = cast("PrimitiveKernel", placement.kernel)
-    library().plan_threads(placement.threads)
-    spare = None if graph is None else kernel.with_spare_rows(placement.node)
-    if spare is not None and graph is not None and not _are_inside(placement.node, spare, graph, storage):
-        spare = None
-    try:  # as `naming_out_of_memory`, in half the time
-        with phase(placement.node.name, "prepare", kernel=placement.label):
-            plan = _plan(kernel, spare or placement.node, any(sharing), found)
-    except (MemoryError, OutOfMemory) as error:
-        raise refused(error, placement.node.node) from error
-    # Without copies of operands in whose memory the result is written.
-    stages = tuple([s for s in plan.stages if s.unless_shared is None or not sharing[s.unless_shared]])
-    if any(stage.desc.primitive is None for stage in stages):
-        helper.add((placement, stages))
-    size = max([stage.desc.scratchpad[1] for stage in plan.stages], default=0)
-    planned = Planned(sharing, plan, stages, (size, *plan.scratch) if size or plan.scratch else (), spare)
-    if key is not None and is_cached(kernel):
-        alike[key] = planned
-    return planned
-
-
-def _are_inside(node: TypedNode, spare: TypedNode, graph: Graph, storage: Mapping[str, str]) -> bool:
-    from dovetail_cpu_onednn.spare_rows import are_inside
-
-    return are_inside(node, spare, graph, storage)
-
-
-def _sharing(placement: Placement, storage: Mapping[str, str]) -> tuple[bool, ...]:
-    """For each operand of the post-ops whether the result is written in its memory."""
-    node = placement.node.node
-    return tuple([storage[name] == storage[node.outputs[0]] for name in node.operands]) if node.post_ops else ()
-
-
-def _plan(kernel: PrimitiveKernel, node: TypedNode, shared: bool, found: NodePlan | None) -> NodePlan:
-    try:
-        return kernel.final(node, shared, found)
-    except Refused as answer:
-        raise CompileError(f"ONEDNN, node {node.node}: {answer.refusal}") from None
-    except Unimplemented as error:
-        raise CompileError(f"ONEDNN, node {node.node}: {error.message}") from error
-
-
-def _decided(placement: Placement, planned: Planned | None, in_place: Sequence[str]) -> Decided:
-    name, is_reference = ("", False) if planned is None else (planned.plan.name, planned.plan.is_reference)
-    known = placement.earlier
-    if known is not None and known.implementation == name and known.in_place == in_place:
-        return known
-    return Decided(placement.kernel, placement.label, placement.refusals, name, is_reference, in_place)
-
-
-def _relabelled(placement: Placement, planned: Planned | None, found: NodePlan | None) -> Placement:
-    """The placement with the name of the implementation that oneDNN has for these sizes and layouts.
-
-    `found` is the plan by which the kernel accepted the node in plain types. Raises `CompileError` where oneDNN has only a slow
-    implementation, unlike in other sizes.
-    """
-    earlier, plan = placement.earlier, None if planned is None else planned.plan
-    known = earlier.implementation if earlier is not None else None if found is None or plan is found else found.name
-    if plan is None or known is None or plan.name == known:
-        return placement
-    if earlier is not None and (
-        (plan.is_reference and not earlier.is_reference) or ("gemm" in plan.name and "gemm" not in known)
-    ):
-        raise CompileError(f"ONEDNN has only {plan.name} for node {placement.node.node} in these sizes")
-    assert isinstance(placement.kernel, PrimitiveKernel)
-    return replace(placement, label=placement.kernel.label(plan.name, placement.node))
-
-
-def _copied(node: Node, planned: Planned) -> list[str]:
-    """The inputs that a node has copied, if they are constants: none that it reads in place."""
-    reads = [a for stage in planned.stages for a in stage.arguments if a.place == "input"]
-    in_place = {a.index for a in reads if not is_moved(a)}
-    return [node.inputs[index] for index in {a.index for a in reads} - in_place]
-
-
-def _are_before(found: Sequence[Found], before: Sequence[Mapping[int, Constant]]) -> bool:
-    """Whether the constants of a node are those of other sizes. Then the other nodes of its group that had its plan there have
-    theirs, too: that the node of each name has the same constants was compared (see `repeated`).
-    """
-    return len(found) == len(before) and all(not new and now == last for (now, new), last in zip(found, before, strict=True))
-
-
-def _prepared_as(stages: Sequence[Prepared], before: Sequence[Prepared]) -> tuple[Prepared, ...]:
-    """The stages of another node of the group, with constants of before."""
-    pairs = zip(stages, before, strict=True)
-    return tuple([Prepared(one.stage, one.primitive, known.constants, one.scratchpad) for one, known in pairs])
-
-
-def _prepare(
-    placement: Placement,
-    stage: Stage,
-    constants: dict[int, Constant],
-    missing: Sequence[Argument],
-    memory: ConstantMemory,
-    shared: SharedConstants,
-) -> Prepared:
-    node, lib = placement.node, library()
-    if stage.desc.primitive is not None and not missing:
-        return Prepared(stage, stage.desc.primitive, constants, lib.scratchpad(stage.desc))
-    lib.plan_threads(placement.threads)
-    with naming_out_of_memory(node.node), phase(node.name, "prepare", what="constants and the primitive"):
-        new = {argument.arg: brought(node, argument, memory, shared) for argument in missing}
-        return Prepared(stage, lib.primitive(stage.desc), constants | new, lib.scratchpad(stage.desc))

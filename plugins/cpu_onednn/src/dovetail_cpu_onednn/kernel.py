@@ -360,9 +360,7 @@ def require_data(node: TypedNode, dtypes: frozenset[DType], parameters: Sequence
 
 def given(node: TypedNode, index: int) -> TensorType:
     """The type of an input that the operator requires."""
-    tensor = node.inputs[index]
-    assert tensor is not None
-    return tensor
+    return node.given(index)
 
 
 def is_constant(node: TypedNode, index: int) -> bool:

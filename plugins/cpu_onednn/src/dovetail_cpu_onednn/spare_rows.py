@@ -26,8 +26,7 @@ def with_spare_rows(node: TypedNode) -> TypedNode | None:
 
     None for few rows and whole pairs of tiles, and where an operand belongs to some of the rows.
     """
-    source, result = node.inputs[0], node.outputs[0]
-    assert source is not None
+    source, result = node.given(0), node.outputs[0]
     rows = math.prod(result.dims[:-1])
     more = -(-rows // STEP) * STEP
     by_rows = [one for one in node.operands if one.size not in (1, result.dims[-1])]

@@ -29,17 +29,10 @@ def token_call(
     assert keys is not None
     assert values is not None
     size, room, group = dst.shape[2] // op.heads, op.room, op.heads // op.kv_heads
-    texts, tables = [], None if cos is None or sin is None else (cos, sin)
+    tables = None if cos is None or sin is None else (cos, sin)
+    texts = []
     for text in range(len(query)):
-        q, k, v = (one[text, :, 0] for one in op.split(query, key, value, size))  # [heads, size]
-        turns: list[Turn] = []
-        if tables is not None:
-            turned = np.empty((op.heads + op.kv_heads, size), np.float32)
-            pairs = [(q, turned[: op.heads]), (k, turned[op.heads :])]
-            if key is None:  # queries and keys are side by side
-                pairs = [(query[text, 0, : turned.size].reshape(turned.shape), turned)]
-            turns = [_turn(x, y, tables[0].shape[1], op.interleaved) for x, y in pairs]
-            q, k = turned[: op.heads], turned[op.heads :]
+        q, k, v, turns = _token(op, text, (query, key, value), size, None if tables is None else tables[0].shape[1])
         y = dst[text, 0].reshape(op.kv_heads, group, size)
         texts.append((turns, (q, np.empty_like(q)), k, v, keys[text], values[text], y))
     factor, sinks = np.float32(op.factor(size)), None if sink is None else sink.reshape(op.kv_heads, group, 1)
@@ -57,20 +50,39 @@ def token_call(
             keys[:, place], values[:, place] = k, v
             np.multiply(q, factor, scaled)
             first = max(0, place + 1 - op.window) if op.window > 0 else 0
-            scores = scaled.reshape(y.shape) @ keys[:, first : place + 1].swapaxes(1, 2)
-            if op.softcap > 0:
-                scores = op.softcap * np.tanh(scores / np.float32(op.softcap))
-            top = np.maximum.reduce(scores, 2, keepdims=True)
-            if sinks is not None:
-                top = np.maximum(top, sinks)
-            np.subtract(scores, top, scores)
-            np.exp(scores, scores)
-            total = np.add.reduce(scores, 2, keepdims=True)
-            if sinks is not None:
-                total += np.exp(sinks - top)
-            np.divide(scores @ values[:, first : place + 1], total, y)
+            _attend(scaled, keys[:, first : place + 1], values[:, first : place + 1], y, op.softcap, sinks)
 
     return run
+
+
+def _token(
+    op: "CachedAttention", text: int, given: tuple[Array, Array | None, Array | None], size: int, half: int | None
+) -> tuple[Array, Array, Array, list[Turn]]:
+    """Query, key and value of a text's token as [heads, size], and what turns the first two by `half` pairs, if that is asked."""
+    q, k, v = (one[text, :, 0] for one in op.split(*given, size))
+    if half is None:
+        return q, k, v, []
+    turned = np.empty((op.heads + op.kv_heads, size), np.float32)
+    pairs = [(q, turned[: op.heads]), (k, turned[op.heads :])]
+    if given[1] is None:  # queries and keys are side by side
+        pairs = [(given[0][text, 0, : turned.size].reshape(turned.shape), turned)]
+    return turned[: op.heads], turned[op.heads :], v, [_turn(x, y, half, op.interleaved) for x, y in pairs]
+
+
+def _attend(q: Array, keys: Array, values: Array, dst: Array, softcap: float, sinks: Array | None) -> None:
+    """Attention of scaled queries to the tokens of a cache, into `dst` [heads of the cache, queries for each, size]."""
+    scores = q.reshape(dst.shape) @ keys.swapaxes(1, 2)
+    if softcap > 0:
+        scores = softcap * np.tanh(scores / np.float32(softcap))
+    top = np.maximum.reduce(scores, 2, keepdims=True)
+    if sinks is not None:
+        top = np.maximum(top, sinks)
+    np.subtract(scores, top, scores)
+    np.exp(scores, scores)
+    total = np.add.reduce(scores, 2, keepdims=True)
+    if sinks is not None:
+        total += np.exp(sinks - top)
+    np.divide(scores @ values, total, dst)
 
 
 def _is_same(one: Array | None, other: Array | None) -> bool:

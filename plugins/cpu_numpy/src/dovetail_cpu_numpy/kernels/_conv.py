@@ -33,10 +33,8 @@ class Sizes:
     @staticmethod
     def of(node: TypedNode) -> "Sizes":
         """The sizes of a Conv node."""
-        op, src, wei = node.op, node.inputs[0], node.inputs[1]
+        op, src, wei = node.op, node.given(0), node.given(1)
         assert isinstance(op, Conv)
-        assert src is not None
-        assert wei is not None
         maps, channels = wei.dims[:2]
         return Sizes(src.dims[0], op.group, channels, maps // op.group, op.geometry(src, wei), src.dtype.numpy)
 
@@ -53,7 +51,7 @@ class ConvKernel(NumpyKernel):
         return None
 
     def epilogue(self, call: Call) -> Iterable[Step]:
-        bias = call.inputs[2] if len(call.inputs) > 2 else None
+        bias = call.optional(2)
         if bias is None:
             return ()
         return ((Binary("add", "B"), bias.reshape(-1, *(1,) * (call.outputs[0].ndim - 2))),)

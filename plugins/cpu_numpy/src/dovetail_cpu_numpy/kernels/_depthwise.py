@@ -87,8 +87,7 @@ class Depthwise(ConvKernel):
 
     def prepare(self, node: TypedNode) -> Any:
         """The groups."""
-        wei, sizes = node.inputs[1], Sizes.of(node)
-        assert wei is not None
+        wei, sizes = node.given(1), Sizes.of(node)
         assert wei.value is not None
         p = _Planes.of(sizes)
         return list(_groups(p, wei.value.reshape(sizes.groups, *p.g.kernel)))

@@ -17,7 +17,7 @@ from dovetail_cpu_numpy.shared import Shared
 from dovetail_ops_onnx.conv_integer import ConvInteger
 from dovetail_ops_onnx.q_linear_conv import QLinearConv
 
-__all__ = ["IntegerConvKernel", "Prepared", "given"]
+__all__ = ["IntegerConvKernel", "Prepared"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class IntegerConvKernel(NumpyKernel):
     zeros: ClassVar[tuple[int, int]]
 
     def refuse(self, node: TypedNode) -> Refusal | None:
-        known = [given(node.inputs, index) for index in (self.weights, self.zeros[1])]
+        known = [node.optional(index) for index in (self.weights, self.zeros[1])]
         if any(t is not None and t.value is None for t in known):
             return Refusal(Reason.DYNAMIC, "weights or their zero points that are not constant")
         if not node.given(self.weights).size:
@@ -53,7 +53,7 @@ class IntegerConvKernel(NumpyKernel):
 
     def prepare(self, node: TypedNode) -> Prepared:
         """The convolution of floats, and what its kernel prepares."""
-        point, own = (given(node.inputs, index) for index in self.zeros)
+        point, own = (node.optional(index) for index in self.zeros)
         zeros = None if own is None else own.value
         weights = node.given(self.weights).value
         assert weights is not None
@@ -72,7 +72,7 @@ class IntegerConvKernel(NumpyKernel):
     def _sums(self, call: Call, made: Prepared, buffers: Sequence[Array], scratch: tuple[Array, ...]) -> Iterator[Launch]:
         x, total, shift = buffers
         yield copy(x, call.input(0))
-        zero = given(call.inputs, self.zeros[0])
+        zero = call.optional(self.zeros[0])
         if zero is not None:
             yield copy(shift, zero.reshape(()))
             yield partial(np.subtract, x, shift, x)
@@ -94,11 +94,6 @@ def _weights(weights: Array, zeros: Array | None, reach: Reach) -> Array:
         wei -= zeros.astype(np.float32).reshape(-1, *(1,) * (wei.ndim - 1))
     fits = reach.sums(wei.reshape(len(wei), -1).T) <= EXACT
     return wei.astype(np.float32 if fits else np.float64, copy=False)
-
-
-def given(values: Sequence[Any], index: int) -> Any:
-    """An optional input, None where it is left out."""
-    return values[index] if index < len(values) else None
 
 
 def _buffers(floats: TypedNode) -> Sequence[Spec]:

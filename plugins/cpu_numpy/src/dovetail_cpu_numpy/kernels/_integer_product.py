@@ -37,9 +37,7 @@ class ProductKernel(NumpyKernel):
     right: ClassVar[tuple[int, int]]
 
     def refuse(self, node: TypedNode) -> Refusal | None:
-        a, zero_a, b, zero_b = (_given(node, index) for index in (*self.left, *self.right))
-        assert a is not None
-        assert b is not None
+        (a, zero_a), (b, zero_b) = self._operands(node)
         if b.value is None or (zero_b is not None and zero_b.value is None):
             return Refusal(Reason.DYNAMIC, "weights or their zero points that are not constant")
         if b.rank < 2 or math.prod(b.dims[:-2]) != 1 or (zero_a is not None and zero_a.size != 1):
@@ -48,6 +46,10 @@ class ProductKernel(NumpyKernel):
             return Refusal(Reason.SHAPE, "no elements")
         return refuse_dtypes((a, b), EIGHT_BITS)
 
+    def _operands(self, node: TypedNode) -> Sequence[tuple[TensorType, TensorType | None]]:
+        """Both, each with its zero point."""
+        return [(node.given(index), node.optional(zero)) for index, zero in (self.left, self.right)]
+
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
         k, n = node.given(self.right[0]).dims[-2:]
         rows, single = node.outputs[0].size // n, np.dtype(np.float32)
@@ -55,9 +57,7 @@ class ProductKernel(NumpyKernel):
 
     def prepare(self, node: TypedNode) -> Shared[_Weights]:
         """The weights, which become float32 once for all plans."""
-        a, zero_a, b, zero_b = (_given(node, index) for index in (*self.left, *self.right))
-        assert a is not None
-        assert b is not None
+        (a, zero_a), (b, zero_b) = self._operands(node)
         assert b.value is not None
         zeros = None if zero_b is None else zero_b.value
         sources, reach = [b.value, *([] if zeros is None else [zeros])], Reach.of_point(a.dtype, zero_a)
@@ -68,7 +68,7 @@ class ProductKernel(NumpyKernel):
         left, product, shift = call.scratch[:3]
         weights: _Weights = call.state.value
         first = [copy(left, call.input(self.left[0]).reshape(left.shape))]
-        zero = call.inputs[self.left[1]] if len(call.inputs) > self.left[1] else None
+        zero = call.optional(self.left[1])
         if zero is not None:
             first += [copy(shift, zero.reshape(())), partial(np.subtract, left, shift, left)]
         for piece in weights.pieces:
@@ -82,10 +82,6 @@ def _weights(weights: Array, zeros: Array | None, reach: Reach) -> _Weights:
         matrix -= zeros.astype(np.float32)
     matrix = matrix.reshape(weights.shape[-2:])
     return _Weights(matrix, _pieces(matrix, reach))
-
-
-def _given(node: TypedNode, index: int) -> TensorType | None:
-    return node.inputs[index] if index < len(node.inputs) else None
 
 
 def _pieces(weights: Array, reach: Reach) -> Sequence[slice]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from dovetail.dataclass import dataclass
-from dovetail.device import Reason, Refusal, TensorType, TypedNode
+from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy, fill
 from dovetail_ops_onnx.gru import GRU
@@ -62,12 +62,12 @@ class StepsKernel(NumpyKernel):
             return Refusal(Reason.ATTRIBUTE, f"activations {', '.join(names)}; accepted: {accepted}, the same in all directions")
         if op.clip is not None or getattr(op, "input_forget", False):
             return Refusal(Reason.ATTRIBUTE, "clip or input_forget")
-        if _given(node.inputs, _PEEPHOLES) is not None:
+        if node.optional(_PEEPHOLES) is not None:
             return Refusal(Reason.OPERATOR, "peepholes; accepted: X, W, R, B, lengths of sequences and initial states")
         return refuse_dtypes([*node.inputs[:_LENGTHS], *node.inputs[_STATES:]])
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
-        op, x, r = _operator(node), _required(node, 0), _required(node, 2)
+        op, x, r = _operator(node), node.given(0), node.given(2)
         dtype, (batch, time), hidden = x.dtype.numpy, x.dims[:2] if op.layout else x.dims[1::-1], r.dims[2]
         width, sides = self.gates * hidden, _sides(op)
         steps = max(1, min(time, BUDGET // max(1, op.directions * batch * width * dtype.itemsize)))
@@ -81,15 +81,13 @@ class StepsKernel(NumpyKernel):
 
     def prepare(self, node: TypedNode) -> Weights | None:
         """The weights in the order of BLAS, which takes up to five times as long from transposed views of few rows."""
-        w, r, b = (_given(node.inputs, index) for index in (1, 2, _BIAS))
-        assert w is not None
-        assert r is not None
+        w, r, b = node.given(1), node.given(2), node.optional(_BIAS)
         if w.value is None or r.value is None or (b is not None and b.value is None):
             return None
         return self.weights(node, w.value, r.value, None if b is None else b.value)
 
     def bind(self, call: Call) -> Iterable[Launch]:
-        lengths = _given(call.inputs, _LENGTHS)
+        lengths = call.optional(_LENGTHS)
         whole = [*self._launches(call, call.state)] if call.state is not None else [partial(self._with_weights, call)]
         if lengths is None or not lengths.size:
             return whole
@@ -102,7 +100,7 @@ class StepsKernel(NumpyKernel):
 
     def _weights(self, call: Call) -> Weights:
         found: Weights | None = call.state
-        return found or self.weights(call.node, call.input(1), call.input(2), _given(call.inputs, _BIAS))
+        return found or self.weights(call.node, call.input(1), call.input(2), call.optional(_BIAS))
 
     def _launches(self, call: Call, weights: Weights) -> Iterator[Launch]:
         op, (rows, xs, hs, *work) = _operator(call.node), call.scratch
@@ -113,7 +111,7 @@ class StepsKernel(NumpyKernel):
         if hs.shape[-1] > hidden:
             yield fill(hs[..., hidden:], 1)
         for index, state in enumerate(given):
-            initial = _given(call.inputs, _STATES + index)
+            initial = call.optional(_STATES + index)
             for d, side, _ in sides:
                 yield fill(state[side], 0) if initial is None else copy(state[side], initial[:, d] if op.layout else initial[d])
         recurrent, count = weights.r if _sides(op) else weights.r[0], 0
@@ -155,7 +153,7 @@ class StepsKernel(NumpyKernel):
             found = products[np.maximum(lengths - 1 - own, 0) if is_reverse else own, order]
             xs[:, *side] = found if weights.b is None else found + weights.b[d]
             for index, state in enumerate(given):
-                initial = _given(call.inputs, _STATES + index)
+                initial = call.optional(_STATES + index)
                 state[side] = 0 if initial is None else (initial[:, d] if op.layout else initial[d])[order]
         recurrent = weights.r if _sides(op) else weights.r[0]
         for first, end, count in _segments(lengths):
@@ -272,13 +270,3 @@ def _segments(counts: Array) -> list[tuple[int, int, int]]:
 def product_of(h: Array) -> Product:
     """The product of states: `dot` of a row takes 0.4 us less than `matmul`."""
     return np.dot if h.ndim == 2 and len(h) == 1 else np.matmul
-
-
-def _given(values: Sequence[T | None], index: int) -> T | None:
-    return values[index] if index < len(values) else None
-
-
-def _required(node: TypedNode, index: int) -> TensorType:
-    tensor = node.inputs[index]
-    assert tensor is not None
-    return tensor

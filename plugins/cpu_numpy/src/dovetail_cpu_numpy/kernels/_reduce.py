@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import BLAS, Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Launch, constant, into
 from dovetail_ops_onnx.reduce_max import ReduceMax
@@ -45,7 +45,7 @@ class UfuncReduce(NumpyKernel):
         src = call.input(0)
         kept = dst.reshape([1 if a in axes else d for a, d in enumerate(src.shape)])
         reduction = self.reduction(call.node)
-        lines = reduction.lines(_data(call.node), axes)
+        lines = reduction.lines(call.node.given(0), axes)
         if lines is not None:
             yield reduction.lines_step(src.reshape(lines), dst.reshape(lines[0]))
             return
@@ -60,15 +60,9 @@ class UfuncReduce(NumpyKernel):
 
     def axes(self, node: TypedNode) -> tuple[int, ...]:
         """The axes that are reduced."""
-        axes = node.inputs[1] if len(node.inputs) > 1 else None
-        return self.reduction(node).reduced_axes(_data(node).rank, None if axes is None else axes.value)
+        axes = node.optional(1)
+        return self.reduction(node).reduced_axes(node.given(0).rank, None if axes is None else axes.value)
 
     def _count(self, node: TypedNode) -> int:
         """The number of elements that make one of the result."""
-        return math.prod(_data(node).dims[axis] for axis in self.axes(node))
-
-
-def _data(node: TypedNode) -> TensorType:
-    data = node.inputs[0]
-    assert data is not None
-    return data
+        return math.prod(node.given(0).dims[axis] for axis in self.axes(node))

@@ -117,8 +117,7 @@ class ShiftedRows(ConvKernel):
 
     def prepare(self, node: TypedNode) -> Any:
         """Constant weights in the order of the products."""
-        plan, wei = _Plan.of(node), node.inputs[1]
-        assert wei is not None
+        plan, wei = _Plan.of(node), node.given(1)
         return None if wei.value is None else np.ascontiguousarray(plan.wei_order(wei.value)).reshape(plan.wei_shape)
 
     def bind(self, call: Call) -> Iterable[Launch]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.device import Reason, Refusal, TensorType, TypedNode
+from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import BLAS, Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.kernels._softmax import are_usual
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, copy, into
@@ -38,7 +38,7 @@ class Heads(NumpyKernel):
         numbers = [t for t in node.inputs[:_LENGTHS] if t is not None]
         if len({t.dtype for t in numbers}) > 1:
             return Refusal(Reason.DTYPE, "inputs of several types")
-        mask, s = _mask(node), _sizes(node)
+        mask, s = node.optional(_MASK), _sizes(node)
         if mask is not None and (not mask.rank or mask.dims[-1] != s.total):
             return Refusal(Reason.SHAPE, f"mask {mask}; accepted: [..., {s.total}]")
         return refuse_dtypes(numbers, BLAS)
@@ -85,7 +85,7 @@ def _scores(call: Call, s: Sizes, scaled: Array, keys: Array, scores: Array) -> 
         yield into(np.divide, scores, constant(cap, scores), out=scores)
         yield into(np.tanh, scores, out=scores)
         yield into(np.multiply, scores, constant(cap, scores), out=scores)
-    mask = call.inputs[_MASK] if len(call.inputs) > _MASK else None
+    mask = call.optional(_MASK)
     for bias in (mask, call.state):
         if bias is not None:
             yield into(np.add, scores, bias, out=scores)
@@ -131,15 +131,8 @@ def _op(node: TypedNode) -> Attention_23:
 
 
 def _sizes(node: TypedNode) -> Sizes:
-    q, k, v = node.inputs[:3]
-    assert q is not None
-    assert k is not None
-    assert v is not None
+    q, k, v = (node.given(index) for index in range(3))
     return _op(node).sizes(q, k, v, *(node.inputs[_PAST_KEY:_LENGTHS] if _has(node, _PAST_KEY) else ()))
-
-
-def _mask(node: TypedNode) -> TensorType | None:
-    return node.inputs[_MASK] if len(node.inputs) > _MASK else None
 
 
 def _heads(x: Array, count: int) -> Array:

@@ -22,8 +22,7 @@ class CastCopy(NumpyKernel):
     elementwise = True
 
     def refuse(self, node: TypedNode) -> Refusal | None:
-        (source,), (target,) = node.inputs, node.outputs
-        assert source is not None
+        source, (target,) = node.given(0), node.outputs
         if {source.dtype, target.dtype} == _HALF:
             return None
         if source.dtype in _WHOLE and target.dtype in _WHOLE | BLAS:

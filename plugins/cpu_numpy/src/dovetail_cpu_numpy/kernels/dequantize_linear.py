@@ -27,7 +27,7 @@ class Dequantize(NumpyKernel):
         return refuse_dtypes((node.inputs[1], *node.outputs), frozenset({DType.FLOAT32})) if refusal is None else refusal
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
-        zero = node.inputs[2] if len(node.inputs) > 2 else None
+        zero = node.optional(2)
         return () if zero is None or _is_zero(node) else ((zero.dims, np.dtype(np.float32)),)
 
     def bind(self, call: Call) -> Iterable[Launch]:

@@ -27,8 +27,7 @@ class Take(NumpyKernel):
         return Refusal(Reason.DTYPE, "the reference takes strings in parts; accepted: other data types") if is_text else None
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
-        indices = node.inputs[1]
-        assert indices is not None
+        indices = node.given(1)
         return () if indices.dtype.numpy == _INDEX else ((indices.dims, _INDEX),)
 
     def bind(self, call: Call) -> Iterable[Launch]:

@@ -41,9 +41,8 @@ class Matmul(NumpyKernel):
 
     def prepare(self, node: TypedNode) -> "_Prepared":
         """The state that depends only on constants."""
-        scaled, b = _scaled_addend(node), node.inputs[1]
+        scaled, b = _scaled_addend(node), node.given(1)
         addend = None if scaled is None or scaled.value is None else scaled.value * constant(_beta(node), scaled.value)
-        assert b is not None
         if b.value is None or not _op(node).transB or not 1 < node.outputs[0].dims[0] <= FEW_ROWS:
             return _Prepared(addend, None)
         return _Prepared(addend, Shared.of([b.value], partial(np.ascontiguousarray, b.value.swapaxes(-1, -2)), "turned"))

@@ -24,13 +24,13 @@ class Padding(StridedCopy):
         op, src, dst = call.node.op, call.input(0), call.outputs[0]
         assert isinstance(op, Pad)
         if op.mode == "constant":
-            yield dst, op.fill(src.dtype, call.inputs[2] if len(call.inputs) > 2 else None)
+            yield dst, op.fill(src.dtype, call.optional(2))
         yield from op.copies(dst, src, *_places(call.node))
 
 
 def _places(node: TypedNode) -> tuple[Array, Array | None]:
     """The pads and their axes."""
-    pads, axes = node.given(1).value, node.inputs[3] if len(node.inputs) > 3 else None
+    pads, axes = node.given(1).value, node.optional(3)
     assert pads is not None
     return pads, None if axes is None else axes.value
 

@@ -7,7 +7,7 @@ import numpy as np
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_cpu_numpy.blocks import in_block
 from dovetail_cpu_numpy.kernel import Call
-from dovetail_cpu_numpy.kernels._integer_conv import IntegerConvKernel, given
+from dovetail_cpu_numpy.kernels._integer_conv import IntegerConvKernel
 from dovetail_cpu_numpy.kernels._quantized import requantized
 from dovetail_cpu_numpy.launch import Launch, Spec
 
@@ -33,7 +33,7 @@ class RoundedSums(IntegerConvKernel):
         column = (-1, *(1,) * (total.ndim - 2))
         x_scale, w_scale, y_scale = (call.input(index).astype(np.float64) for index in (_X_SCALE, _W_SCALE, _Y_SCALE))
         units = (x_scale.reshape(()) * w_scale).reshape(column), y_scale.reshape(())
-        bias = given(call.inputs, _BIAS)
+        bias = call.optional(_BIAS)
         added = None if bias is None else bias.reshape(column)
         yield from requantized(total, added, units, call.input(_Y_ZERO), call.outputs[0], call.scratch[1])
 

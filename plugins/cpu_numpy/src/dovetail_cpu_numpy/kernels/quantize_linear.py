@@ -31,7 +31,7 @@ class Quantize(NumpyKernel):
         return refuse_dtypes(node.outputs, _TYPES)
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
-        zero, single = node.inputs[2] if len(node.inputs) > 2 else None, np.dtype(np.float32)
+        zero, single = node.optional(2), np.dtype(np.float32)
         block = ((in_block(node.outputs[0].size),), single)
         return (block,) if zero is None else (block, (zero.dims, single))
 

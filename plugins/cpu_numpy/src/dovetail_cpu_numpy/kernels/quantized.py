@@ -37,8 +37,7 @@ class ByteTable(NumpyKernel):
         return None
 
     def prepare(self, node: TypedNode) -> bytes:
-        source = node.inputs[0]
-        assert source is not None
+        source = node.given(0)
         shape = (*(1,) * (source.rank - 1), 256)  # constants may have the rank of the input
         stored = np.arange(256, dtype=np.uint8).view(source.dtype.numpy).reshape(shape)
         (found,) = node.op.reference(stored, *(t.value for t in node.inputs[1:] if t is not None))

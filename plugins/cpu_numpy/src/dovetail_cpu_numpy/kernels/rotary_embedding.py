@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from dovetail.device import DType, Refusal, TensorType, TypedNode
+from dovetail.device import DType, Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy, into
 from dovetail_ops_onnx.gather import check_gathered
@@ -24,7 +24,7 @@ class Pairs(NumpyKernel):
         return refuse_dtypes(node.inputs[:3], frozenset({DType.FLOAT32}))
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
-        op, x = _op(node), _input(node)
+        op, x = _op(node), node.given(0)
         batch, sequence, heads, _ = op.heads(x)
         pairs, dtype = op.turned(x) // 2, x.dtype.numpy
         angles, whole = ((batch, sequence, pairs), dtype), ((batch, sequence, 2 * pairs), dtype)
@@ -32,9 +32,9 @@ class Pairs(NumpyKernel):
 
     def bind(self, call: Call) -> Iterable[Launch]:
         changed, cosines, sines, *angles = call.scratch
-        op, x = _op(call.node), _input(call.node)
+        op, x = _op(call.node), call.node.given(0)
         src, dst = (_heads(array, op.heads(x)) for array in (call.input(0), call.outputs[0]))
-        ids = call.inputs[3] if len(call.inputs) > 3 else None
+        ids = call.optional(3)
         if ids is None:
             angles = [call.input(1), call.input(2)]
         else:
@@ -69,12 +69,6 @@ def _gather(cache: Array, ids: Array, dst: Array) -> None:
 def _op(node: TypedNode) -> RotaryEmbedding:
     assert isinstance(node.op, RotaryEmbedding)
     return node.op
-
-
-def _input(node: TypedNode) -> TensorType:
-    x = node.inputs[0]
-    assert x is not None
-    return x
 
 
 def _heads(x: Array, sizes: tuple[int, int, int, int]) -> Array:

@@ -17,9 +17,7 @@ class SplitCopy(StridedCopy):
         src, start = call.input(0).swapaxes(node.op.axis, 0), 0
         parts = iter(call.outputs)
         # A part that nobody asks for has no type, but `infer` knows its size.
-        data, sizes = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
-        assert data is not None
-        for name, kind in zip(node.node.outputs, node.op.infer(data, sizes), strict=True):
+        for name, kind in zip(node.node.outputs, node.op.infer(node.given(0), node.optional(1)), strict=True):
             size = kind.dims[node.op.axis]
             if name:
                 yield next(parts).swapaxes(node.op.axis, 0), src[start : start + size]

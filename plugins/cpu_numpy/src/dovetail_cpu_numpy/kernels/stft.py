@@ -32,7 +32,7 @@ class RealFrames(NumpyKernel):
     def bind(self, call: Call) -> Iterable[Launch]:
         signal, (windowed,), (step, size) = call.input(0), call.scratch, _frames(call.node)
         frames = sliding_window_view(signal.reshape(signal.shape[:2]), size, 1)[:, ::step]
-        window = call.inputs[2] if len(call.inputs) > 2 else None
+        window = call.optional(2)
         yield copy(windowed, frames) if window is None else partial(np.multiply, frames, window, windowed)
         result = call.outputs[0].view(np.complex64)[..., 0]
         yield lambda: np.copyto(result, np.fft.rfft(windowed), casting="same_kind")

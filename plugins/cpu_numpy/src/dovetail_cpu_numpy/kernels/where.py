@@ -32,8 +32,7 @@ class BitSelect(NumpyKernel):
         return (2,)
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
-        condition = node.inputs[0]
-        assert condition is not None
+        condition = node.given(0)
         return ((condition.memory_dims, _bits(node.outputs[0].dtype.itemsize)),)
 
     def bind(self, call: Call) -> Iterable[Launch]:

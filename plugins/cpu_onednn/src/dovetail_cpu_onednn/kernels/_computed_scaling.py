@@ -33,7 +33,7 @@ class ComputedQuantize(_ComputedScaling):
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op, rank = node.op, given(node, 0).rank
         assert isinstance(op, QuantizeLinear)
-        zero = node.inputs[2] if len(node.inputs) > 2 else None
+        zero = node.optional(2)
         if op.block_size or op.precision not in (0, DType.FLOAT32.onnx) or node.outputs[0].dtype not in INT8:
             raise Refused(Reason.ATTRIBUTE, "blocks, another precision or another type than 8 bits")
         _require_single(node, given(node, 0).dtype)

@@ -234,7 +234,7 @@ class ConvKernel(PrimitiveKernel):
         wei = weights_of(given(node, 1), op.group, not isinstance(op, Conv))
         # Constant weights are brought into the data type of the activations too.
         wanted = lib.tagged(wei.dims, TAG_ANY, src.dtype) if is_constant(node, 1) else wei
-        given_bias = node.inputs[2] if len(node.inputs) > 2 else None
+        given_bias = node.optional(2)
         bias = None if given_bias is None else describe(given_bias)
         chain = attach(node, free, shared, sums=True)
         gaps = tuple(d - 1 for d in g.dilations)

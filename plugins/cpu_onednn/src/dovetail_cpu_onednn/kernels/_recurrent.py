@@ -66,7 +66,7 @@ class RecurrentKernel(PrimitiveKernel):
         return src.dims[1 if op.layout else 0] * op.directions
 
     def is_guarded(self, node: TypedNode) -> bool:
-        lengths = self._optional(node, LENGTHS)
+        lengths = node.optional(LENGTHS)
         return lengths is not None and lengths.value is None
 
     def safety(self, node: TypedNode, array: Callable[[str], Array], stream: Stream) -> Callable[[], bool]:
@@ -89,7 +89,7 @@ class RecurrentKernel(PrimitiveKernel):
         assert isinstance(op, Recurrent)
         if not y or (cell and cell not in unread) or not x.flags.writeable:
             return reference
-        initial = node.node.inputs[INITIAL] if self._optional(node, INITIAL) is not None else ""
+        initial = node.node.inputs[INITIAL] if node.optional(INITIAL) is not None else ""
         lengths, states = array(node.node.inputs[LENGTHS]), [array(name) if name else None for name in (last, initial)]
         return partial(by_lengths, op, calls, x, lengths, array(y), *states)
 
@@ -103,7 +103,7 @@ class RecurrentKernel(PrimitiveKernel):
 
     def _require(self, node: TypedNode) -> None:
         for tensor in (*node.inputs, *node.outputs):
-            if tensor is not None and tensor.dtype is not DType.FLOAT32 and tensor is not self._optional(node, LENGTHS):
+            if tensor is not None and tensor.dtype is not DType.FLOAT32 and tensor is not node.optional(LENGTHS):
                 raise Refused(Reason.DTYPE, f"{tensor.dtype}; accepted: float32")
             if tensor is not None and not tensor.size:
                 raise Refused(Reason.SHAPE, "no elements")
@@ -111,7 +111,7 @@ class RecurrentKernel(PrimitiveKernel):
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op = node.op
         assert isinstance(op, Recurrent)
-        _check(node, op, self._optional(node, LENGTHS))
+        _check(node, op, node.optional(LENGTHS))
         if any(t is not None and t.value is None for t in (*node.inputs[1:4], *node.inputs[5 + self.states :])):
             raise Refused(Reason.ATTRIBUTE, "weights that are not constant")
         return self._plan(node, free, shared)
@@ -132,7 +132,7 @@ class RecurrentKernel(PrimitiveKernel):
         lib, sizes = library(), _Sizes(node, op, d)
         arguments = [Argument(Arg.SRC, "input", 0, sizes.src), *self._results(node, sizes)]
         for state, (arg, _) in enumerate(_STATES[: self.states]):
-            if any(self._optional(node, INITIAL + s) is not None for s in range(self.states)):
+            if any(node.optional(INITIAL + s) is not None for s in range(self.states)):
                 arguments.append(self._initial(node, INITIAL + state, arg, sizes))
         weights = self._weights(node, op, d)
         roles = Roles({a.arg: a.desc for a in arguments})
@@ -157,7 +157,7 @@ class RecurrentKernel(PrimitiveKernel):
         return found
 
     def _initial(self, node: TypedNode, index: int, arg: int, sizes: "_Sizes") -> Argument:
-        if self._optional(node, index) is not None:
+        if node.optional(index) is not None:
             return Argument(arg, "input", index, sizes.state)
         zeros = partial(np.zeros, sizes.state.dims, np.float32)
         return Argument(arg, "input", 0, plain(sizes.state.dims), content=zeros)
@@ -170,15 +170,11 @@ class RecurrentKernel(PrimitiveKernel):
             dims = (1, 1, given(node, index).dims[2], gates, hidden)
             found[arg] = Weights(index, dims, _Transposed(d, self.order, dims))
         rows = (1, 1, self.biases(op), hidden)
-        if self._optional(node, BIAS) is None:  # the fast implementations want one
+        if node.optional(BIAS) is None:  # the fast implementations want one
             found[Arg.BIAS] = Weights(1, rows, _Zeros(rows))
         else:
             found[Arg.BIAS] = Weights(BIAS, rows, _Bias(d, self, op, rows))
         return found
-
-    @staticmethod
-    def _optional(node: TypedNode, index: int) -> TensorType | None:
-        return node.inputs[index] if index < len(node.inputs) else None
 
 
 class _Sizes:

@@ -117,7 +117,7 @@ FEW = 1 << 14
 
 def _axes(node: TypedNode) -> tuple[int, ...]:
     """The axes to reduce, ascending. Raises `Refused` where they are data or there are none."""
-    op, axes = cast("ReduceSum", node.op), node.inputs[1] if len(node.inputs) > 1 else None
+    op, axes = cast("ReduceSum", node.op), node.optional(1)
     if axes is not None and axes.value is None:
         raise Refused(Reason.DYNAMIC, "the axes are not constant")
     chosen = op.reduced_axes(given(node, 0).rank, None if axes is None else axes.value)

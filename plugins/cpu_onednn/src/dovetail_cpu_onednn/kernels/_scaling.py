@@ -52,7 +52,7 @@ def quotient(node: TypedNode, axis: int) -> NodePlan:
 
 def _parameters(node: TypedNode, stored: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Scales and zero points of inputs 1 and 2 as vectors; the latter are equal."""
-    scale, zero = given(node, 1), node.inputs[2] if len(node.inputs) > 2 else None
+    scale, zero = given(node, 1), node.optional(2)
     if node.post_ops or scale.value is None or (zero is not None and zero.value is None):
         raise Refused(Reason.DYNAMIC, "post-ops, or parameters that are not constant")
     zeros = np.zeros(1, stored) if zero is None or zero.value is None else zero.value.reshape(-1)

@@ -54,7 +54,7 @@ class UfuncReduction(PythonKernel):
         return self.binding(node)(array)
 
     def _axes(self, node: TypedNode) -> tuple[int, ...]:
-        op, axes = cast("ReduceSum", node.op), node.inputs[1] if len(node.inputs) > 1 else None
+        op, axes = cast("ReduceSum", node.op), node.optional(1)
         return op.reduced_axes(given(node, 0).rank, None if axes is None else axes.value)
 
     def binding(self, node: TypedNode) -> Callable[[Callable[[str], Array]], Iterable[Call]]:

@@ -56,7 +56,7 @@ class Heads(PrimitiveKernel):
 
     def _require(self, node: TypedNode) -> None:
         super()._require(node)
-        mask = _mask(node)
+        mask = node.optional(_OPTIONAL)
         # Here, because a plan must not depend on the content of constants.
         if mask is not None and mask.value is not None and mask.rank and not mask.value.max(axis=-1).min() > -np.inf:
             raise Refused(Reason.ATTRIBUTE, "a mask that leaves a row no key")
@@ -72,7 +72,7 @@ class Heads(PrimitiveKernel):
             raise Refused(Reason.ATTRIBUTE, "softcap or softmax_precision; accepted: none, float32")
 
     def is_guarded(self, node: TypedNode) -> bool:
-        return _mask(node) is not None and given(node, _OPTIONAL).value is None
+        return node.optional(_OPTIONAL) is not None and given(node, _OPTIONAL).value is None
 
     def safety(self, node: TypedNode, array: Callable[[str], NDArray[Any]], stream: Stream) -> Callable[[], bool]:
         """Whether the mask leaves every row a key."""
@@ -226,10 +226,6 @@ def _part(node: TypedNode, bias: Argument, chunk: _Chunk) -> Argument:
     return replace(bias, desc=plain(dims, bias.desc.dtype), offset=offset)
 
 
-def _mask(node: TypedNode) -> Any:
-    return node.inputs[_OPTIONAL] if len(node.inputs) > _OPTIONAL else None
-
-
 def _hidden(op: Attention_23, s: Sizes) -> NDArray[Any]:
     """Minus infinity for the positions that a query does not see, else 0."""
     return np.where(op.visible(s), np.float32(0), np.float32(-np.inf))
@@ -237,7 +233,7 @@ def _hidden(op: Attention_23, s: Sizes) -> NDArray[Any]:
 
 def _bias(node: TypedNode, op: Attention_23, s: Sizes) -> Argument | None:
     """The numbers that are added to the scores: the mask, or that of hidden positions."""
-    seen, mask = op.visible(s), _mask(node)
+    seen, mask = op.visible(s), node.optional(_OPTIONAL)
     arg = Arg.post_op(1, Arg.SRC_1)
     if mask is None:
         if not seen.any(axis=1).all():

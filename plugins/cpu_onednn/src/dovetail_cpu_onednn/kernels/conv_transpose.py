@@ -116,7 +116,7 @@ class Deconvolution(ConvKernel):
 
         There oneDNN computes them number by number: 64 x 80 x 80 numbers take 0.1 ms, with a bias 1.6, with a relu 20.
         """
-        bias = node.inputs[2] if len(node.inputs) > 2 else None
+        bias = node.optional(2)
         found = super()._plan(node, src, dst, free, shared)
         if not found.name.startswith("conv:") or (bias is None and not node.post_ops) or dst.dtype != F32:
             return found

@@ -26,7 +26,7 @@ class GemmProduct(PrimitiveKernel):
         wei = library().strided((k, n), (1, k) if op.transB else (n, 1), wei_type)
         operands = Product(src, wei, plain((m, n), dst_type))
         before: list[Appended] = [] if op.alpha == 1 else [times(op.alpha)]
-        c = node.inputs[2] if len(node.inputs) > 2 else None
+        c = node.optional(2)
         if c is None:
             return product(node, operands, shared, before=before)
         if op.beta != 1:

@@ -29,7 +29,7 @@ class LongShortTerm(RecurrentKernel):
 
     def _weights(self, node: TypedNode, op: Recurrent, d: int) -> dict[int, Weights]:
         found = super()._weights(node, op, d)
-        if self._optional(node, PEEPHOLE) is not None:
+        if node.optional(PEEPHOLE) is not None:
             dims = (1, 1, 3, given(node, 2).dims[2])
             found[Arg.WEIGHTS_2] = Weights(PEEPHOLE, dims, _Peepholes(d, dims))
         return found

@@ -24,14 +24,14 @@ class Padding(StridedCopy):
         assert isinstance(node.op, Pad)
         src, dst = array(node.node.inputs[0]), array(node.node.outputs[0])
         if node.op.mode == "constant":
-            value = node.inputs[2] if len(node.inputs) > 2 else None
+            value = node.optional(2)
             yield dst, node.op.fill(src.dtype, None if value is None else value_of(value.value))
         yield from node.op.copies(dst, src, *_places(node))
 
 
 def _places(node: TypedNode) -> tuple[Array, Array | None]:
     """The pads and their axes."""
-    axes = node.inputs[3] if len(node.inputs) > 3 else None
+    axes = node.optional(3)
     return value_of(given(node, 1).value), None if axes is None else axes.value
 
 

@@ -42,7 +42,7 @@ class Quantize(PrimitiveKernel):
 
 def _is_odd(node: TypedNode) -> bool:
     """Whether the zero point is odd: a reorder adds it before it rounds, so that halves would go the other way."""
-    zero = node.inputs[2] if len(node.inputs) > 2 else None
+    zero = node.optional(2)
     return zero is not None and zero.value is not None and bool((zero.value % 2).any())
 
 

@@ -18,7 +18,7 @@ class SpatialMean(WholeMeanKernel):
     parameters = (1,)
 
     def geometry(self, node: TypedNode) -> ConvGeometry:
-        op, axes = node.op, node.inputs[1] if len(node.inputs) > 1 else None
+        op, axes = node.op, node.optional(1)
         assert isinstance(op, ReduceMean)
         if axes is not None and axes.value is None:
             raise Refused(Reason.DYNAMIC, "the axes are not constant")

@@ -73,8 +73,7 @@ class MoveKernel(PythonKernel):
         return (LayerConfig(tuple(t.layout for t in node.inputs if t), tuple(t.layout for t in node.outputs)),)
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        src, dst = node.inputs[0], node.outputs[0]
-        assert src is not None
+        src, dst = node.given(0), node.outputs[0]
         yield partial(np.copyto, logical(array(node.node.outputs[0]), dst), logical(array(node.node.inputs[0]), src))
 
 

@@ -29,8 +29,7 @@ class SliceCopy(StridedCopy):
 
 def _view(node: TypedNode) -> tuple[slice, ...]:
     """The slices of the input, with its axes in order."""
-    first, values = node.inputs[0], [None if t is None else t.value for t in node.inputs[1:]]
-    assert first is not None
+    first, values = node.given(0), [None if t is None else t.value for t in node.inputs[1:]]
     starts, ends, axes, steps = (None if v is None else np.atleast_1d(v).tolist() for v in (*values, None, None)[:4])
     view, count = [slice(None)] * first.rank, len(starts or ())
     for axis, start, *bounds in zip(axes or range(count), starts or (), ends or (), steps or [1] * count, strict=True):

@@ -18,7 +18,7 @@ class SplitCopy(StridedCopy):
         assert isinstance(node.op, Split)
         axis, start = node.op.axis, 0
         src = array(node.node.inputs[0]).swapaxes(axis, 0)
-        sizes = node.inputs[1] if len(node.inputs) > 1 else None
+        sizes = node.optional(1)
         # A part that nobody asks for has no type, but `infer` knows its size.
         for name, kind in zip(node.node.outputs, node.op.infer(given(node, 0), sizes), strict=True):
             size = kind.dims[axis]

@@ -17,6 +17,7 @@ from dovetail.dataclass import dataclass, field
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail.locks import cached_property
 from dovetail.op import Operator
+from dovetail.passes import represented_by
 from dovetail_ops_onnx.passes import HALVES, WIDENED
 
 __all__ = [
@@ -341,5 +342,5 @@ def _inner(match: Match) -> set[str]:
 
 def _node(last: Node, match: Match, replacement: Replacement) -> Node:
     order = sorted(match.nodes, key=lambda n: n is last)
-    origins = tuple(dict.fromkeys(name for node in order for name in node.origins or (node.name,)))
+    origins = represented_by(*order)
     return dataclasses.replace(last, op=replacement.op, inputs=replacement.inputs, origins=origins)

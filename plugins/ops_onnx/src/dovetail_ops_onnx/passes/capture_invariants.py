@@ -6,6 +6,7 @@ import numpy as np
 
 from dovetail.graph import Graph, Node, TensorType, as_constant
 from dovetail.op import free_name
+from dovetail.passes import represented_by
 from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.loop import Loop
 
@@ -64,7 +65,7 @@ def _captured(node: Node, body: Graph, graph: Graph) -> tuple[Node, ...]:
         node, op=op.replace(body=inner), inputs=_without(node.inputs, 2, found), outputs=_without(node.outputs, 0, found)
     )
     results = [(outer, node.outputs[index]) for index, outer in found.items() if index < len(node.outputs)]
-    origins = node.origins or (node.name,)
+    origins = represented_by(node)
     copies = (
         Node(graph.free_name(f"{node.name}.{name}"), Identity(), (outer,), (name,), (), origins)
         for outer, name in results

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.graph import Graph, Node, TensorType, as_constant
-from dovetail.passes import drop_dead_nodes
+from dovetail.passes import drop_dead_nodes, represented_by
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.passes._patterns import Keeps
@@ -137,7 +137,7 @@ def _gathered(
         end: graph.free_name(f"{name}.{end}") for end in ("matrix", "matrix:0", "matrix.shape", "rows", "rows:0", "shape", "view")
     }
     arrays = {free["matrix.shape"]: np.asarray(matrix.dims, np.int64), free["rows"]: rows}
-    origins = tuple(dict.fromkeys(origin for one in chain.nodes for origin in (one.origins or (one.name,))))
+    origins = represented_by(*chain.nodes)
     view = Node(free["matrix"], Reshape(allowzero=True), (chain.source, free["matrix.shape"]), (free["matrix:0"],))
     types[view.outputs[0]] = matrix
     gather = Node(name, Gather(), (view.outputs[0], free["rows"]), node.outputs, (), origins)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail.op import Operator
+from dovetail.passes import represented_by
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.mat_mul import MatMul
@@ -134,7 +135,7 @@ class _Parts:
 
     def nodes(self, graph: Graph) -> list[Node]:
         """The operators in its place."""
-        given, origins = self.node.inputs, self.node.origins or (self.node.name,)
+        given, origins = self.node.inputs, represented_by(self.node)
         x, w, y = self._name("x"), self._name("w"), self._name("y")
         one, ones, unit, zero, bias = (
             self._name(part) if part in self.made else "" for part in ("one", "ones", "unit", "zero", "bias")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail.graph import Graph, Node
+from dovetail.passes import represented_by
 from dovetail_ops_onnx.passes import is_one
 from dovetail_ops_onnx.slice import Slice, Slice_1
 
@@ -48,7 +49,7 @@ def _folded(cut: Node, graph: Graph) -> Node | None:
     if not fits:
         return None
     merged = dataclasses.replace(op, pads=pads, auto_pad="NOTSET")
-    origins = (*(node.origins or (node.name,)), *(cut.origins or (cut.name,)))
+    origins = represented_by(node, cut)
     return dataclasses.replace(cut, op=merged, inputs=node.inputs, origins=origins)
 
 

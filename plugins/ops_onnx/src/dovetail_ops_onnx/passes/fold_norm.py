@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.graph import Graph, Node, TensorType, as_constant
+from dovetail.passes import represented_by
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.passes._derived import DerivedConstants
@@ -65,7 +66,7 @@ def _nodes(chain: _Chain, norm: Node, graph: Graph, weights: str, row: str) -> t
     """The nodes in place of a chain and the normalization after it; the last one writes its result."""
     added, between = chain.added or chain.product, graph.free_name(f"{chain.product.name}.product")
     product = dataclasses.replace(chain.product, inputs=(chain.product.inputs[0], weights), outputs=(between,))
-    origins = tuple(dict.fromkeys((*(added.origins or (added.name,)), *(norm.origins or (norm.name,)))))
+    origins = represented_by(added, norm)
     last = Node(graph.free_name(f"{norm.name}.row"), Add(), (between, row), added.outputs, (), origins)
     *others, final = (last, *chain.views)
     return (product, *others, dataclasses.replace(final, outputs=norm.outputs))

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from dovetail.graph import Graph, Node
+from dovetail.passes import represented_by
 from dovetail_ops_onnx.average_pool import AveragePool
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.max_pool import MaxPool
@@ -48,7 +49,7 @@ def _folded(node: Node, graph: Graph) -> Node | None:
         merged = _greatest(node, op, own, pads, fill, pad, graph)
     if merged is None:
         return None
-    origins = (*(pad.origins or (pad.name,)), *(node.origins or (node.name,)))
+    origins = represented_by(pad, node)
     return dataclasses.replace(node, op=merged, inputs=(pad.inputs[0], *node.inputs[1:]), origins=origins)
 
 

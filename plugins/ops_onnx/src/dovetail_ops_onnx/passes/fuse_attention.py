@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.graph import AbstractOperator, Graph, Node, TensorType
+from dovetail.passes import represented_by
 from dovetail_ops_onnx._axes import broadcasts_to
 from dovetail_ops_onnx.attention import Attention, Attention_23
 from dovetail_ops_onnx.div import Div
@@ -213,7 +214,7 @@ def _merged(graph: Graph, match: Match) -> Replacement | None:
     found = _replacement(graph, Match(values, match.nodes), (values["k"],), heads)
     if found is None:
         return None
-    origins = tuple(dict.fromkeys(name for node in match.nodes for name in node.origins or (node.name,)))
+    origins = represented_by(*match.nodes)
     name, value, shape = (graph.free_name(f"{last}.{end}") for end in ("attention", "attention:0", "shape"))
     attention = Node(name, found.op, found.inputs, (value,), (), origins)
     before += found.before

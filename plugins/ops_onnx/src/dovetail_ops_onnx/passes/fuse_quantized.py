@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
-from dovetail.passes import drop_dead_nodes, fold_constants, schedule
+from dovetail.passes import drop_dead_nodes, fold_constants, represented_by, schedule
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.passes import is_one
 from dovetail_ops_onnx.passes._scalings import STORED, scaling_of
@@ -193,7 +193,7 @@ class _Fusion:
         scalings: Sequence[Scaling | None],
         result: Scaling | None,
     ) -> _Candidate:
-        origins = tuple(dict.fromkeys(name for one in chain for name in one.origins or (one.name,)))
+        origins = represented_by(*chain)
         op = Quantized(tuple(steps), tuple(scalings), result)
         return _Candidate(tuple(chain), Node(chain[0].name, op, tuple(inputs), chain[-1].outputs, (), origins))
 

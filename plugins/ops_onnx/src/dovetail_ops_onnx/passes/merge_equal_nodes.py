@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.graph import AbstractOperator, Graph, Node
+from dovetail.passes import represented_by
 
 __all__ = ["merge_equal_nodes"]
 
@@ -56,7 +57,7 @@ def merge_equal_nodes(graph: Graph, prescribed: Prescribed = lambda domain, op_t
         if first is not node and held.isdisjoint(node.writes):
             gone.add(id(node))
             renamed.update(zip(node.writes, first.writes, strict=True))
-            merged.setdefault(first.name, []).extend(node.origins or (node.name,))
+            merged.setdefault(first.name, []).extend(represented_by(node))
     if not gone:
         return graph
     nodes = tuple(_representing(node, renamed, merged.get(node.name, ())) for node in graph.nodes if id(node) not in gone)
@@ -80,5 +81,5 @@ def _representing(node: Node, names: Mapping[str, str], others: Sequence[str]) -
     inputs = tuple([names.get(name, name) for name in node.inputs])
     if inputs == node.inputs and not others:
         return node
-    origins = tuple(dict.fromkeys((*(node.origins or (node.name,)), *others))) if others else node.origins
+    origins = tuple(dict.fromkeys((*represented_by(node), *others))) if others else node.origins
     return replace(node, inputs=inputs, origins=origins)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dovetail.dataclass import dataclass
 from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType, as_constant
-from dovetail.passes import drop_dead_nodes
+from dovetail.passes import drop_dead_nodes, represented_by
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.passes import is_one
 from dovetail_ops_onnx.passes._scalings import STORED, is_move, scaling_of, takes
@@ -182,7 +182,7 @@ class _Moving:
                 return None
             assert isinstance(op, DequantizeLinear)
             op = dataclasses.replace(op, axis=axis)
-        origins = source.node.origins or (source.node.name,)
+        origins = represented_by(source.node)
         return Node(self._graph.free_name(f"{name}@real"), op, (self._name(name), *source.node.inputs[1:]), (name,), (), origins)
 
     def _name(self, value: str) -> str:
@@ -239,7 +239,7 @@ class _Moving:
         """A value quantized as `target` does it."""
         scaling = scaling_of(target, self._graph)
         assert scaling is not None
-        origins = target.origins or (target.name,)
+        origins = represented_by(target)
         self._nodes.append(
             dataclasses.replace(target, name=stored, inputs=(name, *target.inputs[1:]), outputs=(stored,), origins=origins)
         )

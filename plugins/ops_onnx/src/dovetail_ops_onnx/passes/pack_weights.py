@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType, as_constant
-from dovetail.passes import drop_dead_nodes, schedule
+from dovetail.graph import AbstractOperator, DType, Graph, Node, as_constant
+from dovetail.passes import drop_dead_nodes, represented_by, schedule, with_constants
 from dovetail_ops_onnx.passes import is_one
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def pack_weights(graph: Graph) -> Graph:
     forms are folded to floats as before.
     """
     made: dict[str, tuple[Node, ...]] = {}
-    constants, types = dict(graph.constants), dict(graph.types)
+    arrays: dict[str, Array] = {}
     for node in graph.nodes:
         if node.post_ops or not is_one(node.op, "MatMul", "Gather"):
             continue
@@ -47,12 +47,11 @@ def pack_weights(graph: Graph) -> Graph:
         found = _product(node, stored, graph) if is_one(node.op, "MatMul") else _rows(node, stored, graph)
         if found is not None:
             made[node.name], added = found
-            constants.update(added)
-            types.update({name: TensorType.of(array, known=True) for name, array in added.items()})
+            arrays.update(added)
     if not made:
         return graph
     nodes = tuple(part for node in graph.nodes for part in made.get(node.name, (node,)))
-    return drop_dead_nodes(schedule(graph.replace(nodes=nodes, constants=constants, types=types)))
+    return drop_dead_nodes(schedule(with_constants(graph.replace(nodes=nodes), arrays)))
 
 
 @dataclass(frozen=True)
@@ -239,7 +238,7 @@ def _product(node: Node, stored: _Stored, graph: Graph) -> _Replaced | None:
     matrix = BlockMatrix.once(stored.sources, ("stored", stored.down), stored.matrix)
     names = [graph.free_name(f"{node.name}.{name}") for name in ("q", "scales", "offsets")[: len(matrix.arrays)]]
     op = MatMulBlocks(matrix.bits, matrix.block_size)
-    product = replace(node, op=op, inputs=(node.inputs[0], *names), origins=node.origins or (node.name,))
+    product = replace(node, op=op, inputs=(node.inputs[0], *names), origins=represented_by(node))
     return (product,), {name: as_constant(array) for name, array in zip(names, matrix.arrays, strict=True)}
 
 
@@ -258,7 +257,7 @@ def _rows(node: Node, stored: _Stored, graph: Graph) -> _Replaced | None:
             return None
         arrays["zero_points"] = stored.zeros[..., 0].astype(kind)
     arrays["q"] = _as_bytes(arrays["q"], kind)
-    origins, taken = node.origins or (node.name,), []
+    origins, taken = represented_by(node), []
     names = {name: graph.free_name(f"{node.name}.{name}") for name in arrays}
     for name, whole in names.items():
         take, result = (graph.free_name(f"{node.name}.{verb}_{name}") for verb in ("take", "taken"))

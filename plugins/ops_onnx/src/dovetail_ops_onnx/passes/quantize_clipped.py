@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dovetail.graph import DType, Graph, Node
-from dovetail.passes import drop_dead_nodes
+from dovetail.passes import drop_dead_nodes, represented_by
 from dovetail_ops_onnx.clip import Clip, Clip_6
 from dovetail_ops_onnx.passes._scalings import STORED, scaling_of
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
@@ -31,7 +31,7 @@ def quantize_clipped(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Grap
         (value,), x = node.writes, source.inputs[0]
         limited, origins = (
             graph.free_name(f"{value}@limited"),
-            (*(source.origins or (source.name,)), *(node.origins or (node.name,))),
+            represented_by(source, node),
         )
         clip = Clip_6(min=limits[0], max=limits[1])
         steps = (

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.graph import DType, Graph, Node
+from dovetail.passes import represented_by
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.cast_like import CastLike
@@ -66,7 +67,7 @@ def _without(graph: Graph, node: Node, body: Graph) -> Graph:
     constants = {one: np.ones(1, np.int64), far: np.array([np.iinfo(np.int64).max])}
     if not isinstance(count, str):
         constants[known], count = np.array(count, np.int64), known
-    origins = node.origins or (node.name,)
+    origins = represented_by(node)
     made = (
         Node(ends, Slice(), (offsets, one, far), (ends,), (), origins),
         Node(node.name, SegmentReduction(how, 1), (rows, "", offsets, ends, count), join.outputs, (), origins),

@@ -2,6 +2,7 @@
 
 from dovetail.graph import Graph, Node
 from dovetail.op import DType
+from dovetail.passes import represented_by
 from dovetail_ops_onnx.abs import Abs
 from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.mul import Mul
@@ -39,7 +40,7 @@ def _distances(node: Node, graph: Graph) -> tuple[Node, ...]:
     power = _power(body, result)
     if state != body.inputs[0] or power is None:
         return (node,)
-    origins = node.origins or (node.name,)
+    origins = represented_by(node)
     matrix, scanned = node.inputs
     found = []
     if node.outputs[0]:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from dovetail.graph import DType, Graph, Node
+from dovetail.passes import represented_by
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.identity import Identity
@@ -53,7 +54,7 @@ def _reduction(graph: Graph, node: Node) -> Node:
     weights = graph.types.get(names[0])
     if weights is None or weights.dtype not in _FLOATS:
         return node
-    return Node(node.name, SegmentReduction(_HOW[type(total.op)]), names, node.outputs, (), node.origins or (node.name,))
+    return Node(node.name, SegmentReduction(_HOW[type(total.op)]), names, node.outputs, (), represented_by(node))
 
 
 def _at_iteration(graph: Graph, body: Graph, name: str) -> str | None:

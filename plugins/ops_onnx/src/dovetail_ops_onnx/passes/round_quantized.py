@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from dovetail.graph import DType, Graph, Node
-from dovetail.passes import drop_dead_nodes
+from dovetail.passes import drop_dead_nodes, represented_by
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.passes import is_one
 from dovetail_ops_onnx.passes._scalings import is_move, scaling_of
@@ -77,7 +77,7 @@ def _steps(x: str, source: Node, node: Node, scaling: Scaling, graph: Graph) -> 
     from dovetail_ops_onnx.round import Round
 
     limits, zero, (value,) = np.iinfo(scaling.dtype.numpy), int(scaling.zero_point.item()), node.writes
-    origins = (*(source.origins or (source.name,)), *(node.origins or (node.name,)))
+    origins = represented_by(source, node)
     quotient, whole, limited = (graph.free_name(f"{value}@{step}") for step in ("quotient", "whole", "limited"))
     scale = source.inputs[1]
     yield Node(quotient, Div(), (x, scale), (quotient,), (), origins)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
+from dovetail.passes import represented_by
 from dovetail_ops_onnx.einsum import Einsum
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.reshape import Reshape
@@ -59,7 +60,7 @@ def _in_pairs(graph: Graph) -> Graph:
             name = graph.free_name(f"{node.name}.pair{step}")
             types[name] = graph.types[node.inputs[0]].with_shape(tuple(sizes[label] for label in labels))
             op = Einsum(equation=_equation((one[1], other[1]), labels, letters))
-            nodes.append(Node(name, op, (one[0], other[0]), (name,), (), node.origins or (node.name,)))
+            nodes.append(Node(name, op, (one[0], other[0]), (name,), (), represented_by(node)))
             rest = [pair for pair in rest if pair is not one and pair is not other] + [(name, labels)]
             step += 1
         op = Einsum(equation=_equation([term for _, term in rest], output, letters))
@@ -194,7 +195,7 @@ class _Writer:
         op, dims = step
         name = self._graph.free_name(f"{start}.{op.stem}")
         self._types[name] = TensorType(dtype, dims)
-        self.nodes.append(Node(name, op, (*inputs, *self._shape(name, op, dims)), (name,), (), origin.origins or (origin.name,)))
+        self.nodes.append(Node(name, op, (*inputs, *self._shape(name, op, dims)), (name,), (), represented_by(origin)))
         return name
 
     def _shape(self, name: str, op: object, dims: Sequence[int]) -> Sequence[str]:

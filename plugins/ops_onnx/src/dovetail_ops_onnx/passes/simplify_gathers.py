@@ -1,14 +1,13 @@
 """Simplify gathers: the only slice of an axis is the input under another shape."""
 
-import dataclasses
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.graph import Graph, Node, TensorType, as_constant
+from dovetail.graph import Graph, Node
+from dovetail.passes import with_constants
 from dovetail_ops_onnx.gather import Gather, outside
-from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.passes._views import as_view
 
 __all__ = ["simplify_gathers"]
 
@@ -21,10 +20,7 @@ def simplify_gathers(graph: Graph) -> Graph:
     """
     shapes: dict[str, NDArray[Any]] = {}
     nodes = tuple(_simplified(node, graph, shapes) for node in graph.nodes)
-    if not shapes:
-        return graph
-    types = {**graph.types, **{name: TensorType.of(dims, known=True) for name, dims in shapes.items()}}
-    return graph.replace(nodes=nodes, constants={**graph.constants, **shapes}, types=types)
+    return with_constants(graph.replace(nodes=nodes), shapes) if shapes else graph
 
 
 def _simplified(node: Node, graph: Graph, shapes: dict[str, NDArray[Any]]) -> Node:
@@ -34,6 +30,4 @@ def _simplified(node: Node, graph: Graph, shapes: dict[str, NDArray[Any]]) -> No
     data, index = graph.types[node.inputs[0]], graph.types[node.inputs[1]].value
     if index is None or index.size != 1 or data.dims[op.axis % data.rank] != 1 or outside(index, 1):
         return node
-    name = graph.free_name(f"{node.name}.shape")
-    shapes[name] = as_constant(np.asarray(graph.types[node.outputs[0]].dims, np.int64))
-    return dataclasses.replace(node, op=Reshape(allowzero=True), inputs=(node.inputs[0], name))
+    return as_view(node, node.inputs[0], graph, shapes)

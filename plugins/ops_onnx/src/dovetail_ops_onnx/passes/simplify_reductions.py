@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.graph import Graph, Node, TensorType, as_constant
-from dovetail.passes import drop_dead_nodes
+from dovetail.graph import Graph, Node, as_constant
+from dovetail.passes import drop_dead_nodes, represented_by, with_constants
 from dovetail_ops_onnx._reduce import Reduction
 from dovetail_ops_onnx.passes import is_one
-from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.passes._views import as_view
 
 __all__ = ["simplify_reductions"]
 
@@ -27,16 +27,13 @@ def simplify_reductions(graph: Graph) -> Graph:
     shapes: dict[str, NDArray[Any]] = {}
     graph = _joined_means(graph)
     nodes = tuple(_simplified(node, graph, shapes) for node in graph.nodes)
-    if not shapes:
-        return graph
-    types = {**graph.types, **{name: TensorType.of(dims, known=True) for name, dims in shapes.items()}}
-    return graph.replace(nodes=nodes, constants={**graph.constants, **shapes}, types=types)
+    return with_constants(graph.replace(nodes=nodes), shapes) if shapes else graph
 
 
 def _joined_means(graph: Graph) -> Graph:
     """The graph with one ReduceMean for each two in a row."""
     joined: dict[int, Node] = {}
-    constants, types = dict(graph.constants), dict(graph.types)
+    constants: dict[str, NDArray[Any]] = {}
     by_output: dict[str, tuple[Node, tuple[int, ...]]] = {}
     for node in graph.nodes:
         axes = _axes_of_mean(node, graph)
@@ -48,15 +45,14 @@ def _joined_means(graph: Graph) -> Graph:
             axes = tuple(sorted({*axes, *before[1]}))
             name = graph.free_name(f"{node.name}.axes")
             constants[name] = as_constant(np.asarray(axes, np.int64))
-            types[name] = TensorType.of(constants[name], known=True)
-            origins = tuple(dict.fromkeys((*(before[0].origins or (before[0].name,)), *(node.origins or (node.name,)))))
+            origins = represented_by(before[0], node)
             node, old = dataclasses.replace(node, inputs=(before[0].inputs[0], name), origins=origins), node
             joined[id(old)] = node
         by_output[node.outputs[0]] = node, axes
     if not joined:
         return graph
     nodes = tuple(joined.get(id(node), node) for node in graph.nodes)
-    return drop_dead_nodes(graph.replace(nodes=nodes, constants=constants, types=types))
+    return drop_dead_nodes(with_constants(graph.replace(nodes=nodes), constants))
 
 
 def _axes_of_mean(node: Node, graph: Graph) -> tuple[int, ...] | None:
@@ -82,6 +78,4 @@ def _simplified(node: Node, graph: Graph, shapes: dict[str, NDArray[Any]]) -> No
     reduced = op.reduced_axes(data.rank, None if axes is None else axes.value)
     if any(data.dims[axis] != 1 for axis in reduced):
         return node
-    name = graph.free_name(f"{node.name}.shape")
-    shapes[name] = as_constant(np.asarray(graph.types[node.outputs[0]].dims, np.int64))
-    return dataclasses.replace(node, op=Reshape(allowzero=True), inputs=(node.inputs[0], name))
+    return as_view(node, node.inputs[0], graph, shapes)

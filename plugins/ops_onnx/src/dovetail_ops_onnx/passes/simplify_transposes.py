@@ -4,14 +4,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.graph import Graph, Node, TensorType, as_constant
-from dovetail.passes import rename_reads
+from dovetail.graph import Graph, Node
+from dovetail.passes import rename_reads, with_constants
 from dovetail_ops_onnx.passes import is_one
 from dovetail_ops_onnx.passes._patterns import Keeps
-from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.passes._views import as_view
 from dovetail_ops_onnx.transpose import Transpose
 
 __all__ = ["simplify_transposes"]
@@ -36,9 +35,8 @@ def simplify_transposes(graph: Graph, keeps: Keeps) -> Graph:
             changed[id(node)] = found
     if not changed and not same:
         return graph
-    types = {**graph.types, **{name: TensorType.of(dims, known=True) for name, dims in shapes.items()}}
     nodes = tuple(rename_reads(changed.get(id(node), node), same) for node in graph.nodes)
-    return graph.replace(nodes=nodes, constants={**graph.constants, **shapes}, types=types)
+    return with_constants(graph.replace(nodes=nodes), shapes)
 
 
 def _is_transpose(node: Node | None) -> bool:
@@ -56,9 +54,7 @@ def _simplified(node: Node, graph: Graph, shapes: dict[str, NDArray[Any]]) -> No
     """A transpose in another form; `shapes` gets the constant that a reshape reads."""
     source, order = _origin(node, graph)
     if not _moves(order, graph.types[source].dims):
-        name = graph.free_name(f"{node.name}.shape")
-        shapes[name] = as_constant(np.asarray(graph.types[node.outputs[0]].dims, np.int64))
-        return dataclasses.replace(node, op=Reshape(allowzero=True), inputs=(source, name))
+        return as_view(node, source, graph, shapes)
     if source == node.inputs[0]:
         return None
     return dataclasses.replace(node, op=Transpose(perm=tuple(order)), inputs=(source,))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
-from dovetail.passes import PassContext, drop_dead_nodes
+from dovetail.passes import PassContext, drop_dead_nodes, represented_by
 from dovetail_ops_onnx._quantize import per_channel
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
@@ -129,7 +129,7 @@ def split_quantized_weights(graph: Graph, context: PassContext) -> Graph:
         nodes += [one for part in parts for one in (part.weights, part.node)]
         if len(parts) > 1:
             sums = tuple(part.node.outputs[0] for part in parts)
-            nodes.append(dataclasses.replace(node, op=Add(), inputs=sums, origins=node.origins or (node.name,)))
+            nodes.append(dataclasses.replace(node, op=Add(), inputs=sums, origins=represented_by(node)))
     made = tuple(nodes)
     return graph if made == graph.nodes else drop_dead_nodes(wide.replace(nodes=made))
 
@@ -184,7 +184,7 @@ class _Dequantized:
             types |= {real: graph.types[self.weights.writes[0]], result: graph.types[node.outputs[0]]}
             weights = Node(real, self.weights.op, (held, self.weights.inputs[1], zero), (real,))
             inputs = (node.inputs[0], real, *(() if index else node.inputs[2:]))
-            origins = node.origins or (node.name,)
+            origins = represented_by(node)
             product = dataclasses.replace(node, name=name, inputs=inputs, outputs=(result,), origins=origins)
             found.append(_Dequantized(product, self.source, weights, (first, Scaling(own.scale, none, own.axis))))
         return tuple(found)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
-from dovetail.passes import drop_dead_nodes
+from dovetail.passes import drop_dead_nodes, represented_by
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv_integer_to_float import ConvIntegerToFloat
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
@@ -33,7 +33,7 @@ def split_norm(graph: Graph) -> Graph:
         constants |= dict(zip(names, made, strict=False))
         types |= {name: TensorType.of(array, known=True) for name, array in zip(names, made, strict=False)}
         types[names[2]] = graph.types[node.writes[0]]
-        origins = node.origins or (node.name,)
+        origins = represented_by(node)
         nodes.append(Node(names[2], Mul(), (node.inputs[0], names[0]), names[2:], (), origins))
         nodes.append(Node(node.name, Add(), (names[2], names[1]), node.outputs, (), origins))
     if len(nodes) == len(graph.nodes):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
+from dovetail.passes import represented_by
 from dovetail_ops_onnx.mat_mul_blocks import MatMulBlocks, once
 from dovetail_ops_onnx.mat_mul_digits import MatMulDigits
 from dovetail_ops_onnx.row_digits import EXACT, RowDigits
@@ -119,7 +120,7 @@ class _Split:
         rows = RowDigits(op.block_size, 1 if op.activation_bits == 8 else EXACT, group)
         names = ("digits", "factors", "sums")[: 2 if offsets is None else 3]
         outputs = tuple(graph.free_name(f"{node.name}.{name}") for name in names)
-        splitting = Node(graph.free_name(f"{node.name}.row"), rows, node.inputs[:1], outputs, (), node.origins or (node.name,))
+        splitting = Node(graph.free_name(f"{node.name}.row"), rows, node.inputs[:1], outputs, (), represented_by(node))
         types = tuple(graph.types[name] for name in node.inputs[:3])
         product = MatMulDigits(op.bits, op.block_size, group, centre)
         return _Split(node, splitting, product, offsets, types, graph.free_name(f"{node.name}.offsets"))

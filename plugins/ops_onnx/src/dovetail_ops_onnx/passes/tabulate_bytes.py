@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.graph import Binary, DType, Graph, Node, TensorType, as_constant
-from dovetail.passes import drop_dead_nodes
+from dovetail.passes import drop_dead_nodes, represented_by
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 
@@ -49,7 +49,7 @@ def _tabulated(graph: Graph, keeps: Keeps, *, chains: bool) -> Graph:
         if not ((chains or _forks(cone)) and _is_alone(one, cone, found, graph)):
             continue
         node, table = one.node, graph.free_name(f"{one.node.name}.table")
-        origins = tuple(dict.fromkeys(name for inner in cone for name in (inner.origins or (inner.name,))))
+        origins = represented_by(*cone)
         from dovetail_ops_onnx.byte_table import ByteTable  # here, because few models have such activations
 
         made = Node(node.name, ByteTable(), (one.source, table), node.outputs, (), origins)
