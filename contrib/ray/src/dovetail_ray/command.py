@@ -24,6 +24,7 @@ from dovetail.command import (
     shape_option,
     show,
 )
+from dovetail.cpus import usable_cpus
 from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _ray(address: str | None, cpus: int) -> Iterator[None]:
         yield
         return
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it warns on stderr of what Ray Data does
-    local: dict[str, Any] = {"address": "local", "num_cpus": max(cpus, os.cpu_count() or 1), "include_dashboard": False}
+    local: dict[str, Any] = {"address": "local", "num_cpus": max(cpus, usable_cpus()), "include_dashboard": False}
     try:
         _check_address(address)
         ray.init(**({"address": address} if address else local), log_to_driver=False, logging_level=logging.ERROR)
