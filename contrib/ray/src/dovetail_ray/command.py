@@ -109,6 +109,8 @@ def _ray(address: str | None, cpus: int) -> Iterator[None]:
 
     import ray
 
+    from dovetail_ray.shipping import initialize
+
     if ray.is_initialized():
         yield
         return
@@ -116,9 +118,9 @@ def _ray(address: str | None, cpus: int) -> Iterator[None]:
     local: dict[str, Any] = {"address": "local", "num_cpus": max(cpus, usable_cpus()), "include_dashboard": False}
     try:
         _check_address(address)
-        ray.init(**({"address": address} if address else local), log_to_driver=False, logging_level=logging.ERROR)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise UsageError(f"no Ray answers at {address}: {error}", hint="start one: ray start --head") from error
+    initialize(address or "", **({"address": address} if address else local), logging_level=logging.ERROR)
     try:
         yield
     finally:
