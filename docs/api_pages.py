@@ -29,6 +29,7 @@ AUTHORING = (
     "dovetail.plugins",
     "dovetail.plugins.rules",
     "dovetail.cache",
+    "dovetail.cpus",
     "dovetail.locks",
     "dovetail.lru",
     "dovetail.testing",

@@ -15,7 +15,7 @@ CORE = ROOT / "core" / "src" / "dovetail"
 PACKAGES = {p.name: p for p in sorted(ROOT.glob("*/*/src/*")) if p.parts[-4] in ("plugins", "contrib") and p.is_dir()}
 
 PUBLIC = re.compile(
-    r"dovetail(\.(op|device|virtual|frontend|cache|locks|lru|dataclass|errors|graph|hookspecs|passes|testing|testing\.[a-z]\w*(\.[a-z]\w*)?))?"
+    r"dovetail(\.(op|device|virtual|frontend|cache|cpus|locks|lru|dataclass|errors|graph|hookspecs|passes|testing|testing\.[a-z]\w*(\.[a-z]\w*)?))?"
 )
 """The modules of the core that plugins may import: those for authors."""
 
@@ -358,3 +358,12 @@ def test_locks_and_cached_properties_are_free_in_forked_processes() -> None:
     files = [path for folder in (CORE, *PACKAGES.values()) for path in modules(folder)]
     found = {path.name for path in files if wrong.search(path.read_text())}
     assert found == HELD_BY_OTHERS
+
+
+def test_cpus_are_counted_in_one_place() -> None:
+    """In a container the machine has more than a process may use."""
+    files = [path for folder in (CORE, *PACKAGES.values()) for path in modules(folder)]
+    counted = re.compile(r"cpu_count|sched_getaffinity")
+    assert [path.relative_to(ROOT).as_posix() for path in files if counted.search(path.read_text())] == [
+        "core/src/dovetail/cpus.py"
+    ]

@@ -1,5 +1,6 @@
 """The surroundings of workers, without a Ray: the GPU that was assigned, `runtime_env`, a Ray of this machine by default."""
 
+import re
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -133,6 +134,42 @@ def test_an_address_where_nothing_listens_is_refused_without_ray_s_patience(monk
     refused = pytest.raises(UsageError, match=rf"no Ray answers at 127\.0\.0\.1:{port}: .*refused\n.*ray start --head")
     with refused, _ray(f"127.0.0.1:{port}", 1):
         pass
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (TimeoutError("Timed out after 30 seconds"), "Timed out after 30 seconds"),
+        (RuntimeError("Failed to start GCS.\n[a log]"), "Failed to start GCS."),
+        (Exception(), "Exception"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        (None, "Ray cannot be started on this machine: {reason}\n  try `ray start --head`"),
+        ("ray://a:1/b", "no Ray answers at ray://a:1/b: {reason}\n  start one"),
+    ],
+)
+def test_what_ray_raises_as_it_starts_is_an_error_with_a_hint(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str, address: str | None, message: str
+) -> None:
+    """By the command, and by `map_files`."""
+    import ray
+
+    from dovetail_ray.command import _ray
+
+    def fails(**_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", fails)
+    expected = re.escape(message.format(reason=reason))
+    with pytest.raises(UsageError, match=expected), _ray(address, 1):
+        pass
+    monkeypatch.setenv("RAY_ADDRESS", address or "")
+    with pytest.raises(UsageError, match=expected):
+        start_ray()
 
 
 def test_an_environment_that_ray_cannot_make_is_an_error_of_one_line(linear: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,13 +223,22 @@ def test_map_in_a_callback_does_not_wait_for_ever(queue: dovetail.AsyncInferQueu
         single.wait_all()
 
 
-@pytest.mark.parametrize(("cores", "requests"), [(5, 10), (None, 2)])
-def test_two_requests_a_core(toy_core: Any, monkeypatch: pytest.MonkeyPatch, cores: int | None, requests: int) -> None:
+def test_two_requests_a_core(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     core, _ = toy_core(A=lambda node: False)
     g = dovetail.GraphBuilder()
     compiled = core.compile_model(g.model([g.node(Gather(), g.constant(TABLE), g.input("i", "int64", ["N"]))]), "A")
-    monkeypatch.setattr("os.cpu_count", lambda: cores)
-    assert len(dovetail.AsyncInferQueue(compiled)) == requests
+    monkeypatch.setattr("dovetail.runtime.queue.usable_cpus", lambda: 5)
+    assert len(dovetail.AsyncInferQueue(compiled)) == 10
+
+
+@pytest.mark.parametrize(("cpus", "threads"), [(2, 6), (100, 32)])
+def test_threads_for_the_cpus_of_the_process(toy_core: Any, monkeypatch: pytest.MonkeyPatch, cpus: int, threads: int) -> None:
+    core, _ = toy_core(A=lambda node: False)
+    g = dovetail.GraphBuilder()
+    compiled = core.compile_model(g.model([g.node(Gather(), g.constant(TABLE), g.input("i", "int64", ["N"]))]), "A")
+    monkeypatch.setattr("dovetail.cpus.usable_cpus", lambda: cpus)
+    compiled.submit(lambda: None).result()
+    assert compiled._pool._max_workers == threads
 
 
 def test_as_many_requests_as_the_device_finds_best(toy_core: Any) -> None:

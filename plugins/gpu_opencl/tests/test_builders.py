@@ -25,7 +25,7 @@ COUNT = 9
 @pytest.fixture
 def programs(device: Any, monkeypatch: pytest.MonkeyPatch) -> Programs:
     """As of a GPU, on a machine with three cores; without binaries on disk."""
-    monkeypatch.setattr(builders.os, "sched_getaffinity", lambda _: range(3))
+    monkeypatch.setattr(builders, "usable_cpus", lambda: 3)
     monkeypatch.setattr(program, "_LONG", 0)
     caps = dataclasses.replace(device.caps, kind="GPU")
     return Programs(device._context, device._device, caps, FileCache("opencl", limit=0), device.info.name)
@@ -133,7 +133,7 @@ def test_no_process_is_started_for(device: Any, programs: Programs, monkeypatch:
     elif case == "known":
         results(device, programs, wanted[:-2])
     elif case == "one core":
-        monkeypatch.setattr(builders.os, "sched_getaffinity", lambda _: range(1))
+        monkeypatch.setattr(builders, "usable_cpus", lambda: 1)
     elif case == "frozen":
         monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setattr(builders.subprocess, "Popen", unstarted)

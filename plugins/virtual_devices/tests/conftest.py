@@ -1,6 +1,7 @@
 """Fixtures: sessions with toy devices and the virtual devices of this package, and models."""
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -64,3 +65,22 @@ def toy_core(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
 def nothing(node: Any) -> bool:
     """Refuses no node."""
     return False
+
+
+@pytest.fixture
+def slow_core(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A session with A, which builds kernels and compiles when `go` is set, and B; both again by `open_again()`."""
+    from faulty import Slow, nothing
+
+    go = threading.Event()
+    info = DeviceInfo.__init__
+
+    def building(self: DeviceInfo, *args: Any, **kwargs: Any) -> None:
+        info(self, *args, **{**kwargs, "builds_kernels": args[1] == "A"})
+
+    monkeypatch.setattr(DeviceInfo, "__init__", building)
+
+    def open_again() -> Any:
+        return toy_core(A=type("A", (Slow,), {"go": go}), B=nothing)
+
+    return open_again, go

@@ -13,7 +13,7 @@ from dovetail.testing import ReferenceDevice
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.tanh import Tanh
 
-__all__ = ["WANT", "Faulty", "X", "chain", "fails_at", "nothing"]
+__all__ = ["WANT", "Faulty", "Slow", "X", "chain", "fails_at", "nothing", "unstartable", "until"]
 
 X = np.array([-1, 0.5, 2], np.float32)
 WANT = np.tanh(np.maximum(X.astype(np.float64), 0))
@@ -102,3 +102,26 @@ def fails_at(error: type[Exception], first: int, every: int = 0) -> type[Faulty]
                 raise error(f"the queue died in run {number}")
 
     return Failing
+
+
+class Slow(ReferenceDevice):
+    """Compiles when `go` is set."""
+
+    go: threading.Event
+
+    def compile(self, graph: Graph, options: Mapping[str, Any]) -> Executable:
+        assert self.go.wait(30)
+        return super().compile(graph, options)
+
+
+def unstartable(thread: threading.Thread) -> None:
+    """In place of `Thread.start`, in a process that may have no more threads."""
+    raise RuntimeError("can't start new thread")
+
+
+def until(device: str, compiled: Any) -> None:
+    """Wait for the switch to a device."""
+    for thread in threading.enumerate():
+        if thread.name == "dovetail-auto":
+            thread.join(30)
+    assert compiled.device == device

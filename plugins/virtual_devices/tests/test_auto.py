@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faulty import WANT, Faulty, X, chain, nothing
+from faulty import WANT, Faulty, Slow, X, chain, nothing, unstartable, until
 
 from dovetail.device import DeviceInfo, Executable, ExecutableRequest, Graph
 from dovetail.errors import (
@@ -268,41 +268,6 @@ def test_wrong_inputs_are_no_failure_of_the_device(toy_core: Any) -> None:
 # --- the first answers -------------------------------------------------------------------------------------------------
 
 
-class Slow(ReferenceDevice):
-    """Compiles when `go` is set."""
-
-    go: threading.Event
-
-    def compile(self, graph: Graph, options: Mapping[str, Any]) -> Executable:
-        assert self.go.wait(30)
-        return super().compile(graph, options)
-
-
-@pytest.fixture
-def slow_core(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A session with A, which builds kernels and compiles when `go` is set, and B; both again by `open_again()`."""
-    go = threading.Event()
-    info = DeviceInfo.__init__
-
-    def building(self: DeviceInfo, *args: Any, **kwargs: Any) -> None:
-        info(self, *args, **{**kwargs, "builds_kernels": args[1] == "A"})
-
-    monkeypatch.setattr(DeviceInfo, "__init__", building)
-
-    def open_again() -> Any:
-        return toy_core(A=type("A", (Slow,), {"go": go}), B=nothing)
-
-    return open_again, go
-
-
-def until(device: str, compiled: Any) -> None:
-    """Wait for the switch to a device."""
-    for thread in threading.enumerate():
-        if thread.name == "dovetail-auto":
-            thread.join(30)
-    assert compiled.device == device
-
-
 @pytest.mark.parametrize("dim", [3, "N"])
 def test_another_device_answers_while_the_best_one_compiles(slow_core: Any, dim: int | str) -> None:
     open_again, go = slow_core
@@ -327,13 +292,10 @@ def test_another_device_answers_while_the_best_one_compiles(slow_core: Any, dim:
 
 
 def test_without_threads_the_best_device_compiles_first(slow_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     open_again, go = slow_core
     go.set()
     core, _ = open_again()
-    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(threading.Thread, "start", unstartable)
     compiled = core.compile_model(chain(), "AUTO")
     assert compiled.device == "A.0"
     np.testing.assert_allclose(compiled(X)[0], WANT, rtol=1e-6)

@@ -24,6 +24,7 @@ from dovetail.command import (
     shape_option,
     show,
 )
+from dovetail.cpus import usable_cpus
 from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
@@ -108,16 +109,18 @@ def _ray(address: str | None, cpus: int) -> Iterator[None]:
 
     import ray
 
+    from dovetail_ray.shipping import initialize
+
     if ray.is_initialized():
         yield
         return
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it warns on stderr of what Ray Data does
-    local: dict[str, Any] = {"address": "local", "num_cpus": max(cpus, os.cpu_count() or 1), "include_dashboard": False}
+    local: dict[str, Any] = {"address": "local", "num_cpus": max(cpus, usable_cpus()), "include_dashboard": False}
     try:
         _check_address(address)
-        ray.init(**({"address": address} if address else local), log_to_driver=False, logging_level=logging.ERROR)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise UsageError(f"no Ray answers at {address}: {error}", hint="start one: ray start --head") from error
+    initialize(address or "", **({"address": address} if address else local), logging_level=logging.ERROR)
     try:
         yield
     finally:

@@ -19,7 +19,7 @@ from dovetail.device import DeviceInfo
 from dovetail.errors import DeviceNotFound, DovetailError, FormatError, PluginError, UnknownOption, UsageError
 from dovetail_ray.sinks import written_whole
 
-__all__ = ["Parcel", "assigned_device", "check_nodes", "compiled_for", "recipe_of", "runtime_env", "start_ray"]
+__all__ = ["Parcel", "assigned_device", "check_nodes", "compiled_for", "initialize", "recipe_of", "runtime_env", "start_ray"]
 
 _THREADS = "INFERENCE_NUM_THREADS"
 """The property of devices on the CPU for the number of their threads."""
@@ -164,8 +164,20 @@ def check_nodes(recipe: Recipe, env: Mapping[str, Any]) -> None:
 def start_ray() -> None:
     """Start a Ray on this machine, unless this program uses one, or `RAY_ADDRESS` names one."""
     if not ray.is_initialized():
-        local: dict[str, Any] = {} if os.environ.get("RAY_ADDRESS") else {"address": "local", "include_dashboard": False}
-        ray.init(log_to_driver=False, **local)
+        address = os.environ.get("RAY_ADDRESS", "")
+        initialize(address, **({} if address else {"address": "local", "include_dashboard": False}))
+
+
+def initialize(cluster: str, **options: Any) -> None:
+    """Call `ray.init`, for the address of a `cluster` or to start a Ray. Raises `UsageError` with Ray's reason if that fails."""
+    try:
+        ray.init(log_to_driver=False, **options)
+    except Exception as error:  # of many types, and a bare Exception too
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        if cluster:
+            raise UsageError(f"no Ray answers at {cluster}: {reason}", hint="start one: ray start --head") from error
+        hint = "try `ray start --head`: it has a log of each of its processes, by default in /tmp/ray/session_latest/logs"
+        raise UsageError(f"Ray cannot be started on this machine: {reason}", hint=hint) from error
 
 
 def _nodes() -> list[dict[str, Any]]:

@@ -1,13 +1,13 @@
 """Checks in several processes, because a driver builds the kernels of one process one after the other."""
 
 import multiprocessing
-import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
 from dovetail.command import without_warnings
+from dovetail.cpus import usable_cpus
 from dovetail.errors import DeviceError
 from dovetail.testing.check import Check, Result
 from dovetail.testing.kit import Kit
@@ -26,8 +26,7 @@ _KIT: Kit
 
 def default_processes() -> int:
     """One for each core that this process may use, but not more than eight."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, _MOST)
+    return min(usable_cpus(), _MOST)
 
 
 def run_in_processes(

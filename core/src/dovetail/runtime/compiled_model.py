@@ -382,7 +382,9 @@ class CompiledModel:
                 # A forked process has none of its parent's threads.
                 from concurrent.futures import ThreadPoolExecutor  # 4 ms, in programs that run in the background only
 
-                workers = max(min(32, (os.cpu_count() or 1) + 4), self.optimal_number_of_infer_requests)
+                from dovetail.cpus import usable_cpus
+
+                workers = max(min(32, usable_cpus() + 4), self.optimal_number_of_infer_requests)
                 pool = ThreadPoolExecutor(workers, thread_name_prefix="dovetail", initializer=_enter_worker)
                 self._pool, self._home = pool, os.getpid()
             return self._submitted(self._pool, work)

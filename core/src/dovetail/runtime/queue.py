@@ -1,12 +1,12 @@
 """A pool of requests that keeps a device busy."""
 
-import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dovetail.cpus import usable_cpus
 from dovetail.errors import UsageError
 from dovetail.locks import Condition, in_forked_processes
 from dovetail.runtime.awaiting import awaitable, running_loop
@@ -23,8 +23,8 @@ __all__ = ["AsyncInferQueue"]
 class AsyncInferQueue:
     """Runs inferences on `jobs` requests; `start_async` blocks while all of them are busy.
 
-    With 0 there are two requests a core, or as many as the compiled model finds best, if that is more. Results come by callback,
-    in any order; `map` and `amap` give them in the order of the inputs. Example::
+    With 0 there are two requests for each CPU that the process may use, or as many as the compiled model finds best, if that is
+    more. Results come by callback, in any order; `map` and `amap` give them in the order of the inputs. Example::
 
         queue = AsyncInferQueue(compiled, jobs=4)
         queue.set_callback(lambda request, index: answers.__setitem__(index, request.results[0]))
@@ -38,8 +38,8 @@ class AsyncInferQueue:
 
     def __init__(self, compiled: CompiledModel, jobs: int = 0) -> None:
         if not isinstance(jobs, int) or jobs < 0:
-            raise UsageError(f"jobs is {jobs!r}; accepted: a positive number, or 0 for two a core")
-        count = jobs or max(2 * (os.cpu_count() or 1), compiled.optimal_number_of_infer_requests)
+            raise UsageError(f"jobs is {jobs!r}; accepted: a positive number, or 0 for two a CPU")
+        count = jobs or max(2 * usable_cpus(), compiled.optimal_number_of_infer_requests)
         self._requests = tuple(compiled.create_infer_request() for _ in range(count))
         self._idle = set(range(count))
         self._waiting: deque[Future[int]] = deque()

@@ -1,6 +1,5 @@
 """The device NUMPY."""
 
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,9 @@ __all__ = ["NumpyDevice", "describe"]
 
 def describe() -> DeviceInfo:
     """The device NUMPY of this machine."""
-    details: dict[str, str | int] = {"numpy": np.__version__, "cpus": os.cpu_count() or 1}
-    return DeviceInfo("NUMPY", "NUMPY", "CPU", f"NumPy on {platform.machine() or 'this CPU'}", priority=0, details=details)
+    return DeviceInfo(
+        "NUMPY", "NUMPY", "CPU", f"NumPy on {platform.machine() or 'this CPU'}", priority=0, details={"numpy": np.__version__}
+    )
 
 
 class NumpyDevice(Device):

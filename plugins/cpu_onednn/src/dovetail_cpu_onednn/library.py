@@ -1,13 +1,13 @@
 """Finding and loading oneDNN's shared library, once a process; and how many threads it may use."""
 
 import ctypes
-import math
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from dovetail.cpus import usable_cpus
 from dovetail.device import DeviceUnavailable, Unavailable
 from dovetail.locks import Lock
 from dovetail_cpu_onednn.binding import Onednn
@@ -139,48 +139,4 @@ def default_threads() -> int:
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if first.isdigit() and int(first):
         return int(first)
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cpus, quota()))
-
-
-def quota(groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> int:
-    """The CPUs that the quotas of this process's control groups, version 1 or 2, add up to; `sys.maxsize` without quotas.
-
-    A group obeys those above it too. In a container its own group is the root.
-    """
-    limits = [_quota(root / "cpu.max")]
-    for line in _words(groups):
-        _, controllers, path = [*line.split(":", 2), "", ""][:3]
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        group = PurePosixPath(path.lstrip("/"))
-        for folder in (group, *group.parents):
-            found = [root / folder] if not controllers else [root / "cpu" / folder, root / controllers / folder]
-            limits += [_quota(f / "cpu.max") if not controllers else _old_quota(f) for f in found]
-    return min(limits)
-
-
-def _quota(path: Path) -> int:
-    """Version 2: quota and period in one file."""
-    words = _words(path)
-    return _cpus(*words[:2]) if len(words) > 1 else sys.maxsize
-
-
-def _old_quota(folder: Path) -> int:
-    """Version 1: a file for each."""
-    words = [*_words(folder / "cpu.cfs_quota_us")[:1], *_words(folder / "cpu.cfs_period_us")[:1]]
-    return _cpus(*words) if len(words) == 2 else sys.maxsize
-
-
-def _cpus(quota: str, period: str) -> int:
-    if quota.isdigit() and period.isdigit() and int(quota) and int(period):
-        return math.ceil(int(quota) / int(period))
-    return sys.maxsize
-
-
-def _words(path: Path) -> list[str]:
-    """The words of a file, nothing where there is none to read."""
-    try:
-        return path.read_text().split()
-    except (OSError, ValueError):
-        return []
+    return usable_cpus()

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
+from dovetail.cpus import usable_cpus
 from dovetail_gpu_opencl import interpreter
 
 __all__ = ["Builders", "Job", "count"]
@@ -30,8 +31,7 @@ _PROGRAMS = 4
 
 def count(programs: int) -> int:
     """How many processes to start for as many programs, beside this one."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return min(_MOST, programs // _PROGRAMS, cores - 1) if interpreter.command() else 0
+    return min(_MOST, programs // _PROGRAMS, usable_cpus() - 1) if interpreter.command() else 0
 
 
 class Builders(Generic[K]):

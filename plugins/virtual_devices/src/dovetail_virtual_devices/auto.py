@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, RunCancelled, TimeLimitExceeded, UnsupportedNode, raised_by_handler
 from dovetail.hookspecs import hookimpl
-from dovetail.locks import RLock
+from dovetail.locks import RLock, in_forked_processes
 from dovetail.virtual import Composite, ExecutableRequest, Model, Part, Session, Targets, VirtualDevice
 from dovetail_virtual_devices.failures import is_of_the_caller, named
 from dovetail_virtual_devices.names import candidates, properties_of
@@ -119,20 +119,20 @@ class AutoModel(Composite):
         self._shapes: tuple[Any, ...] | None = None
         self._is_static = all(found.is_static for found in model.inputs.values())
         self._background: threading.Thread | None = None
+        self._orphaned = False
         self._closing = False
         self.active = self._first_compiled((helper, *self._names) if helper else self._names)
         best = self._names[0] if helper else self.active.device
         self._notes.append(f"{best}: the best of {', '.join(name for name in self._names if name not in self._failed)}")
         if helper and self.active.device == helper:
-            background = threading.Thread(target=self._compile_best, name="dovetail-auto", daemon=True)
             try:
-                background.start()
+                self._start_background()
             except RuntimeError as error:  # the process may have no more threads
                 self._notes.append(f"{helper}: does not answer first, because nothing compiles in the background: {error}")
                 self.active = self._first_compiled(self._names)
             else:
                 self._notes.append(f"{helper}: answers until {self._names[0]} has compiled")
-                self._background = background
+                in_forked_processes(self, AutoModel._forked)
 
     # --- as a compiled model -----------------------------------------------------------------------------------------
 
@@ -153,6 +153,7 @@ class AutoModel(Composite):
 
     def finish_compiling(self) -> None:
         """Wait for the best device; a model with open dimensions is compiled for it after the first request only."""
+        self._compile_again()
         if self._background is not None and (self._shapes is not None or self._is_static):
             self._answered.set()
             self._background.join()
@@ -201,6 +202,27 @@ class AutoModel(Composite):
 
     # --- fallback at the start -------------------------------------------------------------------------------------------
 
+    def _start_background(self) -> None:
+        """Raises `RuntimeError` where the process may have no more threads."""
+        background = threading.Thread(target=self._compile_best, name="dovetail-auto", daemon=True)
+        background.start()
+        self._background = background
+
+    def _forked(self) -> None:
+        """This process does not have its parent's thread that compiled."""
+        best, answered, self._answered = self._names[0], self._answered.is_set(), threading.Event()
+        if answered:
+            self._answered.set()
+        self._orphaned = self.active.device != best and best not in self._failed
+
+    def _compile_again(self) -> None:
+        """In a forked process, which may never run the model, only when it does."""
+        if self._orphaned:
+            with self._lock, suppress(RuntimeError):  # the process may have no more threads: the next request tries again
+                if self._orphaned:
+                    self._start_background()
+                    self._orphaned = False
+
     def _compile_best(self) -> None:
         """In the background: compile for the best device, for the shapes of the first request, and switch to it."""
         from dovetail_virtual_devices.warm import WarmMarks  # as above
@@ -239,6 +261,7 @@ class AutoModel(Composite):
 
     def begin(self) -> Part:
         """Count a request, and return the part that runs it."""
+        self._compile_again()
         self._started += 1  # of threads that count at once one may be lost: the number is for people
         return self.active
 

@@ -1,11 +1,11 @@
 """MULTI: each request on whichever of several devices is free."""
 
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dovetail.cpus import usable_cpus
 from dovetail.errors import UnknownOption, UsageError
 from dovetail.hookspecs import hookimpl
 from dovetail.virtual import Composite, ExecutableRequest, Model, Part, Session, Targets, VirtualDevice
@@ -68,8 +68,7 @@ def _for_one(session: Session, name: str, names: Sequence[str], options: MultiOp
     on_cpu = [other for other in names if session.info(other).kind == "CPU"]
     if name not in on_cpu or len(names) == 1 or "INFERENCE_NUM_THREADS" in given:
         return given
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = max(1, (cores - (len(names) - len(on_cpu))) // len(on_cpu))
+    threads = max(1, (usable_cpus() - (len(names) - len(on_cpu))) // len(on_cpu))
     try:
         session.open(name, {**given, "INFERENCE_NUM_THREADS": threads})
     except UnknownOption:
