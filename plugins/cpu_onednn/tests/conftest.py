@@ -19,10 +19,13 @@ class Bench(KernelBench):
 
     stems = sorted(m.name for m in pkgutil.iter_modules(dovetail_cpu_onednn.kernels.__path__) if not m.name.startswith("_"))
     internal = frozenset(
-        {"convert", "mat_mul_blocks", "mat_mul_digits", "mat_mul_integer_to_float", "quantized", "reorder", "row_digits"}
+        {
+            *("conv_integer_to_float", "convert", "mat_mul_blocks", "mat_mul_digits", "mat_mul_integer_to_float", "quantized"),
+            *("reorder", "row_digits"),
+        }
     )
-    """Stems of operators that only passes insert: no cases; see test_int8, test_integer_products, test_mat_mul_blocks,
-    test_mat_mul_digits, test_precision, _layouts.
+    """Stems of operators that only passes insert: no cases; see test_dynamic_convolutions, test_int8, test_integer_products,
+    test_mat_mul_blocks, test_mat_mul_digits, test_precision, _layouts.
     """
 
     def executable(self, graph: Graph, *, fuse: bool = False) -> OnednnExecutable:

@@ -276,15 +276,16 @@ def test_matrix_product(shape, dtype):
     assert IN_FLOAT32 or kernels[0][0] == "dovetail::QuantizedMatMul"
 
 
-def test_a_real_bias_behind_a_product_that_is_not_quantized_again():
-    """No kernel of stored numbers takes it: it stays a node of its own."""
+@pytest.mark.parametrize(("dims", "count"), [((21,), 1), ((3, 21), 2)])
+def test_a_real_bias_behind_a_product_that_is_not_quantized_again(dims, count):
+    """A row is an argument of the primitive; a matrix stays a node of its own."""
     net = Net(16)
     x, x_name = net.source((2, 3, 33))
     w, w_name = net.weights((33, 21), axis=1)
-    bias = net.rng.standard_normal(21).astype(np.float32)
+    bias = net.rng.standard_normal(dims).astype(np.float32)
     (got,), nodes = net.run(net.g.node(op("Add"), net.g.node(op("MatMul"), x_name, w_name), net.g.constant(bias)))
     np.testing.assert_allclose(got, x.real @ w.real + bias, rtol=1e-5, atol=1e-4)
-    assert IN_FLOAT32 or [name for name, _ in nodes] == ["dovetail::QuantizedMatMul", "Add"]
+    assert IN_FLOAT32 or [name for name, _ in nodes] == ["dovetail::QuantizedMatMul", "Add"][:count]
 
 
 def test_gemm():

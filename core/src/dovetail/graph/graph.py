@@ -51,10 +51,11 @@ class KernelSource:
     language: ClassVar[str] = ""
 
 
-Magnitude = Literal["", "sum", "product", "quotient", "sum_of_products"]
+Magnitude = Literal["", "sum", "product", "quotient", "sum_of_products", "sum_of_integers"]
 """A bound of the absolute values of results. `sum`: the sum of those of all inputs. `product`: their product. `quotient`:
 that of input 0 divided by input 1. `sum_of_products`: that of input 0 times that of input 1, added up over the elements of input
-1, plus those of the other inputs (times `alpha` and `beta`, if the operator has them)."""
+1, plus those of the other inputs (times `alpha` and `beta`, if the operator has them). `sum_of_integers`: 2^31 times those of the
+floating-point inputs, because the sums of the others are int32."""
 
 
 @functools.cache  # each plan asks several times for each node

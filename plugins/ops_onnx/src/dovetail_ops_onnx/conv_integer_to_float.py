@@ -31,6 +31,7 @@ class ConvIntegerToFloat(AbstractOperator):
     domain: ClassVar[str] = "dovetail"
     op_type: ClassVar[str] = "ConvIntegerToFloat"
     stem: ClassVar[str] = "conv_integer_to_float"
+    magnitude = "sum_of_integers"
     attributes: ClassVar[Mapping[str, Any]] = MappingProxyType(dict.fromkeys(ConvInteger.attributes))
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("x"),

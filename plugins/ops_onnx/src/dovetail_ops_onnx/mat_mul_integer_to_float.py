@@ -27,6 +27,7 @@ class MatMulIntegerToFloat(AbstractOperator):
     domain = "dovetail"
     op_type = "MatMulIntegerToFloat"
     stem = "mat_mul_integer_to_float"
+    magnitude = "sum_of_integers"
     inputs = (
         Port("A"),
         Port("B"),

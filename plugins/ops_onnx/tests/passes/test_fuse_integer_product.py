@@ -6,6 +6,7 @@ import pytest
 from dovetail.device import DType
 from dovetail.graph import GraphBuilder
 from dovetail.graph.rewriting import drop_dead_nodes
+from dovetail.graph.validate import validate
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.decompose import decompose
 from dovetail_ops_onnx import find
@@ -120,3 +121,34 @@ def test_convolutions_with_scales(scale):
 def test_scales_along_the_width_stay():
     after = fuse_integer_products(convolution(np.ones((1, 1, 3))), lambda *_: True)
     assert sorted(kinds(after)) == ["Mul", "Mul", "dovetail::ConvIntegerToFloat"]
+
+
+def halves(keep_sums=False, to=DType.FLOAT32):
+    """Two convolutions by halves of the weights that are added up, Cast, and a product with a scale."""
+    g = GraphBuilder()
+    x, zero = g.input("x", "uint8", (1, 2, 4, 5)), g.input("z", "uint8", ())
+    weights = [np.arange(first, first + 108, 3, dtype=np.int8).reshape(2, 2, 3, 3) for first in (-50, -70)]
+    parts = [g.node(op("ConvInteger"), x, g.constant(w), zero) for w in weights]
+    real = g.node(op("Cast", to=to), g.node(op("Add"), *parts))
+    scaled = g.node(op("Mul"), real, g.constant(np.asarray(0.3, to.numpy)))
+    return fold_constants(g.graph([scaled, *(parts[:1] if keep_sums else [])]))
+
+
+def test_halves_are_added_up_as_real_numbers():
+    before = halves()
+    after = fuse_integer_products(before, lambda *_: True)
+    validate(after)
+    assert kinds(after) == ["dovetail::ConvIntegerToFloat"] * 2 + ["Add", "Mul"]
+    assert {after.types[name].dtype for name in after.nodes[2].inputs} == {DType.FLOAT32}
+    arrays = {"x": np.arange(40, dtype=np.uint8).reshape(1, 2, 4, 5), "z": np.asarray(np.uint8(3))}
+    done, want = (
+        fold_constants(graph.replace(inputs=(), constants={**graph.constants, **arrays})).constants[graph.outputs[0]]
+        for graph in (after, before)
+    )
+    np.testing.assert_array_equal(done, want)
+
+
+@pytest.mark.parametrize(("changed", "keeps"), [({}, False), ({"keep_sums": True}, True), ({"to": DType.FLOAT64}, True)])
+def test_halves_that_stay(changed, keeps):
+    given = halves(**changed)
+    assert fuse_integer_products(given, lambda *_: keeps) is given

@@ -39,6 +39,8 @@ def norm(dims: tuple[int, ...] = (2, C, 5), *, version: int = 21, dtype: str = "
     if changed.get("sums"):
         w = g.constant(np.arange(-40, 41, 10, dtype=np.int8).reshape(C, C, *(1,) * (len(dims) - 2)))
         value = g.node(ConvIntegerToFloat(), x, w, g.constant(np.uint8(99)), "", real(0.03), real(0.02))
+        value = op("Add", value, op("Abs", value)) if changed["sums"] in ("added", "scaled") else value
+        value = op("Mul", real(0.5), value) if changed["sums"] == "scaled" else value
     value = op("Relu", value) if changed.get("between") else value
     numbers = [rng.standard_normal(C), rng.standard_normal(C), rng.standard_normal(C), rng.uniform(0.5, 2, C)]
     if "scale" in changed:
@@ -54,10 +56,12 @@ def norm(dims: tuple[int, ...] = (2, C, 5), *, version: int = 21, dtype: str = "
     return fold_constants(hold_quantized(g.graph(["y"])))
 
 
-def test_norms_of_sums_of_integers() -> None:
-    before = norm(sums=True)
+@pytest.mark.parametrize("sums", ["alone", "added", "scaled"])
+def test_norms_of_sums_of_integers(sums: str) -> None:
+    before = norm(sums=sums)
     after = split_norm(before)
-    assert [node.op.key for node in after.nodes] == ["dovetail::ConvIntegerToFloat", "Mul", "Add"]
+    assert [node.op.key for node in after.nodes][-2:] == ["Mul", "Add"]
+    assert "BatchNormalization" not in {node.op.key for node in after.nodes}
     x = np.random.default_rng(5).integers(0, 256, (2, C, 5)).astype(np.uint8)
     (got,), (want,) = evaluated(after, {"x": x}), evaluated(before, {"x": x})
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Shared by the operators with int32 sums: constant weights, and zero points that are computed while a model runs."""
+"""Shared by the operators with int32 sums: constant weights, zero points and scales that are computed while a model runs."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import DType, Reason, TypedNode
-from dovetail_cpu_onednn.binding import S32, Arg
+from dovetail_cpu_onednn.binding import F32, S32, Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain
 from dovetail_cpu_onednn.kernel import Argument, Refused, Stage, given
 from dovetail_cpu_onednn.kernels._quantized import SHIFT
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["require_constant_weights", "weights_zero_point", "zero_point"]
+__all__ = ["require_constant_weights", "scales_of", "weights_zero_point", "zero_point"]
 
 
 def require_constant_weights(node: TypedNode, any_zero: bool = False) -> None:
@@ -48,6 +48,19 @@ def weights_zero_point(node: TypedNode) -> tuple[Argument, ...]:
     """The argument of the one zero point of constant weights, input 3, once these are int8."""
     is_shifted = given(node, 1).dtype is DType.UINT8
     return (Argument(Arg.ZERO_POINTS | Arg.WEIGHTS, "input", 3, plain((1,), S32), repack=_shifted if is_shifted else _first),)
+
+
+def scales_of(node: TypedNode, columns: int) -> tuple[list[tuple[str, int, int]], list[Argument]]:
+    """The masks and the arguments of the scales of both factors, inputs 4 and 5, if there are any.
+
+    `columns` is the mask of one number for each column or channel of the result.
+    """
+    masks, arguments = [], []
+    for index, arg in ((4, Arg.SRC), (5, Arg.WEIGHTS)) if len(node.inputs) > 4 else ():
+        scale = given(node, index)
+        masks.append(("scales", int(arg), 0 if scale.size == 1 else columns))
+        arguments.append(Argument(Arg.SCALES | arg, "input", index, plain((scale.size,), F32)))
+    return masks, arguments
 
 
 def _first(zeros: NDArray[Any]) -> NDArray[Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.device import Accepted, Reason, Refusal, TypedNode
+from dovetail.device import PLAIN, Accepted, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_cpu_onednn.binding import DESCRIPTORS, U8, Arg, Memory, MemoryDesc, PrimitiveDesc
-from dovetail_cpu_onednn.descriptors import plain
+from dovetail_cpu_onednn.descriptors import plain, tokens
 from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE
@@ -27,8 +27,13 @@ class DynamicQuantize(PythonKernel):
             return Refusal(Reason.SHAPE, "no elements, outputs left out, or post-ops")
         return Accepted(self.name)
 
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        # Not in blocks, in which neither the primitive's result nor the range should have channels that fill them up.
+        layouts = (layout for layout in tokens(given(node, 0).rank) if not layout.block)
+        return [LayerConfig((layout,), (layout, PLAIN, PLAIN)) for layout in layouts]
+
     def primitives(self, node: TypedNode) -> Sequence[PrimitiveDesc]:
-        return _quantization(_matrix(given(node, 0).dims), library().planned_threads)[:1]
+        return _quantization(_matrix(given(node, 0).memory_dims), library().planned_threads)[:1]
 
     def bind(self, node: TypedNode, array: Values) -> Iterable[Call]:
         lib, source, (result, scale, zero) = library(), node.node.inputs[0], node.node.outputs

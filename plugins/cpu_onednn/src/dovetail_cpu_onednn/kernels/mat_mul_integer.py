@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import ClassVar
 
 from dovetail.device import DType, Reason, TypedNode
-from dovetail_cpu_onednn.binding import F32, TAG_ANY, Arg
+from dovetail_cpu_onednn.binding import TAG_ANY, Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
-from dovetail_cpu_onednn.kernels._integer import require_constant_weights, weights_zero_point, zero_point
+from dovetail_cpu_onednn.kernels._integer import require_constant_weights, scales_of, weights_zero_point, zero_point
 from dovetail_cpu_onednn.kernels._matmul import collapse
 from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8, weights_argument
 from dovetail_cpu_onednn.kernels._row_parts import appended_for, argument_for, has_tiles, row_parts
@@ -68,7 +68,7 @@ class IntegerMatMul(PrimitiveKernel):
         rows, wei_dims, dims = collapse(given(node, 0).dims, tensor.dims)
         chain = attach(node, False, shared, dims=None if dims == result.dims else dims, sums=True)
         before, zero = zero_point(node)
-        masks, scales = _scales(node)
+        masks, scales = scales_of(node, COLUMNS)
         own = weights_zero_point(node) if self.has_zero else ()
         zeros = [("zero_points", int(arg), 0) for arg, used in ((Arg.SRC, zero), (Arg.WEIGHTS, own)) if used]
         wei = plain(wei_dims, number_of(DType.INT8))
@@ -93,16 +93,6 @@ class IntegerMatMul(PrimitiveKernel):
 
 def _rows(node: TypedNode) -> int:
     return math.prod(given(node, 0).dims[:-1])
-
-
-def _scales(node: TypedNode) -> tuple[list[tuple[str, int, int]], list[Argument]]:
-    """The masks and the arguments of the scales of both factors, inputs 4 and 5, if there are any."""
-    masks, arguments = [], []
-    for index, arg in ((4, Arg.SRC), (5, Arg.WEIGHTS)) if len(node.inputs) > 4 else ():
-        scale = given(node, index)
-        masks.append(("scales", int(arg), 0 if scale.size == 1 else COLUMNS))
-        arguments.append(Argument(Arg.SCALES | arg, "input", index, plain((scale.size,), F32)))
-    return masks, arguments
 
 
 class ShiftedIntegerMatMul(IntegerMatMul):

@@ -111,6 +111,8 @@ def _head(node: TypedNode, bound: Bound) -> float:
         return sizes[0]
     if op.magnitude == "sum":
         return sum(sizes)
+    if op.magnitude == "sum_of_integers":
+        return _times(2.0**31, *[size for size in sizes if size])  # 0 is that of integers
     if op.magnitude == "product":
         return _times(*sizes)
     if op.magnitude == "quotient":

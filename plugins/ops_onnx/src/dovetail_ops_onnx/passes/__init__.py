@@ -121,7 +121,7 @@ _WEIGHTS = (("Softmax", "MatMul"), ("Softmax", "IsNaN"))
 _STORED = (*product(["Cast"], ["Mul", "Sub"]), *product(["DequantizeLinear"], ["Gather", "MatMul", "Transpose"]))
 _SUMS = ("ConvInteger", "MatMulInteger")
 _DEQUANTIZED = tuple(product(["DequantizeLinear"], ["Conv", "Gemm", "MatMul"]))
-_NORMALIZED = tuple(product(["ConvIntegerToFloat", "DequantizeLinear"], ["BatchNormalization"]))
+_NORMALIZED = tuple(product(["ConvIntegerToFloat", "DequantizeLinear", "Mul"], ["BatchNormalization"]))
 _REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 PASSES = (

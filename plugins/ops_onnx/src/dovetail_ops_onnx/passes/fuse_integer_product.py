@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 
 from dovetail.graph import AbstractOperator, DType, Graph, Node
+from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.conv_integer import ConvInteger
 from dovetail_ops_onnx.conv_integer_to_float import ConvIntegerToFloat
@@ -13,19 +14,23 @@ from dovetail_ops_onnx.mul import Mul
 
 __all__ = ["fuse_integer_products"]
 
+_SUMS = (ConvInteger, MatMulInteger)
+
 
 def fuse_integer_products(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Graph:
     """The graph with each product or convolution of integers that only a Cast to float32 reads as one operator with that Cast.
 
     So is the product with two scales behind it, as dynamic quantization has it, where the device takes these. Without them it
     comes before the first reader of its result, so that what else that reads (the product of the scales) is there when the
-    fusion of post-ops asks for it. Needs types and schedule order.
+    fusion of post-ops asks for it. The two products of weights with a zero point (`split_integer_weights`) become real numbers
+    before they are added up: as exact up to 2^24, and the second adds the first as a post-op. Needs types and schedule order.
     """
+    graph = _with_real_sums(graph, keeps)
     before: dict[str, Node] = {}
     gone: set[str] = set()
     for node in graph.nodes:
         cast = _cast_of(node, graph)
-        for fused, merged, place in () if cast is None else _forms(node, cast, graph):
+        for fused, merged, place in () if cast is None or type(node.op) is Add else _forms(node, cast, graph):
             if keeps(fused, graph):
                 before[place.name] = fused
                 gone |= {one.name for one in merged}
@@ -35,6 +40,30 @@ def fuse_integer_products(graph: Graph, keeps: Callable[[Node, Graph], bool]) ->
         nodes += [before[node.name]] if node.name in before else []
         nodes += [] if node.name in gone else [node]
     return graph.replace(nodes=tuple(nodes)) if gone else graph
+
+
+def _with_real_sums(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Graph:
+    """The graph with a sum of float32 in place of each one of two products of integers that only a Cast to float32 reads."""
+    changed: dict[str, Node] = {}
+    gone: set[str] = set()
+    wide = graph
+    for node in graph.nodes:
+        cast = _cast_of(node, graph)
+        products = [graph.producers.get(name) for name in node.inputs] if cast is not None and type(node.op) is Add else ()
+        halves = [one for one in products if one is not None and _is_read_once(one, graph) and type(one.op) in _SUMS]
+        if cast is None or len(halves) != 2 or halves[0] is halves[1]:
+            continue
+        names = [graph.free_name(f"{one.outputs[0]}@real") for one in halves]
+        made = [dataclasses.replace(_fused((one,), one.inputs), outputs=(name,)) for one, name in zip(halves, names, strict=True)]
+        wider = wide.replace(types={**wide.types, **dict.fromkeys(names, graph.types[cast.outputs[0]])})
+        if all(keeps(one, wider) for one in made):
+            wide = wider
+            origins = tuple(dict.fromkeys((*node.origins, *cast.origins)))
+            total = dataclasses.replace(node, inputs=tuple(names), outputs=cast.outputs, origins=origins)
+            changed |= {halves[0].name: made[0], halves[1].name: made[1], node.name: total}
+            gone.add(cast.name)
+    nodes = tuple(changed.get(node.name, node) for node in graph.nodes if node.name not in gone)
+    return wide.replace(nodes=nodes) if gone else graph
 
 
 def _forms(node: Node, cast: Node, graph: Graph) -> Iterator[tuple[Node, tuple[Node, ...], Node]]:
@@ -84,10 +113,15 @@ def _lies_along(product: Node, scales: tuple[int, ...], result: tuple[int, ...])
 
 
 def _cast_of(node: Node, graph: Graph) -> Node | None:
-    """The Cast to float32 that alone reads the sums of integers."""
-    if type(node.op) not in (MatMulInteger, ConvInteger) or node.post_ops or node.writes[0] in graph.output_names:
+    """The Cast to float32 that alone reads sums of integers."""
+    if type(node.op) not in (*_SUMS, Add) or not _is_read_once(node, graph):
         return None
-    readers = graph.consumers.get(node.writes[0], ())
-    if len(readers) != 1 or not isinstance(readers[0].op, Cast) or readers[0].post_ops:
+    (reader,) = graph.consumers[node.writes[0]]
+    if not isinstance(reader.op, Cast) or reader.post_ops:
         return None
-    return readers[0] if graph.types[readers[0].writes[0]].dtype is DType.FLOAT32 else None
+    return reader if graph.types[reader.writes[0]].dtype is DType.FLOAT32 else None
+
+
+def _is_read_once(node: Node, graph: Graph) -> bool:
+    """Whether a node without post-ops has one reader, and is not an output."""
+    return not node.post_ops and node.writes[0] not in graph.output_names and len(graph.consumers.get(node.writes[0], ())) == 1

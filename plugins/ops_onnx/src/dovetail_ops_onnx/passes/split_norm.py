@@ -44,9 +44,7 @@ def split_norm(graph: Graph) -> Graph:
 def _split(norm: Node, graph: Graph) -> tuple[NDArray[np.generic], NDArray[np.generic]] | None:
     """The factors and shifts of the channels as arrays that broadcast to the result, or None where the form is another."""
     source = graph.producers.get(norm.inputs[0])
-    if source is None or not isinstance(source.op, DequantizeLinear | ConvIntegerToFloat):
-        return None
-    if isinstance(source.op, HeldDequantizeLinear):
+    if source is None or not (_is_stored(source) or _is_sum_of_integers(source, graph)):
         return None
     if len(norm.inputs) < 5 or graph.types[norm.inputs[0]].dtype is not DType.FLOAT32:
         return None
@@ -60,3 +58,16 @@ def _split(norm: Node, graph: Graph) -> tuple[NDArray[np.generic], NDArray[np.ge
     with np.errstate(over="ignore"):
         factor, shift = (as_constant(array.astype(np.float32).reshape(dims)) for array in (affine.factor, affine.shift))
     return (factor, shift) if np.isfinite(factor).all() and np.isfinite(shift).all() else None
+
+
+def _is_stored(node: Node) -> bool:
+    return isinstance(node.op, DequantizeLinear) and not isinstance(node.op, HeldDequantizeLinear)
+
+
+def _is_sum_of_integers(node: Node, graph: Graph) -> bool:
+    """Whether a node is a convolution of integers, or its product with scales, perhaps of two that are added up."""
+    found: Node | None = node
+    for kind in (Mul, Add):
+        if found is not None and type(found.op) is kind:
+            found = graph.producers.get(found.inputs[0]) or graph.producers.get(found.inputs[1])
+    return found is not None and isinstance(found.op, ConvIntegerToFloat)
