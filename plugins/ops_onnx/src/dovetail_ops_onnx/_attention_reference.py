@@ -59,10 +59,9 @@ def _attended(
     queries = _heads(q, s.heads)
     k, v = (_heads(one, s.kv_heads) for one in kv)
     k, v = (one if old is None else np.concatenate((old, one), 2) for one, old in zip((k, v), past, strict=True))
-    factor, kind = op.factor(s), q.dtype.type
-    root = abs(factor) ** 0.5
-    scaled = queries * kind(np.copysign(root, factor))
-    scores = (_grouped(scaled, s, s.head) @ (k * kind(root)).swapaxes(2, 3)).reshape(s.scores)
+    kind = q.dtype.type
+    # The composition takes the root of the factor for each side; all keys are more numbers than the queries.
+    scores = (_grouped(queries * kind(op.factor(s)), s, s.head) @ k.swapaxes(2, 3)).reshape(s.scores)
     stages = [scores]
     if op.softcap > 0:
         scores = np.tanh(scores * kind(1 / op.softcap)) * kind(op.softcap)
@@ -81,8 +80,10 @@ def _attended(
 
 def _bias(op: "Attention_23", s: "Sizes", mask: Array | None, dtype: np.dtype[np.generic]) -> Array | None:
     """Mask and hidden positions as one value to add to the scores; None for neither."""
-    seen = op.visible(s)
-    hidden = None if seen.all() else np.where(seen, 0, -np.inf).astype(dtype)
+    hidden = None
+    if op.is_causal or op.window != (-1, -1):
+        seen = op.visible(s)
+        hidden = None if seen.all() else np.where(seen, 0, -np.inf).astype(dtype)
     if mask is not None and mask.dtype == np.bool_:
         mask = np.where(mask, 0, -np.inf).astype(dtype)
     return mask if hidden is None else hidden if mask is None else mask + hidden

@@ -1,6 +1,9 @@
 """RotaryEmbedding. https://onnx.ai/onnx/operators/onnx__RotaryEmbedding.html (Su et al., 2021)"""
 
-from dovetail.op import DType, GraphBuilder, Operator, OperatorError, ShapeError, TensorType
+from typing import ClassVar
+
+from dovetail.op import DType, GraphBuilder, KernelSource, Operator, OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx._turned_pairs import TurnedPairs
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.gather import Gather
@@ -22,6 +25,7 @@ class RotaryEmbedding(Operator):
     inputs = ("X: T", "cos_cache: T", "sin_cache: T", "position_ids?: M")
     outputs = ("Y: T",)
     types = {"T": frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16}), "M": frozenset({DType.INT64})}
+    kernels: ClassVar[tuple[KernelSource, ...]] = (TurnedPairs(),)
 
     interleaved: bool = False
     num_heads: int | None = None
