@@ -80,4 +80,4 @@ def printable(text: str | bytes, limit: int = 100) -> str:
     Example: `printable("a\\x1b[31m")` -> `"a\\\\x1b[31m"`.
     """
     decoded = text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
-    return visible(shortened(decoded, limit))
+    return decoded if len(decoded) <= limit and decoded.isprintable() else visible(shortened(decoded, limit))

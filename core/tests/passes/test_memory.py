@@ -93,6 +93,17 @@ def test_regions_are_shared_whole_or_not_at_all(spans: list[tuple[int, int, int]
 
 @settings(max_examples=300, deadline=None)
 @given(blocks)
+def test_regions_do_not_depend_on_how_long_blocks_live_in_the_mean(spans: list[tuple[int, int, int]]) -> None:
+    """Which decides whether regions are looked for by steps or in arrays."""
+    lives = [Lifetime(f"b{i}", size, first - 1, first + length) for i, (size, first, length) in enumerate(spans)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "LONG", -2)
+        in_arrays = plan_regions(lives)
+    assert plan_regions(lives) == in_arrays
+
+
+@settings(max_examples=300, deadline=None)
+@given(blocks)
 def test_many_blocks_take_no_larger_arena_than_few(spans: list[tuple[int, int, int]]) -> None:
     lives = [Lifetime(f"b{i}", size, first, first + length) for i, (size, first, length) in enumerate(spans)]
     assert planned(lives, 0)[1] <= planned(lives, 100)[1]

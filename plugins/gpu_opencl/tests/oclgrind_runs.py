@@ -164,7 +164,7 @@ def operators(devices: Mapping[str, Forced]) -> Iterator[Item]:
             node = TypedNode.of(graph.nodes[0], graph)
             for kind, device in devices.items():
                 device.forced = None
-                accepted = [k for k in device.kernels(node) if k.supports(node)]
+                accepted = [k for k in device.kernels(node) if _takes(k, node)]
                 # What moves nothing is never run by the kernels behind, which need not be able to.
                 for kernel in accepted[:1] if accepted and isinstance(accepted[0], View) else accepted:
                     yield Item(label, kind, kernel, graph, feeds, case if case.expected else None)
@@ -469,12 +469,8 @@ def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
         yield from _each({"GPU": devices["GPU"]}, f"FusedElementwise of {dims}, {reader}", graph, feeds)
     for count in (40, 2100):
         index = rng.integers(-7, 7, (count, 2))
-        case = Case(
-            "scatter",
-            _standard("ScatterElements", axis=0, reduction="add"),
-            (floats(rng, 7, 2), index, floats(rng, count, 2)),
-            (),
-        )
+        given = floats(rng, 7, 2), index, floats(rng, count, 2)
+        case = Case("scatter", _standard("ScatterElements", axis=0, reduction="add"), given, ())
         yield from _each({"GPU": devices["GPU"]}, f"ScatterElements of {count}", *single(case, ()))
     for name, reduction in (("ScatterElements", "mul"), ("ScatterND", "add"), ("ScatterND", "none")):
         index, updates = rng.integers(-3, 3, (9, 2)), floats(rng, *((9, 2) if name == "ScatterElements" else (9, 5)))
@@ -482,9 +478,8 @@ def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
         yield from _each(
             devices, f"{name} of constant places, {reduction}", *single(Case("", op, (data, index, updates), ()), (1,))
         )
-    case = Case(
-        "", _standard("ScatterElements", axis=0), (floats(rng, 9, 2), rng.integers(-9, 9, (8300, 2)), floats(rng, 8300, 2)), ()
-    )
+    given = floats(rng, 9, 2), rng.integers(-9, 9, (8300, 2)), floats(rng, 8300, 2)
+    case = Case("", _standard("ScatterElements", axis=0), given, ())
     yield from _each({"GPU": devices["GPU"]}, "ScatterElements of 8300, the last ones", *single(case, ()))
     for size in ((1, 1, 1), (3, 17, 3)):
         x = floats(rng, *size)
@@ -492,12 +487,16 @@ def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
         yield from _each(devices, f"images of {size}", graph, feeds)
 
 
+def _takes(kernel: CLKernel, node: TypedNode) -> bool:
+    return bool(kernel.supports(node)) and any(config.fits(node) for config in kernel.configurations(node))
+
+
 def _each(devices: Mapping[str, Forced], label: str, graph: Graph, feeds: Sequence[NDArray[Any]]) -> Iterator[Item]:
     for kind, device in devices.items():
         device.forced = None
         node = TypedNode.of(graph.nodes[0], graph)
         for kernel in device.kernels(node):
-            if kernel.supports(node) and any(config.fits(node) for config in kernel.configurations(node)):
+            if _takes(kernel, node):
                 yield Item(label, kind, kernel, graph, feeds)
 
 

@@ -3,7 +3,9 @@
 `python oclgrind_sweep.py [--every N] [--part I/N] [--only TEXT]` starts itself again inside oclgrind and exits with 1 when a
 kernel reads or writes out of bounds, races, uses a value that was never written, gives a wrong result for a case, or was not
 run at all. Each kernel runs as a device of kind CPU and of kind GPU would choose it, and forced wherever it is accepted.
-`--every N` takes one in N of the runs, but always one of each kernel: what CI has time for.
+`--every N` takes one in N of the runs, but always one of each kernel: what CI has time for. A run that ends the process is done
+again without the search for values that were never written, in which Oclgrind 21.10 ends at some joined vectors, and the others
+go on.
 """
 
 import argparse
@@ -25,7 +27,8 @@ from dovetail_gpu_opencl import compiled, dovetail_device_info, memory
 from dovetail_gpu_opencl.device import OpenCLDevice
 
 LOG = "DOVETAIL_OCLGRIND_LOG"
-OPTIONS = ("--data-races", "--uninitialized", "--max-errors", "1000", "--num-threads", "1", "--global-mem-size", "4000000000")
+NEVER_WRITTEN = "--uninitialized"
+OPTIONS = ("--data-races", "--max-errors", "1000", "--num-threads", "1", "--global-mem-size", "4000000000")
 UNOPTIMISED = ("--build-options", "-cl-opt-disable")
 """Without optimisation, because Oclgrind 21.10 stops at an instruction (`freeze`) that the optimiser makes."""
 
@@ -74,9 +77,9 @@ class Log:
     def __init__(self, path: Path) -> None:
         self._path, self._seen = path, 0
 
-    def begin(self, text: str) -> None:
+    def begin(self, index: int, text: str) -> None:
         """Note what runs next, for a run that ends the process."""
-        self._path.with_suffix(".run").write_text(text, encoding="utf-8")
+        self._path.with_suffix(".run").write_text(f"{index} {text}", encoding="utf-8")
 
     def news(self) -> str:
         content = self._path.read_bytes() if self._path.exists() else b""
@@ -128,7 +131,7 @@ def run(device: Forced, item: Item) -> str:
     return passed(item.case, results) if item.case else ""
 
 
-def sweep(every: int, part: tuple[int, int], only: str, log: Log) -> int:
+def sweep(chosen: argparse.Namespace, log: Log) -> int:
     found = dovetail_device_info({})
     info = found[0] if isinstance(found, Sequence) else None
     if info is None or "Oclgrind" not in info.full_name:
@@ -137,9 +140,11 @@ def sweep(every: int, part: tuple[int, int], only: str, log: Log) -> int:
     for module, name, value in CHANGED:
         setattr(module, name, value)
     own = OpenCLDevice(info)
-    log.begin("the check of the tool")
-    check_tool(own, log)
+    log.begin(-1, "the check of the tool")
+    if not chosen.alone:
+        check_tool(own, log)
     devices = as_kinds(info, own.caps)
+    part, parts = (int(number) for number in chosen.part.split("/"))
     failures, done, seen = 0, 0, set()
     files: set[str] = set()
     for index, item in enumerate(items(devices)):
@@ -147,11 +152,13 @@ def sweep(every: int, part: tuple[int, int], only: str, log: Log) -> int:
         key = (item.kernel.name, item.kind, item.label.split("/")[0].split(" ")[0])
         first = key not in seen
         seen.add(key)
-        if only not in f"{item.label} by {item.kernel.name}" or (index % every and not first) or index % part[1] != part[0]:
+        if index < chosen.since or (chosen.alone and index > chosen.since):
+            continue
+        title = f"{item.label} by {item.kernel.name} as on a {item.kind}"
+        if chosen.only not in title or (index % chosen.every and not first) or index % parts != part:
             continue
         done += 1
-        title = f"{item.label} by {item.kernel.name} as on a {item.kind}"
-        log.begin(title)
+        log.begin(index, title)
         try:
             wrong = run(devices[item.kind], item)
         except Exception as error:  # whatever it is, the other kernels have their turn
@@ -160,11 +167,11 @@ def sweep(every: int, part: tuple[int, int], only: str, log: Log) -> int:
             failures += 1
             print(f"FAILED: {title}\n{said[:3000]}\n", flush=True)
     names = {name for name, _, _ in seen}
-    lacking = [] if only else missing(names, files)
+    lacking = [] if chosen.only or chosen.alone else missing(names, files)
     for name in lacking:
         print(f"NOT RUN: {name}: no case and no size runs it")
     print(f"{done} runs of {len(names)} kernels, {failures} with errors")
-    return int(bool(failures or lacking or not done))
+    return int(bool(failures or lacking or not (done or chosen.since)))
 
 
 def main() -> int:
@@ -172,19 +179,36 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--part", default="0/1", help="which part of how many, from 0, to share the work between processes")
     parser.add_argument("--only", default="", help="runs whose label or kernel has this text")
+    parser.add_argument("--since", type=int, default=0, help="the number of the first run")
+    parser.add_argument("--alone", action="store_true", help="that run and no other")
     arguments = parser.parse_args()
     if LOG in os.environ:
         warnings.simplefilter("ignore")
-        index, count = (int(number) for number in arguments.part.split("/"))
-        return sweep(arguments.every, (index, count), arguments.only, Log(Path(os.environ[LOG])))
+        return sweep(arguments, Log(Path(os.environ[LOG])))
+    status, since = 0, arguments.since
+    while True:
+        code, ended = in_oclgrind((*OPTIONS, NEVER_WRITTEN), "--since", str(since))
+        if not ended:
+            return max(status, code)
+        number, _, title = ended.partition(" ")
+        print(f"ENDED with {code} in: {title}", flush=True)
+        since = int(number) + 1
+        if not since:
+            return 1
+        code, ended = in_oclgrind(OPTIONS, "--since", number, "--alone")
+        print(f"and {'not' if not (code or ended) else 'also'} without {NEVER_WRITTEN}", flush=True)
+        status = max(status, int(bool(code or ended)))
+
+
+def in_oclgrind(options: Sequence[str], *more: str) -> tuple[int, str]:
+    """The exit code of this script inside oclgrind; the number and the name of the run in which the process ended, if it did."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log"
         environment = {**os.environ, LOG: str(path), "DOVETAIL_CACHE_LIMIT": "0"}
-        command = ["oclgrind", *OPTIONS, *UNOPTIMISED, "--log", str(path), sys.executable, __file__, *sys.argv[1:]]
+        command = ["oclgrind", *options, *UNOPTIMISED, "--log", str(path), sys.executable, __file__, *sys.argv[1:], *more]
         code = subprocess.run(command, env=environment, check=False).returncode
-        if code < 0 or code > 128:
-            print(f"ENDED with {code} in: {path.with_suffix('.run').read_text(encoding='utf-8')}")
-        return code
+        ended = code < 0 or code > 128
+        return code, path.with_suffix(".run").read_text(encoding="utf-8") if ended else ""
 
 
 if __name__ == "__main__":

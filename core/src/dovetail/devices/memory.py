@@ -226,22 +226,80 @@ def plan_regions(blocks: Iterable[Lifetime], alignment: int = ALIGNMENT) -> tupl
     size: each block takes the smallest region that is free all its life.
     """
     ordered = sorted(blocks, key=lambda b: (-b.nbytes, b.first, b.name))
-    first, last, home = np.empty((3, len(ordered)), np.int64)
-    sizes, end = np.empty(len(ordered)), 0
+    lives_long = sum([b.last - b.first for b in ordered]) > LONG * len(ordered)
+    regions = _Regions(len(ordered)) if lives_long else _RegionsBySteps(ordered)
     places: list[int] = []
     offsets: dict[str, int] = {}
-    for index, block in enumerate(ordered):
-        free = sizes[: len(places)].copy()
-        free[home[:index][(first[:index] <= block.last) & (last[:index] >= block.first)]] = np.inf
-        region = int(free.argmin()) if places else 0
-        if not places or free[region] == np.inf:
+    end = 0
+    for block in ordered:
+        region = regions.smallest_free(block)
+        if region < 0:
             region, size = len(places), _aligned(block.nbytes, alignment)
-            sizes[region] = size
+            regions.new(size)
             places.append(end)
             end += size
-        first[index], last[index], home[index] = block.first, block.last, region
+        regions.take(block, region)
         offsets[block.name] = places[region]
     return MappingProxyType(offsets), end
+
+
+class _RegionsBySteps:
+    """Which regions are taken at each step, as bits of whole numbers: for blocks that live for few steps."""
+
+    def __init__(self, blocks: Sequence[Lifetime]) -> None:
+        self._since = min([b.first for b in blocks], default=0)
+        self._taken = [0] * (max([b.last for b in blocks], default=0) + 1 - self._since)
+        self._sizes: list[int] = []
+        self._alike: list[int] = []
+
+    def smallest_free(self, block: Lifetime) -> int:
+        """The smallest region that is free all the life of the block, the first of several; -1 for none."""
+        taken = 0
+        for step in self._taken[block.first - self._since : block.last - self._since + 1]:
+            taken |= step
+        free = ~taken & ((1 << len(self._sizes)) - 1)
+        if not free:
+            return -1
+        start = self._alike[free.bit_length() - 1]
+        free >>= start
+        return start + (free & -free).bit_length() - 1
+
+    def new(self, size: int) -> None:
+        """One more region, which is not larger than those before: the first of its size is the first of several."""
+        alike = bool(self._sizes) and self._sizes[-1] == size
+        self._alike.append(self._alike[-1] if alike else len(self._sizes))
+        self._sizes.append(size)
+
+    def take(self, block: Lifetime, region: int) -> None:
+        """Put the block into a region."""
+        for step in range(block.first - self._since, block.last - self._since + 1):
+            self._taken[step] |= 1 << region
+
+
+class _Regions:
+    """As `_RegionsBySteps`, in arrays of all blocks."""
+
+    def __init__(self, count: int) -> None:
+        self._first, self._last, self._home = np.empty((3, count), np.int64)
+        self._sizes = np.empty(count)
+        self._blocks = self._count = 0
+
+    def smallest_free(self, block: Lifetime) -> int:
+        """As `_RegionsBySteps.smallest_free`."""
+        free, done = self._sizes[: self._count].copy(), slice(self._blocks)
+        free[self._home[done][(self._first[done] <= block.last) & (self._last[done] >= block.first)]] = np.inf
+        region = int(free.argmin()) if self._count else -1
+        return -1 if region < 0 or free[region] == np.inf else region
+
+    def new(self, size: int) -> None:
+        """One more region."""
+        self._sizes[self._count] = size
+        self._count += 1
+
+    def take(self, block: Lifetime, region: int) -> None:
+        """Put the block into a region."""
+        self._first[self._blocks], self._last[self._blocks], self._home[self._blocks] = block.first, block.last, region
+        self._blocks += 1
 
 
 def _aligned(nbytes: int, alignment: int) -> int:

@@ -230,12 +230,15 @@ class CompiledGraph:
             )
 
     def _upload(self) -> None:
+        arrays, root_of = self.arrays, self.memory.storage.get
         for command in self.commands:
             for argument in command.launch.places:
-                if isinstance(argument, Constant):
+                if type(argument) is Constant:
                     self._upload_array(argument.array, command.node)
-                elif isinstance(argument, Read) and self.root(argument.value) in self.arrays:
-                    self._upload_array(self.arrays[self.root(argument.value)], command.node)
+                elif type(argument) is Read:
+                    array = arrays.get(root_of(argument.value, argument.value))
+                    if array is not None:
+                        self._upload_array(array, command.node)
 
     def _upload_array(self, array: NDArray[Any], node: str) -> None:
         if id(array) in self._constants:
@@ -293,17 +296,24 @@ def bind(compiled: CompiledGraph, command: Command, buffers: Mapping[str, Any], 
                 root = compiled.root(argument.value)
                 if type(argument) is Read or root in compiled.graph.states:
                     readers.setdefault(root, []).append((kernel, position))
-            kernel.set_arg(position, _value(compiled, argument, buffers))
+                value = _block(compiled, root, buffers)
+            else:
+                value = _value(compiled, argument, buffers)
+            kernel.set_arg(position, value)
         position += 1
+    return found
+
+
+def _block(compiled: CompiledGraph, root: str, buffers: Mapping[str, Any]) -> Any:
+    found = buffers.get(root)
+    if found is None and root not in compiled.graph.states:  # requests are given those
+        return compiled.constant(compiled.arrays[root])
     return found
 
 
 def _value(compiled: CompiledGraph, argument: Any, buffers: Mapping[str, Any]) -> Any:
     if isinstance(argument, (Read, Write)):
-        root = compiled.root(argument.value)
-        if root in compiled.graph.states:
-            return buffers.get(root)  # requests are given them
-        return buffers[root] if root in buffers else compiled.constant(compiled.arrays[root])
+        return _block(compiled, compiled.root(argument.value), buffers)
     if isinstance(argument, Constant):
         return compiled.constant(argument.array)
     match argument:

@@ -40,6 +40,7 @@ from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.compiled import Command
 from dovetail_gpu_opencl.custom_layers import CustomLayerKernel, load
 from dovetail_gpu_opencl.discovery import find_device
+from dovetail_gpu_opencl.driver_pages import first_context
 from dovetail_gpu_opencl.dump import KernelDump
 from dovetail_gpu_opencl.executable import CLExecutable
 from dovetail_gpu_opencl.failures import as_dovetail, translated
@@ -81,7 +82,7 @@ class OpenCLDevice(Device):
             self._device = find_device(info.name)
         except KeyError:
             raise DeviceUnavailable(f"{info.name} ({info.full_name}) is no longer available") from None
-        with translated(f"creating a context on {info.name}"):
+        with translated(f"creating a context on {info.name}"), first_context(info.kind):
             self._context = cl.Context([self._device])
             self.caps = _with_images(caps or Capabilities.query(self._device), self._context)
         self.caps = allowed(self.caps, info.name, Options.read(self._options).INFERENCE_PRECISION_HINT)

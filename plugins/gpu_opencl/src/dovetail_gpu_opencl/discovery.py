@@ -71,6 +71,7 @@ def _devices() -> list[Any]:
 @functools.cache
 def _load_drivers() -> None:
     """Let the loader load all drivers, which it does when it is first asked for devices."""
+    driver_pages.load_apart()
     with driver_pages.giving_back():
         for platform in _platforms():
             _platform_devices(platform)
