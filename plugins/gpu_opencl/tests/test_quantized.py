@@ -195,6 +195,27 @@ def test_what_is_computed_element_by_element(kind: str, kind_device: Callable[[s
 
 
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_products_by_numbers_round_as_each_does(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """GPUs multiply by one number in place of several, but where that comes near a half; all bytes, and many halves."""
+    device, x = kind_device(kind), np.arange(256, dtype=np.uint8)
+    source = scaling(0.11, 131)
+    for scale, middle_scale, numbers in ((0.13, 0.02, (3.7, 0.3)), (0.055, 0.05, (2.0, 2.0)), (0.11, 0.22, (0.5, 8.0))):
+        divisor, factor = np.float32(numbers[0]), np.float32(numbers[1])
+        middle, last = scaling(middle_scale, 5), scaling(scale, -3, np.int8)
+        steps = [
+            QuantizedStep(bench.op("Div"), (0, 1)),
+            QuantizedStep(bench.op("Mul"), (-1, 2)),
+            middle,
+            QuantizedStep(bench.op("Mul"), (-1, 2)),
+            QuantizedStep(bench.op("Div"), (-1, 1)),
+        ]
+        graph, feeds = bench.single(Quantized(steps, [source, None, None], last), [x, divisor, factor], (1, 2))
+        (got,) = bench.run(device, graph, feeds)
+        inner = real(stored(real(x, source) / divisor * factor, middle), middle)
+        np.testing.assert_array_equal(got, stored(inner * factor / divisor, last))
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
 def test_elements_with_channels_innermost(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
     """A number for each channel or pixel lies along them; one for each channel of each column does not."""
     device, source, result = kind_device(kind), scaling(0.07, 131), scaling(0.05, 9)

@@ -436,7 +436,7 @@ class QuantizedElementwise(QuantizedKernel):
     def _steps(self, node: TypedNode) -> Steps:
         """The steps, the first of which makes a value of the inputs. Raises `Refused`."""
         op, result = self.op(node), node.outputs[0]
-        steps, first = Steps(node, op, VECTOR, run_axes=0), op.steps[0]
+        steps, first = Steps(node, op, VECTOR, run_axes=0, branches=self.caps.kind == "GPU"), op.steps[0]
         assert isinstance(first, QuantizedStep)
         types = [None if i is None else given(node, i).with_dtype(DType.FLOAT32) for i in first.inputs]
         names = ["" if i is None else str(i) for i in first.inputs]

@@ -155,12 +155,19 @@ class QuantizedLayerNormalization(QuantizedRows):
         assert isinstance(op, LayerNormalization)
         constants = [Constant(self._real(node, index)) for index in self._parameters(node)]
         defines = {
-            "HALF_STORAGE": True, "SIZE": rows.size, "ROWS": _ROWS, "EPSILON": literal(op.epsilon, "float"),
-            "HAS_BIAS": len(constants) > 1, **load_defines("P_T", DType.FLOAT32),
+            "HALF_STORAGE": True,
+            "SIZE": rows.size,
+            "ROWS": _ROWS,
+            "EPSILON": literal(op.epsilon, "float"),
+            "HAS_BIAS": len(constants) > 1,
+            **load_defines("P_T", DType.FLOAT32),
             "SOURCE_ARGS": f"__global const {x}* restrict src, const float x_scale, const float x_zero",
             "SOURCE(c)": f"((convert_float8(*(__global const {x}8*)(src + at * SIZE + (c))) - x_zero) * x_scale)",
-            "PLACES": "", "RESULT_T": y, "STORE_V(v, p)": f"(*(__global {y}8*)(p) = convert_{y}8(v))",
-            "POST_ARGS": steps.parameters, "POST_V(s, o)": f"steps_v(s, o{steps.passed})",
+            "PLACES": "",
+            "RESULT_T": y,
+            "STORE_V(v, p)": f"(*(__global {y}8*)(p) = convert_{y}8(v))",
+            "POST_ARGS": steps.parameters,
+            "POST_V(s, o)": f"steps_v(s, o{steps.passed})",
         }
         numbers = [Scalar(np.float32(number)) for number in stored_bounds(source)[:2]]
         values: tuple[Argument, ...] = (Read(node.node.inputs[0]), *numbers, *constants, Write(node.node.outputs[0]))

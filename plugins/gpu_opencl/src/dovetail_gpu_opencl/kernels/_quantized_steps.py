@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass, field
-from dovetail.device import PLAIN, DType, Eltwise, PostOp, Sum, TensorType, TypedNode
+from dovetail.device import PLAIN, Binary, DType, Eltwise, PostOp, Sum, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.broadcast import Access, access_to, broadcasts, followed
 from dovetail_gpu_opencl.launch import Argument, Constant, Read
 from dovetail_gpu_opencl.sizes import RuntimeSizes
-from dovetail_gpu_opencl.source import C_TYPES
+from dovetail_gpu_opencl.source import C_TYPES, literal
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 from dovetail_ops_onnx.relu import Relu
 
@@ -70,6 +70,15 @@ def load(access: Access, name: str, dtype: DType, vec: int) -> str:
 
 
 @dataclass
+class _Scaled:
+    """A value that is a whole number times `product`, by the lines from the `first` on: those of `exact`, on a number `s`."""
+
+    first: int
+    product: float
+    exact: list[str]
+
+
+@dataclass
 class Steps:
     """Steps under construction: functions `steps_1` and `steps_v`, the latter for `vec` consecutive elements.
 
@@ -88,6 +97,9 @@ class Steps:
     branches: bool = False
     run_axes: int = 1
     sizes: RuntimeSizes = field(default_factory=lambda: RuntimeSizes("step_n"))
+    scaled: "_Scaled | None" = None
+    """With `branches`: the value, where it is a whole number times what all lines from some on multiply it by."""
+    functions: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.lines = {1: [], self.vec: []}
@@ -103,15 +115,48 @@ class Steps:
     def round(self, scaling: Scaling, *, last: bool = False) -> None:
         """To what the quantization can hold: as real numbers, or with `last` as they are stored. NaN is stored as 0."""
         scale, zero, least, most = (self.number(x) for x in stored_bounds(scaling))
-        inverse = self.number(reciprocal(stored_bounds(scaling)[0])) if self.branches else ""
+        name = self._rounded_product(self.scaled, scaling, scale) if self.scaled and len(self.scaled.exact) > 1 else ""
+        inverse = self.number(reciprocal(stored_bounds(scaling)[0])) if self.branches and not name else ""
         for vec, lines in self.lines.items():
-            quotient = WHOLE.format(f"s / {scale}")
-            if self.branches:
-                quotient = f"rounded_{'1' if vec == 1 else 'v'}(s, {scale}, {inverse})"
+            quotient, width = WHOLE.format(f"s / {scale}"), "1" if vec == 1 else "v"
+            if name:
+                each = [f"{name}({'s' if vec == 1 else f's.s{i}'}, {NUMBERS})" for i in range(vec)]
+                quotient = f"({vector(vec)})({', '.join(each)})"
+            elif self.branches:
+                quotient = f"rounded_{width}(s, {scale}, {inverse})"
             lines.append(f"  s = {quotient} + {zero};\n")
             lines.append(self._bounded(vec, least, most))
-            if not last:
-                lines.append(f"  s = (s - {zero}) * {scale};\n")
+        self._end(scaling, zero, scale, last)
+
+    def _end(self, scaling: Scaling, zero: str, scale: str, last: bool) -> None:
+        """Makes a real number of a stored one, unless it is the last."""
+        if last:
+            return
+        for lines in self.lines.values():
+            lines.append(f"  s = s - {zero};\n")
+        product = f"  s = s * {scale};\n"
+        self.scaled = _Scaled(len(self.lines[1]), stored_bounds(scaling)[0], [product]) if self.branches else None
+        for lines in self.lines.values():
+            lines.append(product)
+
+    def _rounded_product(self, own: "_Scaled", scaling: Scaling, scale: str) -> str:
+        """The name of a function that rounds the whole number times all factors so far, in place of the lines with these.
+
+        It multiplies by one number in their place, and does as they do where that comes near a half.
+        """
+        name = f"rounded_product{len(self.functions)}_1"
+        with np.errstate(all="ignore"):
+            factor = self.number(float(np.float32(np.float64(own.product) / np.float64(stored_bounds(scaling)[0]))))
+        # Each operation rounds by 2^-24 of what is up to 1024, beyond what can be stored.
+        near, whole = literal((len(own.exact) + 3) * 2.0**-14, "float"), WHOLE.format(f"s / {scale}")
+        for lines in self.lines.values():
+            del lines[own.first :]
+        self.functions.append(
+            f"static float {name}(float s, __global const float* restrict {NUMBERS}) {{\n"
+            f"  const float t = s * {factor}, r = {WHOLE.format('t')};\n"
+            f"  if (fabs(fabs(t - r) - 0.5f) > {near}) return r;\n{''.join(own.exact)}  return {whole};\n}}\n"
+        )
+        return name
 
     def whole(self, scaling: Scaling, relus: int, *, last: bool) -> None:
         """`round` for a value that counts in units of the scale and is rounded already, with `relus` before that."""
@@ -121,8 +166,7 @@ class Steps:
             lines += [f"  s = s < 0.0f ? ({v})(0) : s;\n"] * min(relus, 1)
             lines.append(f"  s = s + {zero};\n")
             lines.append(self._bounded(vec, least, most))
-            if not last:
-                lines.append(f"  s = (s - {zero}) * {scale};\n")
+        self._end(scaling, zero, scale, last)
 
     def _bounded(self, vec: int, least: str, most: str) -> str:
         """The statement that keeps the value within bounds, NaN as 0."""
@@ -134,9 +178,12 @@ class Steps:
 
     def start(self, index: int) -> None:
         """The value is at first that of an input."""
-        loads = self.operand(index)
+        loads, scaling = self._loads(index), self.op.scalings[index]
         for vec, lines in self.lines.items():
             lines.append(f"  s = {loads[vec]};\n")
+        if scaling is not None:
+            scale, zero, _, _ = (self.number(x) for x in stored_bounds(scaling))
+            self._end(scaling, zero, scale, last=False)
 
     def number(self, value: float) -> str:
         """The C expression of a number that is passed."""
@@ -145,16 +192,20 @@ class Steps:
 
     def operand(self, index: int) -> dict[int, str]:
         """The real value of an input of the operator that is read where the result is written, for each width."""
-        tensor, scaling, result = given(self.node, index), self.op.scalings[index], self.node.outputs[0]
-        access = elementwise_access(tensor, result, self.run_axes, self.sizes, index)
-        if access is None:
-            raise Refused(f"operand {tensor} does not broadcast to {result}")
-        self.operands.append(index)
-        found = {vec: load(access, f"in{index}", tensor.dtype, vec) for vec in self.lines}
+        found, scaling = self._loads(index), self.op.scalings[index]
         if scaling is None:
             return found
         scale, zero, _, _ = (self.number(x) for x in stored_bounds(scaling))
         return {vec: f"({text} - {zero}) * {scale}" for vec, text in found.items()}
+
+    def _loads(self, index: int) -> dict[int, str]:
+        """The value of an input as it is stored, in float."""
+        tensor, result = given(self.node, index), self.node.outputs[0]
+        access = elementwise_access(tensor, result, self.run_axes, self.sizes, index)
+        if access is None:
+            raise Refused(f"operand {tensor} does not broadcast to {result}")
+        self.operands.append(index)
+        return {vec: load(access, f"in{index}", tensor.dtype, vec) for vec in self.lines}
 
     def _chain(self, step: QuantizedStep) -> None:
         result = self.node.outputs[0].with_dtype(DType.FLOAT32)
@@ -167,10 +218,38 @@ class Steps:
         if chain is None or any(isinstance(p, Sum) for p in chain):
             raise Refused(f"{key} on quantized values")
         for post_op in chain:
+            self._scale(post_op)
             loads = dict.fromkeys(self.lines, "") if isinstance(post_op, Eltwise) else self.operand(int(post_op.operand))
             for vec, lines in self.lines.items():
                 lines.append(post_ops.statement(post_op, vector(vec), "float", iter([loads[vec]])))
         self.kinds += chain
+
+    def _scale(self, post_op: PostOp) -> None:
+        """Notes a factor of the value; what else is done to it ends that."""
+        own, number = self.scaled, self._single(post_op) if self.scaled is not None else None
+        if own is None or number is None or not isinstance(post_op, Binary):
+            self.scaled = None
+            return
+        sign = "*" if post_op.algorithm == "mul" else "/"
+        with np.errstate(all="ignore"):
+            own.product = float(own.product * number if sign == "*" else own.product / number)
+        if not 2.0**-60 < abs(own.product) < 2.0**60:  # single steps may leave the range of normal numbers
+            self.scaled = None
+            return
+        own.exact.append(f"  s = s {sign} {self.number(float(number))};\n")
+
+    def _single(self, post_op: PostOp) -> np.float64 | None:
+        """The constant number that a post-op multiplies or divides by."""
+        if not isinstance(post_op, Binary) or post_op.algorithm not in ("mul", "div"):
+            return None
+        value, scaling = given(self.node, int(post_op.operand)).value, self.op.scalings[int(post_op.operand)]
+        if value is None or value.size != 1:
+            return None
+        number = np.float32(value.reshape(())[()])
+        if scaling is not None:
+            scale, zero, _, _ = stored_bounds(scaling)
+            number = (number - np.float32(zero)) * np.float32(scale)
+        return np.float64(number)
 
     @property
     def parameters(self) -> str:
@@ -199,6 +278,7 @@ class Steps:
             "#pragma OPENCL FP_CONTRACT OFF\n"
             + (_branches(self.vec) if self.branches else "")
             + post_ops.vector_functions(self.kinds, "float", self.vec)
+            + "".join(self.functions)
         )
         for vec, name in ((1, "steps_1"), (self.vec, "steps_v")) if self.vec > 1 else ((1, "steps_1"),):
             v = vector(vec)

@@ -22,7 +22,9 @@ __all__ = ["KERNELS"]
 _MOST = (128, 512, 2048)
 """Keys for which there is local memory."""
 _HEAD, _ITEMS = 128, 128
-_NAMES = re.compile(r"\b(?:near_1|quick_1|value_1|rounded_1|steps_1|factor|unit|divisor|qn|in\d+|step_n\w+)\b")
+_NAMES = re.compile(
+    r"\b(?:near_1|quick_1|value_1|rounded_1|rounded_product\d+_1|steps_1|factor|unit|divisor|qn|in\d+|step_n\w+)\b"
+)
 
 
 class AttentionOfBytes(CLKernel):
