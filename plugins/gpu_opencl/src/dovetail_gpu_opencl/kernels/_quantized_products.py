@@ -87,7 +87,6 @@ class QuantizedProductBytes(ByteTiles, QuantizedSums[Scales]):
             "A_BATCH(z)": "((z) * M * A_M)",
             "B_BATCH(z)": "((z) * N * B_N)",
             "SUM_ARGS": f", __global const int* restrict bia{result.defines['RESULT_ARGS']}",
-            "B_ROWS": problem.n,
         }
         arguments = (src, rows, sums, *result.own)
         return (
