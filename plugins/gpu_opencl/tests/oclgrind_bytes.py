@@ -13,7 +13,7 @@ from dovetail_ops_onnx.conv_integer_to_float import ConvIntegerToFloat
 from dovetail_ops_onnx.mat_mul_integer_to_float import MatMulIntegerToFloat
 
 Run = tuple[str, Case, tuple[int, ...], bool]
-"""What it is called, the case, its constant inputs, and whether images have their channels innermost."""
+"""The name, the case, its constant inputs, and whether images have their channels innermost."""
 PRODUCTS = ((1, 1, 1), (7, 17, 4), (17, 33, 66), (33, 65, 5))
 IMAGES = ((1, 1, 1, 1), (2, 3, 17, 3), (0, 4, 5, 6), (1, 33, 18, 5))
 """Images, channels, maps and side."""
