@@ -49,16 +49,15 @@ from dovetail_ops_onnx.take_rows import TakeRows
 own = runpy.run_path(str(Path(__file__).with_name("oclgrind_sizes.py")))
 IMAGES, POINTS, PRODUCTS, sizes = (own[name] for name in ("IMAGES", "POINTS", "PRODUCTS", "sizes"))
 sized, floats, wholes, bytes_of = (own[name] for name in ("sized", "floats", "wholes", "bytes_of"))
-own = runpy.run_path(str(Path(__file__).with_name("oclgrind_graphs.py")))
-single, fused = own["single"], own["fused"]
+own = {k: v for n in ("graphs", "bytes") for k, v in runpy.run_path(str(Path(__file__).with_name(f"oclgrind_{n}.py"))).items()}
+single, fused, of_bytes = own["single"], own["fused"], own["runs"]
 
 _BETWEEN = "for devices that run tiles_pipelined.cl; test_pipelined.py and test_float_products.py emulate its instructions"
 ELSEWHERE = {
     **dict.fromkeys(("tiles_matrix.cl", "tiles_pipelined.cl"), "inline PTX, which only NVIDIA's compiler takes"),
     **dict.fromkeys(("attention_halves.cl", "layer_normalization_halves.cl", "channels_innermost.cl"), _BETWEEN),
-    **dict.fromkeys(("mean_channels.cl", "windows_channels.cl", "conv_pipelined", "gemm_pipelined"), _BETWEEN),
-    **dict.fromkeys(("conv_depthwise_channels", "average_pool_innermost", "max_pool_innermost"), _BETWEEN),
-    **dict.fromkeys(("mean_channels", "attention_halves"), _BETWEEN),
+    **dict.fromkeys(("mean_channels.cl", "windows_channels.cl", "conv_pipelined", "gemm_pipelined", "mean_channels"), _BETWEEN),
+    **dict.fromkeys(("conv_depthwise_channels", "average_pool_innermost", "max_pool_innermost", "attention_halves"), _BETWEEN),
     **dict.fromkeys(("attention_floats.cl", "attention_floats", "packed_attention_floats", "packed_attention_blocks"), _BETWEEN),
     **dict.fromkeys(("recurrent_shared.cl",), "work groups that wait for each other, of which Oclgrind runs one after the other"),
     **dict.fromkeys(("packed_attention", "layer_normalization_halves", "gemm_normalized", "normalized_sum"), _BETWEEN),
@@ -279,10 +278,8 @@ def _rows_of_bytes(devices: Mapping[str, Forced], rng: Any, unsigned: Scaling, s
 def quantized(devices: Mapping[str, Forced]) -> Iterator[Item]:
     """Operators on quantized values, with steps behind them, at sizes around the tiles; images in both layouts."""
     rng = np.random.default_rng(9)
-    unsigned, signed = (
-        Scaling(np.array(0.05, np.float32), np.array(7, np.uint8)),
-        Scaling(np.array(0.1, np.float32), np.int8([0])),
-    )
+    unsigned = Scaling(np.array(0.05, np.float32), np.array(7, np.uint8))
+    signed = Scaling(np.array(0.1, np.float32), np.int8([0]))
     relu = QuantizedStep(_standard("Relu"), (-1,))
     for channels, maps, side in IMAGES:
         conv = QuantizedStep(_standard("Conv", pads=(1, 1, 1, 1)), (0, 1, 2))
@@ -311,8 +308,8 @@ def quantized(devices: Mapping[str, Forced]) -> Iterator[Item]:
         yield from _each(gpu, f"{label} of {innermost.shape}, {NHWC}", graph.replace(types=types), feeds)
     yield from _rows_of_bytes(devices, rng, unsigned, signed)
     strided = _standard("ConvInteger", pads=(1, 2, 0, 1), strides=(2, 2))
-    x, w = bytes_of(rng, 2, 3, 8, 9), bytes_of(rng, 17, 3, 3, 3).view(np.int8)
-    graph, feeds = single(Case("bytes", strided, (x, w), ()), (1,))
+    x = bytes_of(rng, 2, 3, 8, 9)
+    graph, feeds = single(Case("bytes", strided, (x, bytes_of(rng, 17, 3, 3, 3).view(np.int8)), ()), (1,))
     types = {n: t.with_layout(NHWC) if n == "y0" else t for n, t in graph.types.items()}
     yield from _each(gpu, f"ConvInteger of {x.shape}, strides 2", graph.replace(types=types), feeds)
     for m, n, k in PRODUCTS:
@@ -323,6 +320,10 @@ def quantized(devices: Mapping[str, Forced]) -> Iterator[Item]:
             yield from _each(devices, f"Quantized of {m}x{n}x{k}", *single(case, (1,)))
         case = Case("bytes", _standard("MatMulInteger"), (bytes_of(rng, m, k), bytes_of(rng, k, n).view(np.int8)), ())
         yield from _each({"GPU": devices["GPU"]}, f"MatMulInteger of {m}x{n}x{k}", *single(case, (1,)))
+    for label, case, constants, innermost in of_bytes():
+        graph, feeds = single(case, constants)
+        types = {n: t.with_layout(NHWC) if innermost and n in ("x0", "y0") else t for n, t in graph.types.items()}
+        yield from _each(devices, label, graph.replace(types=types), feeds)
     for n in POINTS:
         op = Quantized([QuantizedStep(_standard("Add"), (0, 1)), relu], [unsigned, unsigned], unsigned)
         yield from _each(devices, f"Quantized of {n}", *single(Case("sum", op, (bytes_of(rng, n), bytes_of(rng, n)), ()), ()))
@@ -503,9 +504,8 @@ def _each(devices: Mapping[str, Forced], label: str, graph: Graph, feeds: Sequen
 def items(devices: Mapping[str, Forced]) -> Iterator[Item]:
     """All runs; none does what another does: the same launches on the same values."""
     seen = set()
-    kinds = (operators, tiles, quantized, packed, caches, windows, others)
     # All before any runs: a run forces kernels of the devices.
-    for item in [item for kind in kinds for item in kind(devices)]:
+    for item in [i for kind in (operators, tiles, quantized, packed, caches, windows, others) for i in kind(devices)]:
         values = {**dict(zip(item.graph.inputs, item.feeds, strict=True)), **item.graph.constants}
         contents = tuple((name, array.shape, hash(array.tobytes())) for name, array in sorted(values.items()))
         key = (contents, item.kernel.name, tuple(map(_described, item.launches())))

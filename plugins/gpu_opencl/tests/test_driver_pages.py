@@ -2,6 +2,7 @@
 
 import ctypes
 import mmap
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -103,8 +104,9 @@ def test_a_process_with_a_context_holds_less_of_the_drivers(used: dict[str, list
 
 def test_two_compilers_are_never_in_memory_at_once(used: dict[str, list[int]], infos: Sequence[DeviceInfo]) -> None:
     """142 and 118 MB with int8 MiniLM, at most 99 and 122 with nothing but two PoCLs."""
-    if len([one for one in infos if one.kind == "CPU"]) < 2:
-        pytest.skip("one driver of a CPU")
+    elsewhere = any(name in os.environ for name in driver_pages._OTHERS)
+    if len([one for one in infos if one.kind == "CPU"]) < 2 or elsewhere or not driver_pages._VENDORS.is_dir():
+        pytest.skip("no two drivers of CPUs, one of which is the system's")
     assert used["give"][2] < used["keep"][2] - 5000
 
 
