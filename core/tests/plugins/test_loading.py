@@ -94,6 +94,21 @@ def test_a_plugin_that_failed_is_not_tried_again(site: Any) -> None:
     assert vars(builtins).pop("acme_tries") == 1
 
 
+@pytest.mark.parametrize("shortage", ["OSError(errno.EMFILE, 'Too many open files')", "MemoryError()"])
+def test_a_plugin_is_tried_again_after_a_shortage(device: Any, shortage: str, caplog: pytest.LogCaptureFixture) -> None:
+    short = device("SHORT", more=f"\nimport errno, sys\nif not hasattr(sys, 'plenty'):\n    raise {shortage}\n")
+    manager = PluginManager()
+    for _ in range(2):
+        with pytest.raises(PluginFailed, match=r"importing .* raised .*\n.*close files or free memory"):
+            manager.device_info("SHORT")
+    assert (manager.record(short).state, len(caplog.records)) == ("found", 2)
+    sys.plenty = True  # type: ignore[attr-defined]
+    try:
+        assert manager.device_info("SHORT").name == "SHORT"
+    finally:
+        del sys.plenty  # type: ignore[attr-defined]
+
+
 def test_a_failed_registration_leaves_nothing_behind(site: Any, pack: Any) -> None:
     source = pack("half.dom", "First") + "    raise RuntimeError('after the first')\n"
     half = site.plugin("ops", "half.dom", source)

@@ -3,6 +3,7 @@
 import asyncio
 import pickle
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -175,6 +176,44 @@ def test_a_run_that_has_not_begun_can_be_cancelled(slow: dovetail.CompiledModel)
     request.wait()
     assert not request.cancel()
     assert (seen, request.results[0].tolist()) == (["second"], [4, 5])
+
+
+ENDING = """
+import atexit, sys
+import numpy as np
+import dovetail
+from dovetail_ops_onnx.relu import Relu
+g = dovetail.GraphBuilder()
+compiled = dovetail.Core(config=None).compile_model(g.model([g.node(Relu(), g.input("x", "float32", [2]))]), "NUMPY")
+inputs = {"x": np.ones(2, np.float32)}
+
+@atexit.register
+def late():
+    request = compiled.create_infer_request()
+    try:
+        request.start_async(inputs)
+    except dovetail.DovetailError as error:
+        print(error.message, "|", error.hint)
+    print(request.infer(inputs)[0].tolist())
+
+assert "concurrent.futures" not in sys.modules or BEFORE
+if BEFORE:
+    request = compiled.create_infer_request()
+    request.start_async(inputs)
+    request.wait()
+"""
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_run_in_the_background_that_is_started_as_the_process_ends(before: bool) -> None:
+    """An error that says so, and the request can run on the calling thread."""
+    code = ENDING.replace("BEFORE", str(before))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    refused, ran = done.stdout.splitlines()
+    assert "no run starts in the background: can" in refused
+    assert "after" in refused
+    assert "shutdown | infer() runs on the calling thread." in refused
+    assert (ran, done.returncode) == ("[1.0, 1.0]", 0)
 
 
 def test_a_cancelled_task_leaves_its_request_usable(slow: dovetail.CompiledModel) -> None:

@@ -242,6 +242,11 @@ def test_aligned_arrays(nbytes: int) -> None:
     np.testing.assert_array_equal(array, 1)
 
 
+def test_memory_that_the_system_refuses() -> None:
+    with pytest.raises(MemoryError, match=r"1000000000000000 bytes cannot be mapped"):
+        aligned_empty((10**15,), np.uint8)
+
+
 @pytest.mark.parametrize("shift", [0, 4])
 def test_a_cpu_reads_aligned_arrays_where_they_are(shift: int) -> None:
     context = cl.create_some_context(interactive=False)

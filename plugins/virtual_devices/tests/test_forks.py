@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system doe
 
 
 def in_child(call: Callable[[], list[str]]) -> list[str]:
-    """What the call returns in a forked process; what it raises there, as text."""
+    """The answer of the call in a forked process, or the text of its exception."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:

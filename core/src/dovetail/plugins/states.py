@@ -1,5 +1,6 @@
 """The state of every plugin of one manager: records, stored causes, and who may serve a key."""
 
+import errno
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import IntEnum
@@ -25,6 +26,10 @@ _ERRORS: dict[str, type[DovetailError]] = {
     "failed": PluginFailed,
     "unavailable": DeviceUnavailable,
 }
+
+
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_SHORTAGE_HINT = "close files or free memory of this process, or raise its limits, and try again"
 
 
 class Rank(IntEnum):
@@ -90,11 +95,20 @@ class PluginStates:
         return record
 
     def fail(self, record: PluginRecord, error: BaseException) -> DovetailError:
-        """Store that a plugin raised, log it as a warning, and return the error to raise."""
+        """Store that a plugin raised, log it as a warning, and return the error to raise.
+
+        For lack of memory or file descriptors nothing is stored: the plugin may load when the process has some again.
+        """
         import traceback  # 1 ms at start-up
 
         known = error if isinstance(error, PluginFailed | PluginIncompatible) else None
         cause = error.__cause__ if known is not None else error
+        if isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno in _SHORTAGES):
+            reason = known.message if known else f"{type(error).__name__}: {error}"
+            passing = PluginFailed(f"plugin {record.id} failed: {reason}", hint=_SHORTAGE_HINT)
+            passing.__cause__ = cause
+            self.warn(passing)
+            return passing
         if cause is not None:
             self._causes[record.id] = cause
         self._records[record.id] = replace(

@@ -379,15 +379,18 @@ class CompiledModel:
         with self._lock:
             self.check_open()
             if self._pool is None or self._home != os.getpid():
-                # A forked process has none of its parent's threads.
-                from concurrent.futures import ThreadPoolExecutor  # 4 ms, in programs that run in the background only
-
-                from dovetail.cpus import usable_cpus
-
-                workers = max(min(32, usable_cpus() + 4), self.optimal_number_of_infer_requests)
-                pool = ThreadPoolExecutor(workers, thread_name_prefix="dovetail", initializer=_enter_worker)
-                self._pool, self._home = pool, os.getpid()
+                self._pool, self._home = self._new_pool(), os.getpid()  # a forked process has none of its parent's threads
             return self._submitted(self._pool, work)
+
+    def _new_pool(self) -> "ThreadPoolExecutor":
+        try:
+            from concurrent.futures import ThreadPoolExecutor  # 4 ms, in programs that run in the background only
+        except RuntimeError as error:  # in handlers of `atexit`
+            raise InferError(f"{self.model.source}: no run starts in the background: {error}", hint=_NO_THREADS) from error
+        from dovetail.cpus import usable_cpus
+
+        workers = max(min(32, usable_cpus() + 4), self.optimal_number_of_infer_requests)
+        return ThreadPoolExecutor(workers, thread_name_prefix="dovetail", initializer=_enter_worker)
 
     def _submitted(self, pool: "ThreadPoolExecutor", work: Callable[[], Any]) -> Any:
         """With the lock. An interrupt may leave a thread that the pool does not know; it ends when the pool is shut down."""
@@ -397,9 +400,8 @@ class CompiledModel:
             self._pool = None
             self._left.append(pool)
             pool.shutdown(wait=False)
-            if isinstance(error, RuntimeError) and not isinstance(
-                error.__context__, KeyboardInterrupt
-            ):  # in the middle of start()
+            in_start = isinstance(error.__context__, KeyboardInterrupt)  # in the middle of start()
+            if isinstance(error, RuntimeError) and not in_start:
                 raise InferError(f"{self.model.source}: no run starts in the background: {error}", hint=_NO_THREADS) from error
             raise
 

@@ -86,6 +86,9 @@ class Buffers:
         return buffer
 
 
+_ALONE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+
+
 def aligned_empty(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     """An array that is not set to anything, in C order, from an address that is a multiple of `ALIGNMENT`."""
     nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
@@ -97,11 +100,12 @@ def aligned_empty(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
 def _mapped(nbytes: int, *, at_once: bool = True) -> mmap.mmap:
     """Memory that goes back to the system when it is freed; that of `malloc`, up to 32 MB, often stays with the process.
 
-    It is zeros. With `at_once` the system may give it in large parts.
+    It is zeros. With `at_once` the system may give it in large parts. Raises `MemoryError`.
     """
-    if not hasattr(mmap, "MAP_PRIVATE"):
-        return mmap.mmap(-1, nbytes)
-    found = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        found = mmap.mmap(-1, nbytes, **_ALONE)
+    except OSError as error:
+        raise MemoryError(f"{nbytes} bytes cannot be mapped") from error
     if at_once and hasattr(mmap, "MADV_HUGEPAGE"):
         found.madvise(mmap.MADV_HUGEPAGE)
     return found
