@@ -1,5 +1,7 @@
 """LpNormalization into a result and as a reference, against float64, and where the norm is no usual number."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,11 +12,11 @@ from dovetail_ops_onnx.lp_normalization import LpNormalization
 @pytest.mark.parametrize("p", [1, 2])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_both_forms(axis: int, p: int, dtype: type) -> None:
-    x = np.random.default_rng(7).standard_normal((5, 17, 33)).astype(dtype)
+    x: Any = np.random.default_rng(7).standard_normal((5, 17, 33)).astype(dtype)
     x.flags.writeable = False
     wide = x.astype(np.float64)
     want = wide / (np.abs(wide) ** p).sum(axis, keepdims=True) ** (1 / p)
-    op, written = LpNormalization(axis=axis, p=p), np.full(x.shape, np.nan, dtype)
+    op, written = LpNormalization(axis=axis, p=p), np.full_like(x, np.nan)
     op.write(written, x)
     for y in (op.reference(x), written):
         assert y.dtype == dtype
