@@ -74,3 +74,12 @@ def test_an_output_name_that_is_taken(g: GraphBuilder, outputs: list[str]) -> No
     g.node(Relu(), "image")
     with pytest.raises(GraphError, match=f"the output name '{outputs[-1]}' is defined twice"):
         g.node(Relu(), "image", outputs=outputs)
+
+
+def test_types_of_inputs() -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [2])
+    assert g.given(x) is g.type_of(x)
+    assert g.type_of("") is None
+    with pytest.raises(AssertionError, match="a required input is left out"):
+        g.given("")

@@ -1,4 +1,4 @@
-"""What kernels ask of a typed node."""
+"""Inputs of a typed node, as kernels ask for them."""
 
 import pytest
 

@@ -1,5 +1,7 @@
 """Fixtures for tests of requests."""
 
+import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,3 +22,11 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(PlanRequest, "layout", noted)
     return found
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl+C raises KeyboardInterrupt, even if these tests run in the background, where shells have it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

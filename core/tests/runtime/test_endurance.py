@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -239,14 +239,6 @@ class Interrupts(Operator):
             self.armed.pop()
             signal.raise_signal(signal.SIGINT)
         return X
-
-
-@pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    """Ctrl+C raises KeyboardInterrupt, even if these tests run in the background, where shells have it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("ctrl_c")

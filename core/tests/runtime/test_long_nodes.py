@@ -3,7 +3,6 @@
 import _thread
 import asyncio
 import math
-import signal
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -130,15 +129,7 @@ def test_a_time_limit_ends_a_run_in_a_node(device: str) -> None:
     np.testing.assert_array_equal(request.infer(PASS)["y"], PASS + 1)
 
 
-@pytest.fixture
-def _interrupts() -> Iterator[None]:
-    """Ctrl-C as in a terminal: a process in the background may ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_interrupts")
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_ends_a_run_in_a_node(device: str) -> None:
     request = compiled_for(device).create_infer_request()
     with at_entry(_thread.interrupt_main), pytest.raises(KeyboardInterrupt):
@@ -147,7 +138,7 @@ def test_an_interrupt_ends_a_run_in_a_node(device: str) -> None:
     np.testing.assert_array_equal(request.infer(PASS)["y"], PASS + 1)
 
 
-@pytest.mark.usefixtures("_interrupts")
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("way", ["cancel", "interrupt", "limit"])
 def test_a_traced_run_leaves_its_node_and_records_nothing(device: str, way: str) -> None:
     compiled = compiled_for(device, TIME_LIMIT=3600)

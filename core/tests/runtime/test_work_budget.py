@@ -2,11 +2,10 @@
 
 import _thread
 import asyncio
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -198,15 +197,7 @@ def test_a_cancelled_task_ends_its_run(compile_with: Any) -> None:
     assert _usable(request)
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Ctrl-C raises `KeyboardInterrupt`: a shell starts background jobs with it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_ends_a_loop(compile_with: Any) -> None:
     request = compile_with().create_infer_request()
     interrupting = threading.Thread(target=lambda: ENTERED.wait() and _thread.interrupt_main())

@@ -11,8 +11,7 @@ from dovetail.device import Arenas
 from dovetail.errors import OutOfMemory
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Operator
-from dovetail_cpu_onednn import constants
-from dovetail_cpu_onednn import executable as executables
+from dovetail_cpu_onednn import constants, planned
 from dovetail_cpu_onednn.binding import Onednn
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv import Conv
@@ -79,7 +78,7 @@ def no_memory(*args, **kwargs):
     raise MemoryError("Unable to allocate 8.00 TiB")
 
 
-@pytest.mark.parametrize(("module", "name"), [(constants, "moved"), (executables, "_plan")])
+@pytest.mark.parametrize(("module", "name"), [(constants, "moved"), (planned, "_plan")])
 def test_compiling_names_the_node(bench, monkeypatch, module, name):
     g, y = convolution()
     monkeypatch.setattr(module, name, no_memory)

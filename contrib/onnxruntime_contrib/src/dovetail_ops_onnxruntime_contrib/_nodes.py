@@ -6,20 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.op import DType, GraphBuilder, Operator, TensorType
+from dovetail.op import DType, GraphBuilder, Operator
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.slice import Slice
 from dovetail_ops_onnx.transpose import Transpose
 
-__all__ = ["cast", "cut", "given", "ints", "reshape", "transpose", "unpacked"]
-
-
-def given(g: GraphBuilder, name: str) -> TensorType:
-    """The type of an input that is present."""
-    found = g.type_of(name)
-    assert found is not None, "a required input is left out"
-    return found
+__all__ = ["cast", "cut", "ints", "reshape", "transpose", "unpacked"]
 
 
 def ints(g: GraphBuilder, values: Sequence[int]) -> str:

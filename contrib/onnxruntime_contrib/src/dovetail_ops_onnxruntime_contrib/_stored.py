@@ -5,7 +5,7 @@ from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.expand import Expand
 from dovetail_ops_onnx.passes.fuse_quantized import HeldDequantizeLinear
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
-from dovetail_ops_onnxruntime_contrib._nodes import given, ints, node, transpose
+from dovetail_ops_onnxruntime_contrib._nodes import ints, node, transpose
 
 __all__ = ["check_row", "check_scalars", "floats", "stored", "to_first", "to_last", "weights"]
 
@@ -20,11 +20,11 @@ def weights(g: GraphBuilder, x: str, scale: str, zero: str = "", axis: int = 0) 
 
     A constant with constant parameters stays bytes until it is known whether a device multiplies bytes.
     """
-    held = all(given(g, name).value is not None for name in (x, scale, zero) if name)
+    held = all(g.given(name).value is not None for name in (x, scale, zero) if name)
     op = (HeldDequantizeLinear if held else DequantizeLinear)(axis=axis)
-    if not zero or given(g, zero).size == given(g, scale).size:
+    if not zero or g.given(zero).size == g.given(scale).size:
         return node(g, op, x, scale, *([zero] if zero else []))
-    columns = ints(g, [max(given(g, scale).size, given(g, zero).size)])
+    columns = ints(g, [max(g.given(scale).size, g.given(zero).size)])
     return node(g, op, x, *(node(g, Expand(), name, columns) for name in (scale, zero)))
 
 

@@ -17,7 +17,7 @@ from dovetail_ops_onnx.less import Less
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.where import Where
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import cut, given, node, reshape, transpose
+from dovetail_ops_onnxruntime_contrib._nodes import cut, node, reshape, transpose
 
 __all__ = ["Attention", "MultiHeadAttention", "attention_mask"]
 
@@ -95,7 +95,7 @@ class Attention(MicrosoftOperator):
         mask, past, added, _ = (*rest, "", "", "", "")[:4]
         both = node(g, MatMul(), x, weights)
         both = node(g, Add(), both, bias) if bias else both
-        return self.attend(g, both, given(g, x), self.parts(given(g, weights)), (mask, past, added))
+        return self.attend(g, both, g.given(x), self.parts(g.given(weights)), (mask, past, added))
 
     def attend(self, g: GraphBuilder, both: str, t: TensorType, parts: tuple[int, int, int], rest: tuple[str, str, str]) -> Any:
         """The outputs, from Q, K and V [batch, sequence, their parts] side by side, of the type of `t`; mask, past and bias."""
@@ -104,7 +104,7 @@ class Attention(MicrosoftOperator):
         if past and q == v and (sequence == 1 or not self.unidirectional):
             return self._continued(g, both, t, rest)
         sides = [cut(g, both, 2, start, stop) for start, stop in ((0, q), (q, q + k), (q + k, q + k + v))]
-        before = given(g, past).dims[3] if past else 0
+        before = g.given(past).dims[3] if past else 0
         shape = (batch, self.num_heads, before, q // self.num_heads)
         olds = [reshape(g, cut(g, past, 0, i, i + 1), shape) for i in (0, 1)] if past else ["", ""]
         bound = attention_mask(g, mask, added, (batch, sequence, before + sequence), self.mask_filter_value, t.dtype)
@@ -115,7 +115,7 @@ class Attention(MicrosoftOperator):
     def _continued(self, g: GraphBuilder, both: str, t: TensorType, rest: tuple[str, str, str]) -> Any:
         """As `attend`, for queries that see all keys: `past` is copied once, for K and V together, into `present`."""
         (mask, past, added), (batch, sequence) = rest, t.dims[:2]
-        _, _, heads, before, size = given(g, past).dims
+        _, _, heads, before, size = g.given(past).dims
         parts = transpose(g, reshape(g, both, (batch, sequence, 3, heads, size)), (2, 0, 3, 1, 4))
         present = node(g, Concat(axis=3), past, cut(g, parts, 0, 1, 3))
         found = [(parts, 0, sequence), (present, 0, before + sequence), (present, 1, before + sequence)]
@@ -207,15 +207,15 @@ class MultiHeadAttention(MicrosoftOperator):
     def compose(self, g: GraphBuilder, query: str, key: str = "", value: str = "", *rest: str) -> Any:
         """The parts apart, biases, the standard's Attention."""
         bias, mask, added, past_key, past_value = (*rest, *[""] * 5)[:5]
-        t = given(g, query)
+        t = g.given(query)
         batch, sequence, keys, hidden, v = self.sizes(t, g.type_of(key), g.type_of(value))
-        before = given(g, past_key).dims[2] if past_key else 0
+        before = g.given(past_key).dims[2] if past_key else 0
         sides = [query, key, value]
         if t.rank == 5:
             sides = [self._part(g, query, i, (batch, sequence, hidden)) for i in range(3)]
-        elif given(g, key).rank == 5:
+        elif g.given(key).rank == 5:
             sides = [query, *(self._part(g, key, i, (batch, keys, hidden)) for i in range(2))]
-        elif given(g, key).rank == 4:
+        elif g.given(key).rank == 4:
             rows = [(batch, keys, size) for size in (hidden, v)]
             sides[1:] = [reshape(g, transpose(g, x, (0, 2, 1, 3)), shape) for x, shape in zip(sides[1:], rows, strict=True)]
         if bias:
@@ -266,7 +266,7 @@ def attention_mask(g: GraphBuilder, mask: str, added: str, sizes: tuple[int, int
     if not mask:
         return added
     batch, sequence, total = sizes
-    rank = given(g, mask).rank
+    rank = g.given(mask).rank
     kept = _counted_keys(g, mask, batch, total) if rank == 1 else node(g, Greater(), mask, g.constant(0, DType.INT32))
     least = max(filter_value, _LEAST[dtype])
     lost = node(g, Where(), kept, g.constant(0, dtype), g.constant(least, dtype))
@@ -276,7 +276,7 @@ def attention_mask(g: GraphBuilder, mask: str, added: str, sizes: tuple[int, int
 
 def _counted_keys(g: GraphBuilder, mask: str, batch: int, total: int) -> str:
     """Which keys count [batch, total], from lengths and, in a mask of [2 batch], starts. Other offsets follow from these."""
-    keys, size = g.constant([list(range(total))], DType.INT32), given(g, mask).dims[0]
+    keys, size = g.constant([list(range(total))], DType.INT32), g.given(mask).dims[0]
     lengths = mask if size == batch else cut(g, mask, 0, 0, batch)
     kept = node(g, Less(), keys, reshape(g, lengths, (batch, 1)))
     if size != 2 * batch:

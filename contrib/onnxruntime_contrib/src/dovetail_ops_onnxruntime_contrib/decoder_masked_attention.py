@@ -12,7 +12,7 @@ from dovetail_ops_onnx.less import Less
 from dovetail_ops_onnx.tensor_scatter import TensorScatter
 from dovetail_ops_onnx.where import Where
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import cut, given, ints, node, reshape, transpose
+from dovetail_ops_onnxruntime_contrib._nodes import cut, ints, node, reshape, transpose
 from dovetail_ops_onnxruntime_contrib.attention import MultiHeadAttention, attention_mask
 
 __all__ = ["DecoderMaskedMultiHeadAttention"]
@@ -85,25 +85,25 @@ class DecoderMaskedMultiHeadAttention(MicrosoftOperator):
     def compose(self, g: GraphBuilder, query: str, key: str, value: str, *rest: str) -> Any:
         """MultiHeadAttention, or CachedAttention with caches of the other beams."""
         mask, added, past_key, past_value, length, _, indirection, bias = (*rest, *[""] * 8)[:8]
-        t = given(g, query)
+        t = g.given(query)
         rows, _, hidden = t.dims
-        if given(g, key).rank == 4:
+        if g.given(key).rank == 4:
             query = node(g, Add(), query, cut(g, bias, 0, 0, hidden)) if bias else query
             return g.node(self._others(), query, key, value, "", mask, added, outputs=3)
         if not self.past_present_share_buffer:
             return g.node(self._others(), query, key, value, bias, mask, added, past_key, past_value, outputs=3)
         if bias:
-            starts = (0, hidden, 2 * hidden, 2 * hidden + given(g, value).dims[2])
+            starts = (0, hidden, 2 * hidden, 2 * hidden + g.given(value).dims[2])
             sides = (query, key, value)
             query, key, value = (node(g, Add(), x, cut(g, bias, 0, *starts[i : i + 2])) for i, x in enumerate(sides))
         lengths = node(g, Expand(), reshape(g, length, (1,)), ints(g, [rows]))
         pasts = [past_key, past_value]
         read = [self._of_beams(g, one, length, indirection) for one in pasts] if indirection else pasts
-        bound = attention_mask(g, mask, added, (rows, 1, given(g, mask).dims[1] if mask else 0), self.mask_filter_value, t.dtype)
+        bound = attention_mask(g, mask, added, (rows, 1, g.given(mask).dims[1] if mask else 0), self.mask_filter_value, t.dtype)
         inputs = [query, key, value, *read, lengths, *["", "", ""], bound]
         while not inputs[-1]:
             inputs.pop()
-        y, *presents = g.node(self._cached(given(g, past_key).dims[2]), *inputs, outputs=3)
+        y, *presents = g.node(self._cached(g.given(past_key).dims[2]), *inputs, outputs=3)
         if indirection:
             written = node(g, Cast(to=DType.INT64), lengths)
             presents = [self._written(g, past, new, written) for past, new in zip(pasts, (key, value), strict=True)]
@@ -111,7 +111,7 @@ class DecoderMaskedMultiHeadAttention(MicrosoftOperator):
 
     def _of_beams(self, g: GraphBuilder, past: str, length: str, indirection: str) -> str:
         """The cache with the keys of each beam, from whichever beam's they are. Places that are not in use may name any."""
-        (rows, heads, room, size), (texts, beams, _) = given(g, past).dims, given(g, indirection).dims
+        (rows, heads, room, size), (texts, beams, _) = g.given(past).dims, g.given(indirection).dims
         used = node(g, Less(), g.constant(list(range(room)), DType.INT32), reshape(g, length, (1,)))
         beam = node(g, Where(), used, indirection, g.constant(0, DType.INT32))
         beam = node(g, Expand(), reshape(g, beam, (texts, beams, 1, room, 1)), ints(g, [texts, beams, heads, room, size]))
@@ -120,6 +120,6 @@ class DecoderMaskedMultiHeadAttention(MicrosoftOperator):
 
     def _written(self, g: GraphBuilder, past: str, new: str, places: str) -> str:
         """The cache with the new row."""
-        rows, heads, _, size = given(g, past).dims
+        rows, heads, _, size = g.given(past).dims
         row = transpose(g, reshape(g, new, (rows, 1, heads, size)), (0, 2, 1, 3))
         return node(g, TensorScatter(axis=2), past, row, places)

@@ -10,7 +10,7 @@ from dovetail_ops_onnx.group_normalization import GroupNormalization
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.swish import Swish
 from dovetail_ops_onnxruntime_contrib._base import MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import cast, cut, given, node, reshape, transpose
+from dovetail_ops_onnxruntime_contrib._nodes import cast, cut, node, reshape, transpose
 
 __all__ = ["BiasAdd", "BiasSplitGelu", "GroupNorm", "NhwcConv", "SkipGroupNorm"]
 
@@ -54,7 +54,7 @@ class BiasSplitGelu(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, x: str, bias: str) -> str:
         """A sum, two halves, Gelu and a product."""
-        t = given(g, x)
+        t = g.given(x)
         both, half = node(g, Add(), x, bias), t.dims[-1] // 2
         left, right = (cut(g, both, t.rank - 1, start, start + half) for start in (0, half))
         return node(g, Mul(), left, node(g, Gelu(), right))
@@ -120,7 +120,7 @@ class GroupNorm(_Grouped):
 
     def compose(self, g: GraphBuilder, x: str, gamma: str, beta: str) -> str:
         """GroupNormalization and Swish, with channels second."""
-        return _normalize(g, x, gamma, beta, self, given(g, x).dtype)
+        return _normalize(g, x, gamma, beta, self, g.given(x).dtype)
 
 
 class SkipGroupNorm(_Grouped):
@@ -144,8 +144,8 @@ class SkipGroupNorm(_Grouped):
 
     def compose(self, g: GraphBuilder, x: str, gamma: str, beta: str, skip: str, bias: str = "") -> Any:
         """Sums and GroupNorm's nodes."""
-        t, channels = given(g, x), given(g, gamma).dims[0]
-        if given(g, skip).rank == 2:
+        t, channels = g.given(x), g.given(gamma).dims[0]
+        if g.given(skip).rank == 2:
             skip = reshape(g, skip, self._each(t.dims[0], channels))
         total = node(g, Add(), x, skip)
         if bias:
@@ -166,7 +166,7 @@ def _normalized(x: TensorType, gamma: TensorType, beta: TensorType, groups: int,
 
 
 def _normalize(g: GraphBuilder, x: str, gamma: str, beta: str, op: _Grouped, narrow: DType) -> str:
-    vector = given(g, gamma).dtype
+    vector = g.given(gamma).dtype
     wide = narrow if narrow is vector else DType.FLOAT32
     gamma, beta = (cast(g, name, vector, wide) for name in (gamma, beta))
     y = cast(g, transpose(g, x, _FIRST) if op.channels_last else x, narrow, wide)

@@ -20,7 +20,7 @@ from dovetail_ops_onnx.softsign import Softsign
 from dovetail_ops_onnx.tanh import Tanh
 from dovetail_ops_onnx.thresholded_relu import ThresholdedRelu
 from dovetail_ops_onnxruntime_contrib._base import MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import given, node, transpose
+from dovetail_ops_onnxruntime_contrib._nodes import node, transpose
 
 __all__ = ["FusedConv", "FusedGemm", "FusedMatMul", "TransposeMatMul"]
 
@@ -46,10 +46,10 @@ class FusedMatMul(MicrosoftOperator):
         """Transposes, MatMul and a factor."""
         sides = []
         for name, *how in ((a, self.transA, self.transBatchA), (b, self.transB, self.transBatchB)):
-            order = _order(given(g, name), *how)
+            order = _order(g.given(name), *how)
             sides.append(name if order == tuple(range(len(order))) else transpose(g, name, order))
         y = node(g, MatMul(), *sides)
-        return y if self.alpha == 1 else node(g, Mul(), y, g.constant(self.alpha, given(g, a).dtype))
+        return y if self.alpha == 1 else node(g, Mul(), y, g.constant(self.alpha, g.given(a).dtype))
 
 
 def _order(t: TensorType, swap: bool, batch: bool) -> tuple[int, ...]:
@@ -105,7 +105,7 @@ class FusedConv(MicrosoftOperator):
         y = node(g, Add(), y, z) if z else y
         params = self.activation_params
         if self.activation == "Clip":
-            return node(g, Clip(), y, *(g.constant(number, given(g, x).dtype) for number in params))
+            return node(g, Clip(), y, *(g.constant(number, g.given(x).dtype) for number in params))
         return _activated(g, y, self.activation, dict(zip(("alpha", "beta"), params, strict=False)))
 
     def _conv(self) -> Conv:

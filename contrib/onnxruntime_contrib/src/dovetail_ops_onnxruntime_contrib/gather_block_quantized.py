@@ -13,7 +13,7 @@ from dovetail_ops_onnx.greater_or_equal import GreaterOrEqual
 from dovetail_ops_onnx.less import Less
 from dovetail_ops_onnx.where import Where
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import cast, cut, given, ints, node, reshape
+from dovetail_ops_onnxruntime_contrib._nodes import cast, cut, ints, node, reshape
 
 __all__ = ["GatherBlockQuantized"]
 
@@ -56,7 +56,7 @@ class GatherBlockQuantized(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, data: str, indices: str, scales: str, zeros: str = "") -> str:
         """Gathers, unpacked numbers, DequantizeLinear in blocks, with scales of 0 for indices outside."""
-        t, places, scale = given(g, data), given(g, indices), given(g, scales)
+        t, places, scale = g.given(data), g.given(indices), g.given(scales)
         gather, quantize = self._axes(t.rank)
         size = t.dims[gather]
         low, high = (g.constant(number, places.dtype) for number in (-size, size - 1))
@@ -64,7 +64,7 @@ class GatherBlockQuantized(MicrosoftOperator):
 
         def taken(name: str) -> str:
             # Numbers of 4 bits are bytes in memory, but Gather does not take them as such.
-            kind = given(g, name).dtype
+            kind = g.given(name).dtype
             return node(g, Gather(axis=gather), cast(g, name, kind, _AS_BYTES.get(kind, kind)), inside)
 
         def shape(dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -75,7 +75,7 @@ class GatherBlockQuantized(MicrosoftOperator):
         if t.dtype is DType.UINT8:
             numbers = self._unpacked(g, numbers, shape(t.dims), shape(self._numbers(t)))
             wanted = shape(scale.dims)
-            zero = self._unpacked(g, zero, shape(given(g, zeros).dims), wanted) if zeros else self._middle(g, wanted)
+            zero = self._unpacked(g, zero, shape(g.given(zeros).dims), wanted) if zeros else self._middle(g, wanted)
         axis = quantize + places.rank - 1 if quantize > gather else quantize
         kept = node(g, And(), node(g, GreaterOrEqual(), indices, low), node(g, Less(), indices, g.constant(size, places.dtype)))
         kept = reshape(g, kept, (*places.dims, *(1,) * (t.rank - 1 - gather)))

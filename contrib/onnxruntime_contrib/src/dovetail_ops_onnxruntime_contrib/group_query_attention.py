@@ -12,7 +12,7 @@ from dovetail.op import DType, GraphBuilder, OperatorError, ShapeError, TensorTy
 from dovetail_ops_onnx.cached_attention import CachedAttention
 from dovetail_ops_onnx.rms_normalization import RMSNormalization
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import cut, given, node, reshape
+from dovetail_ops_onnxruntime_contrib._nodes import cut, node, reshape
 
 __all__ = ["GroupQueryAttention"]
 
@@ -102,7 +102,7 @@ class GroupQueryAttention(MicrosoftOperator):
         if norms[0]:
             query, key, value = self._normalized(g, [query, key, value], norms)
         if self.smooth_softmax == 1 and not sink:
-            sink = g.constant([0] * self.num_heads, given(g, query).dtype)
+            sink = g.constant([0] * self.num_heads, g.given(query).dtype)
         turned = [cos, sin, ids] if self.do_rotary else ["", "", ""]
         inputs = [query, key, value, past_key, past_value, lengths, *turned, bias, sink]
         while not inputs[-1]:
@@ -137,7 +137,7 @@ class GroupQueryAttention(MicrosoftOperator):
 
     def _normalized(self, g: GraphBuilder, sides: list[str], weights: Sequence[str]) -> list[str]:
         """Queries, keys and values, the first two with each head normalized."""
-        (batch, sequence, _), size = given(g, sides[0]).dims, given(g, weights[0]).size
+        (batch, sequence, _), size = g.given(sides[0]).dims, g.given(weights[0]).size
         counts = (self.num_heads, self.kv_num_heads, self.kv_num_heads)
         if not sides[1]:
             ends = accumulate(counts, initial=0)

@@ -16,7 +16,7 @@ from dovetail_ops_onnx.sigmoid import Sigmoid
 from dovetail_ops_onnx.softplus import Softplus
 from dovetail_ops_onnx.swish import Swish
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import cast, cut, given, node, reshape
+from dovetail_ops_onnxruntime_contrib._nodes import cast, cut, node, reshape
 
 __all__ = ["CausalConvWithState", "GatedRMSNorm", "LinearAttention", "LinearAttentionGate"]
 
@@ -75,8 +75,8 @@ class CausalConvWithState(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, x: str, weight: str, bias: str = "", past: str = "") -> Any:
         """Concat, Conv with a group for each channel, Swish; the end of what Concat gave."""
-        t = given(g, x)
-        state = (given(g, weight).dims[2] - 1) * self.dilation
+        t = g.given(x)
+        state = (g.given(weight).dims[2] - 1) * self.dilation
         before = past or g.constant(np.zeros((*t.dims[:2], state), t.dtype.numpy))
         every = node(g, Concat(axis=2), before, x)
         conv = Conv(group=t.dims[1], dilations=(self.dilation,))
@@ -187,7 +187,7 @@ class LinearAttentionGate(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, a: str, bias: str, scale: str, b: str = "") -> Any:
         """Add, Softplus, Mul; Sigmoid."""
-        kind = given(g, a).dtype
+        kind = g.given(a).dtype
         total = node(g, Softplus(), node(g, Add(), cast(g, a, kind, DType.FLOAT32), bias))
         decay = cast(g, node(g, Mul(), total, scale), DType.FLOAT32, kind)
         return decay, node(g, Sigmoid(), b or a)
@@ -214,7 +214,7 @@ class GatedRMSNorm(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, x: str, scale: str, gate: str) -> str:
         """RMSNormalization of the groups, Swish or Sigmoid, Mul."""
-        t, size = given(g, x), given(g, scale).size
+        t, size = g.given(x), g.given(scale).size
         wide, factor, opening = (cast(g, name, t.dtype, DType.FLOAT32) for name in (x, scale, gate))
         groups = reshape(g, wide, (*t.dims[:-1], t.dims[-1] // size, size))
         y = reshape(g, node(g, RMSNormalization(epsilon=self.epsilon), groups, factor), t.dims)

@@ -7,7 +7,7 @@ from dovetail.op import DType, GraphBuilder, OperatorError, ShapeError, TensorTy
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mat_mul_blocks import once
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import cast, given, node, unpacked
+from dovetail_ops_onnxruntime_contrib._nodes import cast, node, unpacked
 
 __all__ = ["MatMulBnb4"]
 
@@ -56,7 +56,7 @@ class MatMulBnb4(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, a: str, b: str, absmax: str) -> str:
         """MatMul in float32."""
-        packed, scales, dtype = given(g, b).value, given(g, absmax).value, given(g, a).dtype
+        packed, scales, dtype = g.given(b).value, g.given(absmax).value, g.given(a).dtype
         assert packed is not None
         assert scales is not None
         key = ("MatMulBnb4", self.quant_type, self.block_size, self.N, self.K, self.transB)

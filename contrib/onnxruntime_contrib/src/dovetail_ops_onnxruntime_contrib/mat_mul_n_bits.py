@@ -11,7 +11,7 @@ from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, once
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import cast, given, ints, node, unpacked
+from dovetail_ops_onnxruntime_contrib._nodes import cast, ints, node, unpacked
 
 __all__ = ["MatMulNBits"]
 
@@ -82,7 +82,7 @@ class MatMulNBits(MicrosoftOperator):
         assert packed is not None
         assert factors is not None
         has_floats = points is not None and points.dtype != np.uint8  # ONNX Runtime rounds no activations then
-        dtype = given(g, a).dtype
+        dtype = g.given(a).dtype
         order = self._order(groups)
         sources = [x for x in (packed, factors, points, groups) if x is not None]
         key = (self.bits, self.block_size, self.K, self.N, points is None)

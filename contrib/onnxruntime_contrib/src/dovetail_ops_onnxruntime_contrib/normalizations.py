@@ -13,7 +13,7 @@ from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.rms_normalization import RMSNormalization
 from dovetail_ops_onnx.sqrt import Sqrt
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import cast, given, ints, node
+from dovetail_ops_onnxruntime_contrib._nodes import cast, ints, node
 
 __all__ = [
     "EmbedLayerNormalization",
@@ -46,7 +46,7 @@ class SimplifiedLayerNormalization(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, X: str, scale: str) -> Any:
         """RMSNormalization."""
-        x = given(g, X)
+        x = g.given(X)
         y = node(g, RMSNormalization(axis=self.axis, epsilon=self.epsilon), X, scale)
         return y, _inverse_rms(g, X, x.dtype, tuple(range(self.axis % x.rank, x.rank)), self.epsilon)
 
@@ -71,7 +71,7 @@ class SkipSimplifiedLayerNormalization(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, x: str, skip: str, gamma: str, bias: str = "") -> Any:
         """Sums and RMSNormalization."""
-        t = given(g, x)
+        t = g.given(x)
         total = _sum(g, x, skip, bias)
         y = node(g, RMSNormalization(epsilon=self.epsilon), total, gamma)
         mean = cast(g, node(g, ReduceMean(), total, ints(g, [-1])), t.dtype, DType.FLOAT32)
@@ -148,11 +148,11 @@ class EmbedLayerNormalization(MicrosoftOperator):
         gamma, beta, mask, places = (*rest, "", "")[:4]
         pairs = [(words, ids), (positions, places or self.rows(g, ids)), *([(table, segments)] if segments else [])]
         parts = [node(g, Gather(), source, rows) for source, rows in pairs]
-        return self.normalized(g, parts, gamma, beta, given(g, ids), mask)
+        return self.normalized(g, parts, gamma, beta, g.given(ids), mask)
 
     def rows(self, g: GraphBuilder, ids: str) -> str:
         """The positions of tokens that count from 0."""
-        return ints(g, range(given(g, ids).dims[1]))
+        return ints(g, range(g.given(ids).dims[1]))
 
     def normalized(self, g: GraphBuilder, parts: list[str], gamma: str, beta: str, ids: TensorType, mask: str) -> Any:
         """The three outputs, from embeddings [batch, sequence, hidden] or [sequence, hidden]."""

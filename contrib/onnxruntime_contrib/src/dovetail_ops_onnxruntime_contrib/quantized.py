@@ -6,7 +6,7 @@ from dovetail_ops_onnx.dequantize_linear import DequantizeLinear as StandardDequ
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear as StandardQuantizeLinear
 from dovetail_ops_onnxruntime_contrib._base import BYTES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import given, node
+from dovetail_ops_onnxruntime_contrib._nodes import node
 from dovetail_ops_onnxruntime_contrib._stored import check_scalars, stored, weights
 
 __all__ = ["DequantizeLinear", "QLinearAdd", "QLinearMul", "QuantizeLinear"]
@@ -29,7 +29,7 @@ class QuantizeLinear(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, x: str, scale: str, zero: str = "") -> str:
         """The standard's."""
-        op = StandardQuantizeLinear(axis=_axis(self.axis, given(g, x), given(g, scale)))
+        op = StandardQuantizeLinear(axis=_axis(self.axis, g.given(x), g.given(scale)))
         return node(g, op, x, scale, *([zero] if zero else []))
 
 
@@ -47,7 +47,7 @@ class DequantizeLinear(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, x: str, scale: str, zero: str = "") -> str:
         """The standard's."""
-        op = StandardDequantizeLinear(axis=_axis(self.axis, given(g, x), given(g, scale)))
+        op = StandardDequantizeLinear(axis=_axis(self.axis, g.given(x), g.given(scale)))
         return node(g, op, x, scale, *([zero] if zero else []))
 
 
@@ -82,7 +82,7 @@ class QLinearAdd(MicrosoftOperator):
     def compose(self, g: GraphBuilder, a: str, a_scale: str, a_zero: str, b: str, b_scale: str, b_zero: str, *c: str) -> str:
         """Floats, the operation, bytes."""
         y = node(g, Add(), weights(g, a, a_scale, a_zero), weights(g, b, b_scale, b_zero))
-        return stored(g, y, given(g, a).dtype, *c)
+        return stored(g, y, g.given(a).dtype, *c)
 
 
 class QLinearMul(QLinearAdd):
@@ -93,4 +93,4 @@ class QLinearMul(QLinearAdd):
     def compose(self, g: GraphBuilder, a: str, a_scale: str, a_zero: str, b: str, b_scale: str, b_zero: str, *c: str) -> str:
         """Floats, the operation, bytes."""
         y = node(g, Mul(), weights(g, a, a_scale, a_zero), weights(g, b, b_scale, b_zero))
-        return stored(g, y, given(g, a).dtype, *c)
+        return stored(g, y, g.given(a).dtype, *c)

@@ -7,7 +7,7 @@ from dovetail_ops_onnx.sigmoid import Sigmoid
 from dovetail_ops_onnx.softmax import Softmax
 from dovetail_ops_onnx.where import Where
 from dovetail_ops_onnxruntime_contrib._base import BYTES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import given, node, reshape
+from dovetail_ops_onnxruntime_contrib._nodes import node, reshape
 from dovetail_ops_onnxruntime_contrib._stored import check_scalars, floats, stored
 
 __all__ = ["QLinearConcat", "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QLinearWhere"]
@@ -29,7 +29,7 @@ class QLinearSigmoid(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, x: str, scale: str, zero: str, *y: str) -> str:
         """Floats, the function, bytes."""
-        return stored(g, node(g, self._function(), floats(g, x, scale, zero)), given(g, x).dtype, *y)
+        return stored(g, node(g, self._function(), floats(g, x, scale, zero)), g.given(x).dtype, *y)
 
     def _function(self) -> Operator:
         return Sigmoid()
@@ -63,7 +63,7 @@ class QLinearSoftmax(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, x: str, scale: str, zero: str, *y: str) -> str:
         """Floats, Softmax, bytes."""
-        t = given(g, x)
+        t = g.given(x)
         if self.opset >= 13:
             return stored(g, node(g, Softmax(axis=self.axis), floats(g, x, scale, zero)), t.dtype, *y)
         axis = self.axis % t.rank
@@ -119,7 +119,7 @@ class QLinearWhere(MicrosoftOperator):
 
 def _rescaled(g: GraphBuilder, value: "tuple[str, ...]", target: "tuple[str, ...]") -> str:
     """Bytes with another scale and zero point; the same bytes where both are equal."""
-    pairs = [(given(g, old).value, given(g, new).value) for old, new in zip(value[1:], target, strict=True)]
+    pairs = [(g.given(old).value, g.given(new).value) for old, new in zip(value[1:], target, strict=True)]
     if all(old is not None and new is not None and old.item() == new.item() for old, new in pairs):
         return value[0]
-    return stored(g, floats(g, *value), given(g, value[0]).dtype, *target)
+    return stored(g, floats(g, *value), g.given(value[0]).dtype, *target)

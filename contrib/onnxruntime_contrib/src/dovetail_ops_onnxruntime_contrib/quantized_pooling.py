@@ -7,7 +7,7 @@ from dovetail_ops_onnx.average_pool import AveragePool
 from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
 from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_onnxruntime_contrib._base import BYTES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import given, node
+from dovetail_ops_onnxruntime_contrib._nodes import node
 from dovetail_ops_onnxruntime_contrib._stored import check_scalars, floats, stored, to_first, to_last
 
 __all__ = ["NhwcMaxPool", "QLinearAveragePool", "QLinearGlobalAveragePool"]
@@ -84,7 +84,7 @@ class NhwcMaxPool(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, x: str) -> str:
         """MaxPool between transposes."""
-        rank = given(g, x).rank
+        rank = g.given(x).rank
         return to_last(g, node(g, self._pool(), to_first(g, x, rank)), rank)
 
     def _pool(self) -> MaxPool:
@@ -101,7 +101,7 @@ def _inferred(X: TensorType, channels_last: bool, pool: Any) -> TensorType:
 
 
 def _pooled(g: GraphBuilder, x: str, scale: str, zero: str, out: tuple[str, ...], channels_last: bool, pool: Any) -> str:
-    t = given(g, x)
+    t = g.given(x)
     first = to_first(g, x, t.rank) if channels_last else x
     y = stored(g, node(g, pool, floats(g, first, scale, zero)), t.dtype, *out)
     return to_last(g, y, t.rank) if channels_last else y

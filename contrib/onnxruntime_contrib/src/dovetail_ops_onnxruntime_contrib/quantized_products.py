@@ -11,7 +11,7 @@ from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.q_linear_conv import QLinearConv as StandardQLinearConv
 from dovetail_ops_onnxruntime_contrib._base import BYTES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import given, node
+from dovetail_ops_onnxruntime_contrib._nodes import node
 from dovetail_ops_onnxruntime_contrib._stored import check_row, check_scalars, floats, stored, to_first, to_last, weights
 
 __all__ = ["DynamicQuantizeMatMul", "MatMulIntegerToFloat", "QGemm", "QLinearConv", "product"]
@@ -126,7 +126,7 @@ class QLinearConv(MicrosoftOperator):
         """The standard's, between transposes."""
         if not self.channels_last:
             return node(g, self._standard(), x, *rest)
-        rank = given(g, x).rank
+        rank = g.given(x).rank
         return to_last(g, node(g, self._standard(), to_first(g, x, rank), *rest), rank)
 
     def _standard(self) -> StandardQLinearConv:

@@ -5,7 +5,7 @@ from typing import Any
 from dovetail.op import DType, GraphBuilder, TensorType
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnxruntime_contrib._base import BYTES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import given, node
+from dovetail_ops_onnxruntime_contrib._nodes import node
 from dovetail_ops_onnxruntime_contrib._stored import check_row, check_scalars, floats
 from dovetail_ops_onnxruntime_contrib.attention import Attention
 from dovetail_ops_onnxruntime_contrib.normalizations import EmbedLayerNormalization
@@ -45,8 +45,8 @@ class QAttention(MicrosoftOperator):
         """A product of bytes, then as Attention."""
         x_scale, w_scale, mask, x_zero, w_zero, past = (*rest, "", "", "", "")[:6]
         both = product(g, (x, x_scale, x_zero), (weight, w_scale, w_zero), bias)
-        op, real = self._floats(), given(g, x).with_dtype(DType.FLOAT32)
-        return op.attend(g, both, real, op.parts(given(g, weight)), (mask, past, ""))
+        op, real = self._floats(), g.given(x).with_dtype(DType.FLOAT32)
+        return op.attend(g, both, real, op.parts(g.given(weight)), (mask, past, ""))
 
     def _floats(self) -> Attention:
         return Attention(**{name: getattr(self, name) for name in self.attributes})
@@ -84,7 +84,7 @@ class QEmbedLayerNormalization(MicrosoftOperator):
 
         op = self._floats()
         parts = [real(0, ids), real(1, op.rows(g, ids)), *([real(2, segments)] if segments else [])]
-        return op.normalized(g, parts, real(3), real(4), given(g, ids), mask)[:2]
+        return op.normalized(g, parts, real(3), real(4), g.given(ids), mask)[:2]
 
     def _floats(self) -> EmbedLayerNormalization:
         return EmbedLayerNormalization(epsilon=self.epsilon)

@@ -8,7 +8,7 @@ from dovetail_ops_onnx.lstm import LSTM
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.sub import Sub
 from dovetail_ops_onnxruntime_contrib._base import MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import given, node, reshape, transpose
+from dovetail_ops_onnxruntime_contrib._nodes import node, reshape, transpose
 
 __all__ = ["DynamicQuantizeLSTM"]
 
@@ -63,7 +63,7 @@ class DynamicQuantizeLSTM(MicrosoftOperator):
 
 def _floats(g: GraphBuilder, weights: str, scale: str, zero: str) -> str:
     """(W - zero) * scale with its last two axes swapped, as LSTM has them."""
-    scales = given(g, scale)
+    scales = g.given(scale)
     shape = (scales.dims[0], 1, scales.dims[1] if scales.rank == 2 else 1)
 
     def wide(name: str) -> str:

@@ -7,7 +7,7 @@ from dovetail.errors import DataDependentShape
 from dovetail.op import DType, GraphBuilder, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnxruntime_contrib._base import MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import given, node, reshape
+from dovetail_ops_onnxruntime_contrib._nodes import node, reshape
 
 __all__ = ["RelativePositionBias"]
 
@@ -42,8 +42,8 @@ class RelativePositionBias(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, bias_table: str, query_length: str, key_length: str) -> str:
         """Gather, by buckets that are known."""
-        buckets, heads = given(g, bias_table).dims
-        queries, keys = (_length(given(g, name), "a length") for name in (query_length, key_length))
+        buckets, heads = g.given(bias_table).dims
+        queries, keys = (_length(g.given(name), "a length") for name in (query_length, key_length))
         places = g.constant(self._buckets(queries, keys, buckets), DType.INT64)
         return node(g, Gather(axis=2), reshape(g, bias_table, (1, heads, buckets)), places)
 

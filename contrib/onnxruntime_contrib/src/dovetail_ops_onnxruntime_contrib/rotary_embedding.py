@@ -12,7 +12,7 @@ from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.rotary_embedding import RotaryEmbedding as StandardRotaryEmbedding
 from dovetail_ops_onnx.where import Where
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import given, ints, node
+from dovetail_ops_onnxruntime_contrib._nodes import ints, node
 
 __all__ = ["MRotaryEmbedding", "RotaryEmbedding"]
 
@@ -51,12 +51,12 @@ class RotaryEmbedding(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, x: str, ids: str, cos: str, sin: str) -> str:
         """The standard's, with positions for every token."""
-        t = given(g, x)
+        t = g.given(x)
         batch, sequence = t.dims[0], t.dims[1 if t.rank == 3 else 2]
-        if given(g, ids).rank == 1:
+        if g.given(ids).rank == 1:
             row = node(g, Add(), ids, ints(g, range(sequence)))
             ids = node(g, Expand(), row, ints(g, (batch, sequence)))
-        return node(g, self._standard(t, given(g, cos)), x, cos, sin, ids)
+        return node(g, self._standard(t, g.given(cos)), x, cos, sin, ids)
 
     def _standard(self, x: TensorType, cos: TensorType) -> StandardRotaryEmbedding:
         return _standard(self, x, cos)
@@ -100,7 +100,7 @@ class MRotaryEmbedding(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, x: str, ids: str, cos: str, sin: str) -> str:
         """The rows of the caches at each position, of which each pair takes one, and the standard's."""
-        t = given(g, cos)
+        t = g.given(cos)
         taken = self._taken(t.dims[1])
         angles = []
         for cache in (cos, sin):
@@ -108,7 +108,7 @@ class MRotaryEmbedding(MicrosoftOperator):
             first, second, third = (node(g, Gather(), rows, g.constant(stream, DType.INT64)) for stream in range(3))
             rest = node(g, Where(), g.constant(taken == 2), third, first)
             angles.append(node(g, Where(), g.constant(taken == 1), second, rest))
-        return node(g, _standard(self, given(g, x), t), x, *angles)
+        return node(g, _standard(self, g.given(x), t), x, *angles)
 
     def _taken(self, pairs: int) -> NDArray[Any]:
         """The position that each pair takes."""

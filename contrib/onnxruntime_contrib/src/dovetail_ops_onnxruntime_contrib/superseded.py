@@ -14,7 +14,7 @@ from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.trilu import Trilu as StandardTrilu
 from dovetail_ops_onnx.unique import Unique as StandardUnique
 from dovetail_ops_onnxruntime_contrib._base import MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import given, node, reshape
+from dovetail_ops_onnxruntime_contrib._nodes import node, reshape
 
 __all__ = ["ConvTransposeWithDynamicPads", "ExpandDims", "GatherND", "GridSample", "Pad", "Range", "Trilu", "Unique"]
 
@@ -56,7 +56,7 @@ class ExpandDims(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, x: str, axis: str) -> str:
         """A view."""
-        return reshape(g, x, self.infer(given(g, x), given(g, axis)).dims)
+        return reshape(g, x, self.infer(g.given(x), g.given(axis)).dims)
 
 
 class Range(MicrosoftOperator):
@@ -71,13 +71,13 @@ class Range(MicrosoftOperator):
         scalars = [_scalar(t) for t in (start, *rest) if t is not None]
         if len(scalars) < 3:
             g = GraphBuilder()
-            scalars.append(given(g, g.constant(1, start.dtype)))
+            scalars.append(g.given(g.constant(1, start.dtype)))
         return StandardRange().infer(*scalars)
 
     def compose(self, g: GraphBuilder, start: str, limit: str, delta: str = "") -> str:
         """The standard's."""
         ends = (reshape(g, name, ()) for name in (start, limit))
-        step = reshape(g, delta, ()) if delta else g.constant(1, given(g, start).dtype)
+        step = reshape(g, delta, ()) if delta else g.constant(1, g.given(start).dtype)
         return node(g, StandardRange(), *ends, step)
 
 
@@ -99,7 +99,7 @@ class Pad(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, data: str, pads: str, value: str = "") -> str:
         """The standard's."""
-        row = reshape(g, pads, (given(g, pads).size,))
+        row = reshape(g, pads, (g.given(pads).size,))
         return node(g, StandardPad(mode=self.mode), data, row, *([reshape(g, value, ())] if value else []))
 
 
@@ -136,7 +136,7 @@ class GatherND(MicrosoftOperator):
 
     def compose(self, g: GraphBuilder, data: str, indices: str) -> str:
         """The standard's."""
-        from_int32 = given(g, indices).dtype is DType.INT32
+        from_int32 = g.given(indices).dtype is DType.INT32
         return node(g, StandardGatherND(), data, node(g, Cast(to=DType.INT64), indices) if from_int32 else indices)
 
 

@@ -21,7 +21,6 @@ __all__ = [
     "BREVITAS",
     "QonnxOperator",
     "elementwise",
-    "given",
     "limits",
     "node",
     "offset",
@@ -67,13 +66,6 @@ def elementwise(x: TensorType, **parameters: TensorType) -> TensorType:
     return x.with_shape(x.dims)
 
 
-def given(g: GraphBuilder, name: str) -> TensorType:
-    """The type of an input, all of which are required."""
-    found = g.type_of(name)
-    assert found is not None, "a required input is left out"
-    return found
-
-
 def single(parameter: TensorType, name: str) -> float:
     """The only element of an input that is known while planning. Raises `OperatorError`."""
     if parameter.size != 1 or parameter.value is None:
@@ -102,7 +94,7 @@ def node(g: GraphBuilder, op: Operator, *inputs: str) -> str:
 
 def offset(g: GraphBuilder, zero: str) -> str:
     """The zero point; nothing for zeros."""
-    value: NDArray[Any] | None = given(g, zero).value
+    value: NDArray[Any] | None = g.given(zero).value
     return zero if value is None or value.any() else ""
 
 

@@ -13,7 +13,7 @@ from dovetail_ops_onnx.floor import Floor
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.round import Round
 from dovetail_ops_onnx.sign import Sign
-from dovetail_ops_qonnx._base import given, node
+from dovetail_ops_qonnx._base import node
 
 __all__ = ["check_rounding", "rounded", "rounded_array"]
 
@@ -42,7 +42,7 @@ def rounded(g: GraphBuilder, x: str, mode: str, like: str) -> str:
     operator, offset = _OF_MAGNITUDES[mode.upper()]
     magnitude = node(g, Abs(), x)
     if offset:
-        magnitude = node(g, Add(), magnitude, g.constant(offset, given(g, like).dtype))
+        magnitude = node(g, Add(), magnitude, g.constant(offset, g.given(like).dtype))
     return node(g, Mul(), node(g, Sign(), x), node(g, operator(), magnitude))
 
 

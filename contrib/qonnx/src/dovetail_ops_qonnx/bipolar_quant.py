@@ -4,7 +4,7 @@ from dovetail.op import FLOATS, GraphBuilder, TensorType, Translation
 from dovetail_ops_onnx.greater_or_equal import GreaterOrEqual
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.where import Where
-from dovetail_ops_qonnx._base import BREVITAS, QonnxOperator, elementwise, given, node
+from dovetail_ops_qonnx._base import BREVITAS, QonnxOperator, elementwise, node
 
 __all__ = ["BipolarQuant"]
 
@@ -23,5 +23,5 @@ class BipolarQuant(QonnxOperator):
 
     def compose(self, g: GraphBuilder, x: str, scale: str) -> str:
         """1 or -1, multiplied."""
-        zero, one, minus = (g.constant(number, given(g, x).dtype) for number in (0, 1, -1))
+        zero, one, minus = (g.constant(number, g.given(x).dtype) for number in (0, 1, -1))
         return node(g, Mul(), node(g, Where(), node(g, GreaterOrEqual(), x, zero), one, minus), scale)

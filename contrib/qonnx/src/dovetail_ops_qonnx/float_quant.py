@@ -12,7 +12,7 @@ from dovetail_ops_onnx.less import Less
 from dovetail_ops_onnx.max import Max
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.where import Where
-from dovetail_ops_qonnx._base import BITS, BREVITAS, QonnxOperator, elementwise, given, node, single, width
+from dovetail_ops_qonnx._base import BITS, BREVITAS, QonnxOperator, elementwise, node, single, width
 from dovetail_ops_qonnx._rounding import check_rounding, rounded
 
 __all__ = ["FloatQuant"]
@@ -53,7 +53,7 @@ class FloatQuant(QonnxOperator):
 
     def compose(self, g: GraphBuilder, x: str, scale: str, *layout: str) -> str:
         """The power of 2 below each number gives the distance of the floats around it."""
-        exponent, mantissa, bias, largest = (single(given(g, name), "layout") for name in layout)
+        exponent, mantissa, bias, largest = (single(g.given(name), "layout") for name in layout)
         with np.errstate(over="ignore"):
             most = np.minimum(np.exp2(2**exponent - 1 - bias) * (2 - np.exp2(-mantissa)), largest)
         value = node(g, Div(), x, scale)

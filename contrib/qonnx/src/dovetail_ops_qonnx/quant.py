@@ -4,7 +4,7 @@ from dovetail.op import FLOATS, GraphBuilder, OperatorError, TensorType, Transla
 from dovetail_ops_onnx.clip import Clip_6
 from dovetail_ops_onnx.greater_or_equal import GreaterOrEqual
 from dovetail_ops_onnx.where import Where
-from dovetail_ops_qonnx._base import BITS, BREVITAS, QonnxOperator, elementwise, given, limits, node, offset, real, whole, width
+from dovetail_ops_qonnx._base import BITS, BREVITAS, QonnxOperator, elementwise, limits, node, offset, real, whole, width
 from dovetail_ops_qonnx._rounding import check_rounding, rounded
 
 __all__ = ["Quant"]
@@ -40,10 +40,10 @@ class Quant(QonnxOperator):
 
     def compose(self, g: GraphBuilder, x: str, scale: str, zeropt: str, bitwidth: str) -> str:
         """A quotient, limited, rounded and multiplied again."""
-        bits, zeropt = width(given(g, bitwidth), "bitwidth"), offset(g, zeropt)
+        bits, zeropt = width(g.given(bitwidth), "bitwidth"), offset(g, zeropt)
         moved = whole(g, x, scale, zeropt)
         if bits == 1 and self.signed:
-            zero, one, minus = (g.constant(number, given(g, x).dtype) for number in (0, 1, -1))
+            zero, one, minus = (g.constant(number, g.given(x).dtype) for number in (0, 1, -1))
             stored = node(g, Where(), node(g, GreaterOrEqual(), moved, zero), one, minus)
         else:
             low, high = limits(bits, signed=self.signed, narrow=self.narrow)

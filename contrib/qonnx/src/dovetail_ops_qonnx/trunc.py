@@ -11,7 +11,6 @@ from dovetail_ops_qonnx._base import (
     BREVITAS,
     QonnxOperator,
     elementwise,
-    given,
     limits,
     node,
     offset,
@@ -61,9 +60,9 @@ class Trunc(QonnxOperator):
     def compose(self, g: GraphBuilder, *names: str) -> str:
         """Quotients, rounded, limited and multiplied again."""
         x, scale, zeropt, _, out_scale, out_bitwidth = names
-        power = round(math.log2(single(given(g, out_scale), "out_scale")) - math.log2(single(given(g, scale), "scale")))
-        step = g.constant(2.0 ** min(max(power, -1022), 1023), given(g, x).dtype)
-        low, high = limits(width(given(g, out_bitwidth), "out_bitwidth"), signed=self.signed, narrow=self.narrow)
+        power = round(math.log2(single(g.given(out_scale), "out_scale")) - math.log2(single(g.given(scale), "scale")))
+        step = g.constant(2.0 ** min(max(power, -1022), 1023), g.given(x).dtype)
+        low, high = limits(width(g.given(out_bitwidth), "out_bitwidth"), signed=self.signed, narrow=self.narrow)
         zero = offset(g, zeropt)
         kept = node(g, Div(), node(g, Round(), whole(g, x, scale, zero)), step)
         kept = rounded(g, node(g, Clip_6(min=low, max=high), kept), self.rounding_mode, x)
@@ -95,8 +94,8 @@ class Trunc_1(QonnxOperator):
 
     def compose(self, g: GraphBuilder, x: str, scale: str, zeropt: str, in_bitwidth: str, out_bitwidth: str) -> str:
         """A quotient, rounded, divided, rounded and multiplied again."""
-        bits = width(given(g, in_bitwidth), "in_bitwidth") - width(given(g, out_bitwidth), "out_bitwidth")
+        bits = width(g.given(in_bitwidth), "in_bitwidth") - width(g.given(out_bitwidth), "out_bitwidth")
         zero = offset(g, zeropt)
         kept = node(g, Round(), whole(g, x, scale, zero))
-        kept = node(g, Div(), kept, g.constant(2.0 ** min(max(bits, -1022), 1023), given(g, x).dtype))
+        kept = node(g, Div(), kept, g.constant(2.0 ** min(max(bits, -1022), 1023), g.given(x).dtype))
         return real(g, rounded(g, kept, self.rounding_mode, x), scale, zero)

@@ -39,8 +39,7 @@ class MaxpoolGrad(TimVxOperator):
 
     def compose(self, g: GraphBuilder, x: str, dy: str) -> Any:
         """MaxPool for the places, ScatterElements for the sums, and changes of shape."""
-        given = g.type_of(x)
-        assert given is not None
+        given = g.given(x)
         _, places = g.node(self._pool(), x, name="pool", outputs=2)
         flat = g.constant([-1], "int64", "flat")
         updates = g.node(Reshape(), dy, flat, name="updates")

@@ -62,8 +62,7 @@ class RNNCell(RecurrentOperator):
 
     def compose(self, g: GraphBuilder, x: str, w: str, b: str, h: str, r: str) -> Any:
         """Gemm, Gemm, activation, and the conversion of the state if its type differs."""
-        given, before = g.type_of(x), g.type_of(h)
-        assert given is not None
+        given, before = g.given(x), g.type_of(h)
         y: str = g.node(Gemm(transB=True), x, w, *([b] if b else []), name="input")
         if before is not None:
             y = g.node(Gemm(transB=True), self._loaded(g, h, before.dtype, given.dtype), r, y, name="recurrent")

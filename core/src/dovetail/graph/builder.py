@@ -64,6 +64,12 @@ class GraphBuilder:
         """The type of an input, constant or outer value; None for `""`. Raises `KeyError` for a node's output."""
         return self._types[name] if name else None
 
+    def given(self, name: str) -> TensorType:
+        """As `type_of`, for an input that the operator requires."""
+        found = self.type_of(name)
+        assert found is not None, "a required input is left out"
+        return found
+
     @overload
     def node(self, op: AbstractOperator, *inputs: str, name: str = ..., post_ops: Iterable[PostOp] = ...) -> str: ...
 

@@ -339,7 +339,7 @@ class Core:
     def _composite(
         self, model: Model, device: str, given: Properties, virtual: Virtual, properties: Properties
     ) -> Composite | None:
-        """What a virtual device makes of the model: a composite, unless it only chooses targets."""
+        """The composite that a virtual device makes of the model, unless it only chooses targets."""
         name, found, arguments = virtual
         if (folder := properties.get("CACHE_DIR")) and isinstance(folder, str) and model.files:
             from dovetail.runtime.stored_plans import PlanFolder  # as above

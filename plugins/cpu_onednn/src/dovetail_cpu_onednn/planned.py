@@ -128,12 +128,14 @@ def _plan(kernel: PrimitiveKernel, node: TypedNode, shared: bool, found: NodePla
 
 
 def planned_as(parts: Sequence[Prepared]) -> Planned:
+    """The plan of a node that runs in parts, whose primitives these are."""
     stages = tuple([one.stage for one in parts])
     size = max([one.scratchpad for one in parts], default=0)
     return Planned((), NodePlan(stages), stages, (size,) if size else ())
 
 
 def decided(placement: Placement, planned: Planned | None, in_place: Sequence[str]) -> Decided:
+    """The decision about a node, for comparison with other sizes: that of before, where it is the same."""
     name, is_reference = ("", False) if planned is None else (planned.plan.name, planned.plan.is_reference)
     known = placement.earlier
     if known is not None and known.implementation == name and known.in_place == in_place:
@@ -187,6 +189,7 @@ def prepare_stage(
     memory: ConstantMemory,
     shared: SharedConstants,
 ) -> Prepared:
+    """A stage with its primitive and constants, those that are `missing` brought into its layouts."""
     node, lib = placement.node, library()
     if stage.desc.primitive is not None and not missing:
         return Prepared(stage, stage.desc.primitive, constants, lib.scratchpad(stage.desc))

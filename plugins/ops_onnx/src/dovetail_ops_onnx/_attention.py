@@ -68,8 +68,7 @@ class Composer:
 
     def _heads(self, x: str, count: int) -> str:
         """[batch, length, hidden] as [batch, heads, length, head size]."""
-        given = self.g.type_of(x)
-        assert given is not None
+        given = self.g.given(x)
         batch, length, hidden = given.dims
         split = self._reshape(x, (batch, length, count, hidden // count))
         y: str = self.g.node(Transpose(perm=(0, 2, 1, 3)), split)

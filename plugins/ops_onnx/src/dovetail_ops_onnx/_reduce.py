@@ -95,8 +95,7 @@ class Reduction(Operator, ABC):
 
     def widened(self, g: GraphBuilder, data: str, wide: DType, reduced: Callable[[str], str]) -> str:
         """In a composition, `reduced` of the data in the data type `wide`, in their own again."""
-        given = g.type_of(data)
-        assert given is not None
+        given = g.given(data)
         if given.dtype is wide:
             return reduced(data)
         name: str = g.node(Cast(to=given.dtype), reduced(g.node(Cast(to=wide), data)))

@@ -196,10 +196,7 @@ class Attention_23(Operator):
         lengths: str = "",
     ) -> tuple[str, ...]:
         """The function of the standard: products, mask and softmax as nodes of their own."""
-        q, k, v, t = (g.type_of(name) for name in (Q, K, V, mask))
-        assert q is not None
-        assert k is not None
-        assert v is not None
+        q, k, v, t = g.given(Q), g.given(K), g.given(V), g.type_of(mask)
         sizes = self.sizes(q, k, v, g.type_of(past_key), g.type_of(past_value))
         from dovetail_ops_onnx._attention import Composer  # here, because devices with a kernel need none of its operators
 

@@ -28,8 +28,7 @@ class CastLike(Operator):
 
     def compose(self, g: GraphBuilder, x: str, target: str) -> str:
         """A Cast."""
-        wanted = g.type_of(target)
-        assert wanted is not None
+        wanted = g.given(target)
         name: str = g.node(self._cast(wanted), x)
         return name
 

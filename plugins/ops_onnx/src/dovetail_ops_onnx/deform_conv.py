@@ -94,9 +94,7 @@ class DeformConv(Operator):
 
     def compose(self, g: GraphBuilder, X: str, W: str, offset: str, B: str = "", mask: str = "") -> str:
         """GridSample, which writes all elements that a window reads as channels, the masks, and a Conv of single elements."""
-        x, w = g.type_of(X), g.type_of(W)
-        assert x is not None
-        assert w is not None
+        x, w = g.given(X), g.given(W)
         at = self.geometry(x, w)
         groups, taps = x.dims[0] * self.offset_group, at.kernel_size
         # Windows are the first axis of places times kernel elements: GridSample has as many axes as X.
@@ -111,8 +109,7 @@ class DeformConv(Operator):
 
     def _grid(self, g: GraphBuilder, at: ConvGeometry, offset: str, groups: int) -> str:
         """The places that GridSample reads, [groups, kernel elements, *output, rank]: place p of n is (2 p + 1) / n - 1."""
-        given = g.type_of(offset)
-        assert given is not None
+        given = g.given(offset)
         real = DType.FLOAT64 if given.dtype is DType.FLOAT64 else DType.FLOAT32
         size = np.array(at.input, np.float64)[::-1]
         moves = g.node(Cast(to=real), offset) if given.dtype is not real else offset

@@ -83,8 +83,7 @@ class MatMulRows(AbstractOperator):
 
     def compose(self, g: GraphBuilder, a: str, w: str) -> str:
         """MatMulBlocks, on the blocks in another order."""
-        given = g.type_of(w)
-        assert given is not None
+        given = g.given(w)
         rows = given.value
         assert rows is not None
         return self.format.whole(rows).times(g, a)

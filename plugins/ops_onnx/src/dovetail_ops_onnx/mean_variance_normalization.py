@@ -44,8 +44,7 @@ class MeanVarianceNormalization(Operator):
 
     def compose(self, g: GraphBuilder, x: str) -> str:
         """Means, a root and a quotient. Types of 16 bits are computed in float32, where squares do not overflow."""
-        given = g.type_of(x)
-        assert given is not None
+        given = g.given(x)
         inner = DType.FLOAT64 if given.dtype is DType.FLOAT64 else DType.FLOAT32
         x = x if given.dtype is inner else g.node(Cast(to=inner), x)
         axes = g.constant(np.array(check_axes(self.axes, given.rank), np.int64))

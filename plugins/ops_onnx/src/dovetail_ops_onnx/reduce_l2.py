@@ -25,8 +25,7 @@ class ReduceL2(Reduction):
 
     def compose(self, g: GraphBuilder, data: str, *axes: str) -> str:
         """A product, a sum and a root, in float32 or float64."""
-        given = g.type_of(data)
-        assert given is not None
+        given = g.given(data)
         narrow = given.dtype in (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
         total = ReduceSum(keepdims=self.keepdims, noop_with_empty_axes=self.noop_with_empty_axes)
         wide = DType.FLOAT32 if narrow else DType.FLOAT64

@@ -19,8 +19,7 @@ class ReduceSumSquare(Reduction):
 
     def compose(self, g: GraphBuilder, data: str, *axes: str) -> str:
         """A product and a sum. Floats of 16 bits are computed in float32."""
-        given = g.type_of(data)
-        assert given is not None
+        given = g.given(data)
         wide = DType.FLOAT32 if given.dtype in (DType.FLOAT16, DType.BFLOAT16) else given.dtype
         total = ReduceSum(keepdims=self.keepdims, noop_with_empty_axes=self.noop_with_empty_axes)
         return self.widened(g, data, wide, lambda x: g.node(total, g.node(Mul(), x, x), *axes))

@@ -53,9 +53,7 @@ class RMSNormalization(Operator):
 
     def compose(self, g: GraphBuilder, X: str, scale: str) -> str:
         """Square, mean, inverse root and two products: devices that have no kernel of their own fuse these to three nodes."""
-        given, factor = g.type_of(X), g.type_of(scale)
-        assert given is not None
-        assert factor is not None
+        given, factor = g.given(X), g.given(scale)
         inner = DType.FLOAT64 if given.dtype is DType.FLOAT64 else DType.FLOAT32
         x, row = (name if t.dtype is inner else g.node(Cast(to=inner), name) for name, t in ((X, given), (scale, factor)))
         axes = g.constant(list(range(check_axis(self.axis, given.rank), given.rank)), DType.INT64)

@@ -2,12 +2,9 @@
 
 from typing import Any
 
-from dovetail_ops_onnx.equal import Equal
-from dovetail_ops_onnx_training.rules._reductions import kept, stretched
+from dovetail_ops_onnx_training.rules._reductions import to_chosen
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
     """dY goes to the greatest elements, in equal parts."""
-    x, y, dy = kept(op, inputs, outputs, gradients)
-    chosen = x.apply(Equal(), y.expand(x.dims)).cast(x.dtype)
-    return chosen * (dy / chosen.sum(stretched(x, y)))
+    return to_chosen(op, inputs, outputs, gradients)
