@@ -303,6 +303,7 @@ NOT_OPERATORS = {
     "byte_table",
     "pairwise_distances",
     "quantized",
+    "rotation",
     "row_digits",
     "phases",
     "runs",

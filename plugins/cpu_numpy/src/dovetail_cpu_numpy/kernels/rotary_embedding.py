@@ -1,22 +1,16 @@
 """RotaryEmbedding."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
-
-import numpy as np
 
 from dovetail.device import DType, Refusal, TensorType, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
-from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy, into
-from dovetail_ops_onnx.gather import check_gathered
+from dovetail_cpu_numpy.launch import Launch, Spec
 from dovetail_ops_onnx.rotary_embedding import RotaryEmbedding
+from dovetail_ops_onnx.rotation import rotation, work_shapes
 
 
 class Pairs(NumpyKernel):
-    """Two products of whole heads: with the cosine, and with the sine where the two elements of each pair have changed places.
-
-    On views of the elements NumPy would work on half a head at a time. The angles of all tokens are gathered before.
-    """
+    """Two products of whole heads."""
 
     name = "pairs"
 
@@ -24,63 +18,19 @@ class Pairs(NumpyKernel):
         return refuse_dtypes(node.inputs[:3], frozenset({DType.FLOAT32}))
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
-        op, x = _op(node), _input(node)
-        batch, sequence, heads, _ = op.heads(x)
-        pairs, dtype = op.turned(x) // 2, x.dtype.numpy
-        angles, whole = ((batch, sequence, pairs), dtype), ((batch, sequence, 2 * pairs), dtype)
-        return (((batch, heads, sequence, 2 * pairs), dtype), whole, whole, angles, angles)
+        op, x = _given(node)
+        return [(shape, x.dtype.numpy) for shape in work_shapes(op, x)]
 
     def bind(self, call: Call) -> Iterable[Launch]:
-        changed, cosines, sines, *angles = call.scratch
-        op, x = _op(call.node), _input(call.node)
-        src, dst = (_heads(array, op.heads(x)) for array in (call.input(0), call.outputs[0]))
-        ids = call.inputs[3] if len(call.inputs) > 3 else None
-        if ids is None:
-            angles = [call.input(1), call.input(2)]
-        else:
-            if ids.size:
-                yield partial(check_gathered, ids, call.input(1).shape[0], 0)
-            for cache, gathered in zip((call.input(1), call.input(2)), angles, strict=True):
-                yield partial(_gather, cache, ids, gathered)
-        cosine, sine = angles
-        count = op.turned(x)
-        if op.interleaved:
-            first, second = slice(0, count, 2), slice(1, count, 2)
-        else:
-            first, second = slice(0, count // 2), slice(count // 2, count)
-        for one, other in ((first, second), (second, first)):
-            yield copy(cosines[..., one], cosine)
-            yield copy(changed[..., one], src[..., other])
-        yield into(np.negative, sine, out=sines[..., first])
-        yield copy(sines[..., second], sine)
-        turned = dst[..., :count]
-        yield into(np.multiply, src[..., :count], cosines[:, None], out=turned)
-        yield into(np.multiply, changed, sines[:, None], out=changed)
-        yield into(np.add, turned, changed, out=turned)
-        if count < dst.shape[3]:
-            yield copy(dst[..., count:], src[..., count:])
+        inputs = [call.input(index) for index, array in enumerate(call.inputs) if array is not None]
+        return rotation(*_given(call.node), inputs, call.outputs[0], tuple(call.scratch))
 
 
-def _gather(cache: Array, ids: Array, dst: Array) -> None:
-    """The rows of the cache at these positions, which it has."""
-    np.copyto(dst, cache[ids])
-
-
-def _op(node: TypedNode) -> RotaryEmbedding:
-    assert isinstance(node.op, RotaryEmbedding)
-    return node.op
-
-
-def _input(node: TypedNode) -> TensorType:
-    x = node.inputs[0]
+def _given(node: TypedNode) -> tuple[RotaryEmbedding, TensorType]:
+    op, x = node.op, node.inputs[0]
+    assert isinstance(op, RotaryEmbedding)
     assert x is not None
-    return x
-
-
-def _heads(x: Array, sizes: tuple[int, int, int, int]) -> Array:
-    """[batch, heads, sequence, head size] as a view."""
-    batch, sequence, heads, size = sizes
-    return x if x.ndim == 4 else x.reshape(batch, sequence, heads, size).swapaxes(1, 2)
+    return op, x
 
 
 KERNELS = (Pairs(),)
