@@ -196,7 +196,7 @@ class Binder:
         return Launch(check, ())
 
     def refused(self, node: TypedNode, otherwise: Call) -> Call:
-        """What computes a node where its kernel cannot: after a look for NaN in input 0, if a node before may have made that."""
+        """The call for data that a kernel cannot compute, after a look for NaN in input 0 if a node before may have made that."""
         is_searched = node.node.name in self.executable.nan_checks.refused and not self._is_strict
         return self._noting_nan(node.node.inputs[0], otherwise) if is_searched else otherwise
 

@@ -34,7 +34,7 @@ class Pairs(PythonKernel):
 
 @lru_cache(64)
 def _work(shapes: tuple[tuple[int, ...], ...]) -> Callable[[], tuple[Array, ...]]:
-    """What makes the work arrays: one function for equal shapes."""
+    """The function that makes the work arrays, one for equal shapes."""
     return partial(_arrays, shapes)
 
 
