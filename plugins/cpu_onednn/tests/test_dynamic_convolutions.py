@@ -100,3 +100,21 @@ def test_a_clip_behind_scales_that_are_no_numbers(fill):
         want = np.clip(expected(x, w, None, 1, {}) * fill, 0, 6)
     np.testing.assert_array_equal(got, want.astype(np.float32))
     assert IN_FLOAT32 or [post_ops for _, post_ops in products(compiled)] == [("clip",)]
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_a_relu_before_a_quantization_makes_no_nan(outputs):
+    """A fused relu makes NaN of minus infinity, which the range shows; also where nothing reads the scale."""
+    rng, g = np.random.default_rng(24), GraphBuilder()
+    x, w = rng.uniform(-3, 5, (1, 16, 8, 8)).astype(np.float32), rng.standard_normal((16, 16, 3, 3)).astype(np.float32)
+    bias = np.where(np.arange(16) % 5 == 1, -np.inf, 0.5).astype(np.float32)
+    real = g.node(op("Relu"), g.node(op("Conv"), g.input("x", "float32", x.shape), g.constant(w), g.constant(bias)))
+    names = g.node(op("DynamicQuantizeLinear"), real, outputs=3)
+    compiled = Core().compile_model(g.model(names[:outputs]), "ONEDNN")
+    assert [node.post_ops for node in compiled.report().nodes if node.op == "Conv"] == [("relu",)]
+    want = np.maximum(op("Conv").reference(x.astype(np.float64), w.astype(np.float64)) + bias[:, None, None], 0)
+    unit = np.float32(want.max()) / 255
+    for _ in range(2):
+        got = [*compiled({"x": x}).values()]
+        assert np.abs(got[0] - np.rint(want / unit)).max() <= 1
+        np.testing.assert_allclose(got[1:], [unit, 0][: outputs - 1], rtol=1e-5)

@@ -196,6 +196,11 @@ class Binder:
 
         return Launch(check, ())
 
+    def refused(self, node: TypedNode, otherwise: Call) -> Call:
+        """The call for data that a kernel cannot compute, after a look for NaN in input 0 if a node before may have made that."""
+        is_searched = node.node.name in self.executable.nan_checks.refused and not self._is_strict
+        return self._noting_nan(node.node.inputs[0], otherwise) if is_searched else otherwise
+
     def _noting_nan(self, name: str, otherwise: Call) -> Call:
         """The call, after a look for NaN in the value."""
 
@@ -358,7 +363,6 @@ class Binder:
         node = placement.node
         unread = frozenset(name for name in node.node.outputs if name not in self._read)
         otherwise = placement.kernel.otherwise(node, self.array, unread, calls, self._reference(node))
-        if node.node.name in self.executable.nan_checks.refused and not self._is_strict:
-            otherwise = self._noting_nan(node.node.inputs[0], otherwise)
+        otherwise = self.refused(node, otherwise)
         call = calls[0] if len(calls) == 1 else in_turn(calls)
         return Launch(lambda: (call() if is_safe() else otherwise()) or 0, launches)

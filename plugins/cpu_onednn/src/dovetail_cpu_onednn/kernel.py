@@ -182,7 +182,9 @@ class OnednnKernel(Kernel):
 
     from_operator: ClassVar[bool] = False
     stops_nan: ClassVar[bool] = False
-    """Whether `safety`, where the kernel is guarded, denies all data with NaN in input 0."""
+    """Whether `safety`, where the kernel is guarded, denies all data with NaN in input 0. One that runs in Python computes such
+    data by what `Values.refused` gives.
+    """
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """The layouts in which the kernel takes a node that it accepted, the best first."""

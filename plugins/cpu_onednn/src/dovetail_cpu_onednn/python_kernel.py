@@ -37,6 +37,9 @@ class Values(Protocol):
     def memory(self, name: str, desc: MemoryDesc) -> Memory:
         """The memory object of a value that is used as an array too."""
 
+    def refused(self, node: TypedNode, otherwise: Call) -> Call:
+        """The call for data that a kernel with `stops_nan` does not compute itself."""
+
     def shared(self, make: Callable[[], T]) -> T:
         """The result of `make`, called once for the request."""
 

@@ -21,11 +21,15 @@ class DynamicQuantize(PythonKernel):
     """x / scale, rounded, plus the zero point, in one pass after the one that finds the range."""
 
     name = "dynamic int8"
+    stops_nan = True
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         if node.post_ops or len(node.outputs) != 3 or not given(node, 0).size:
             return Refusal(Reason.SHAPE, "no elements, outputs left out, or post-ops")
         return Accepted(self.name)
+
+    def is_guarded(self, node: TypedNode) -> bool:
+        return True  # the range shows NaN, so that no other pass has to look for it
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         # Not in blocks, in which neither the primitive's result nor the range should have channels that fill them up.
@@ -64,7 +68,7 @@ class DynamicQuantize(PythonKernel):
             found = seen[0]
             if not 0 < found < math.inf:
                 (reference,) = ReferenceKernel().bind(node, array)  # here, because few runs have such data
-                return reference()
+                return array.refused(node, reference)()
             seen[1] = -low / found
             seen[1] = level = min(round(seen[1]), 255)
             step_out[0], zero_out[0] = found, level

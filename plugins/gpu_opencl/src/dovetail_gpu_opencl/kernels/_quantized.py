@@ -99,7 +99,7 @@ S = TypeVar("S", bound="Scales")
 
 @dataclass(frozen=True, eq=False)
 class Scales:
-    """What sums of products mean: real = (sum + bias) * unit, for so many channels. What few ask for is computed then."""
+    """The meaning of sums of products: real = (sum + bias) * unit, for so many channels. What few ask for is computed then."""
 
     node: TypedNode
     op: Quantized
