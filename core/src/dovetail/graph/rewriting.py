@@ -58,6 +58,8 @@ def _rename_operand(post_op: PostOp, names: Mapping[str, str]) -> PostOp:
 
 def represented_by(*nodes: Node) -> tuple[str, ...]:
     """The names of the model's nodes that these nodes represent, each once: the `origins` of a node in their place."""
+    if len(nodes) == 1:  # asked for each of thousands of equal nodes
+        return nodes[0].origins or (nodes[0].name,)
     return tuple(dict.fromkeys([name for node in nodes for name in node.origins or (node.name,)]))
 
 
