@@ -315,7 +315,7 @@ NOT_OPERATORS = {
 
 INTERNAL = {
     *("convert", "copy", "fused_elementwise", "joined_moves", "joined_products", "moved_operands", "normalized_product"),
-    *("normalized_sum", "packed_attention", "pointwise_depthwise", "post_op", "reorder", "rotated_halves"),
+    *("normalized_sum", "packed_attention", "pointwise_depthwise", "post_op", "quantized_attention", "reorder", "rotated_halves"),
 }
 """Stems of operators that the core and devices define themselves."""
 
