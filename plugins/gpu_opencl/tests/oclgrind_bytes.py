@@ -1,4 +1,4 @@
-"""Sums of bytes that become float32, ranges of many groups, and bytes four at once, at odd sizes, for the sweep in Oclgrind."""
+"""Sums of bytes that become float32, ranges of many groups, rows, tables and attention of bytes, for the sweep."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,9 +8,12 @@ from numpy.typing import NDArray
 
 from dovetail.op import AbstractOperator
 from dovetail.testing import Case
+from dovetail_gpu_opencl.kernels._quantized_attention import QuantizedAttention
 from dovetail_ops_onnx import find
+from dovetail_ops_onnx.byte_table import ByteTable
 from dovetail_ops_onnx.conv_integer_to_float import ConvIntegerToFloat
 from dovetail_ops_onnx.mat_mul_integer_to_float import MatMulIntegerToFloat
+from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
 Run = tuple[str, Case, tuple[int, ...], bool]
 """The name, the case, its constant inputs, and whether images have their channels innermost."""
@@ -43,6 +46,29 @@ def runs() -> Iterator[Run]:
         given = _bytes(rng, size).view(kind), np.array(0.1, np.float32), np.array(3, kind)
         yield _named(_standard("DequantizeLinear"), given, (1, 2))
         yield _named(_standard("QuantizeLinear"), (rng.standard_normal(size).astype(np.float32), *given[1:]), (1, 2))
+    yield from _between_quantizations(rng)
+
+
+def _between_quantizations(rng: np.random.Generator) -> Iterator[Run]:
+    """Softmax, LayerNormalization and tables, products of computed matrices, and attention."""
+    unsigned = Scaling(np.array(0.05, np.float32), np.array(7, np.uint8))
+    signed = Scaling(np.array(0.1, np.float32), np.array(-3, np.int8))
+    softmax, norm = QuantizedStep(_standard("Softmax"), (0,)), QuantizedStep(_standard("LayerNormalization"), (0, 1, 2))
+    for size in (1, 7, 131, 600):
+        x, row = _bytes(rng, 5, size), rng.standard_normal(size).astype(np.float32)
+        yield _named(Quantized((softmax,), (unsigned,), signed), (x,), ())
+        yield _named(Quantized((norm,), (unsigned, None, None), signed), (x, row, row), (1, 2))
+        yield _named(ByteTable(), (x, _bytes(rng, 256)), (1,))
+    product = QuantizedStep(_standard("MatMul"), (0, 1))
+    for count, m, n, k in ((2, 5, 7, 16), (3, 33, 40, 77)):
+        a, b = _bytes(rng, count, m, k), _bytes(rng, count, k, n).view(np.int8)
+        yield _named(Quantized((product,), (unsigned, signed), unsigned), (a, b), ())
+    scores = Quantized((product, unsigned, QuantizedStep(_standard("Add"), (-1, 2))), (unsigned, signed, None), unsigned)
+    weights, values = Quantized((softmax,), (unsigned,), unsigned), Quantized((product,), (unsigned, signed), signed)
+    for length, keys, v_head in ((17, 33, 8), (1, 129, 40)):
+        q, k, v = _bytes(rng, 2, length, 3, 32), _bytes(rng, 2, keys, 3, 32), _bytes(rng, 2, keys, 3, v_head)
+        mask = rng.standard_normal((2, 1, 1, keys)).astype(np.float32)
+        yield _named(QuantizedAttention(scores, weights, values), (q, k.view(np.int8), v.view(np.int8), mask), ())
 
 
 def _standard(name: str) -> AbstractOperator:

@@ -25,7 +25,7 @@ from dovetail.testing import Case
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
-from dovetail_gpu_opencl.kernels import _conv_winograd, _pointwise_depthwise
+from dovetail_gpu_opencl.kernels import _conv_winograd, _pointwise_depthwise, quantized_attention
 from dovetail_gpu_opencl.kernels._joined import JoinedProducts
 from dovetail_gpu_opencl.kernels._joined_moves import JoinedMoves
 from dovetail_gpu_opencl.kernels._moved_operands import MovedOperands
@@ -38,7 +38,6 @@ from dovetail_gpu_opencl.kernels.split import SplitCopy
 from dovetail_gpu_opencl.launch import Constant, Launch
 from dovetail_gpu_opencl.view import View
 from dovetail_ops_onnx import find
-from dovetail_ops_onnx.byte_table import ByteTable
 from dovetail_ops_onnx.cached_attention import CachedAttention
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, MatMulBlocks
@@ -67,6 +66,7 @@ ELSEWHERE = {
 
 CHANGED = (
     *((_conv_winograd, "_BETTER", 1e9), (_pointwise_depthwise, "_ENQUEUE", 1e9), (_pointwise_depthwise, "_SHORT", 1e9)),
+    (quantized_attention, "has_matrix_units", lambda caps: True),  # without them it multiplies in OpenCL C
     (_pointwise_depthwise, "assemble", runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["assembled"]),
 )
 """Modules, names and values: kernels are to run at small sizes too, where they do not pay, and without PTX's fence."""
@@ -111,7 +111,8 @@ WITHOUT_CASES = frozenset(
     {
         *("cached_attention", "convert", "joined_moves", "joined_products", "mat_mul_blocks", "mat_mul_integer_to_float"),
         *("mat_mul_rows", "normalized_product", "normalized_sum", "packed_attention", "pointwise_depthwise", "quantized"),
-        *("fused_elementwise", "moved_operands", "reorder", "rotated_halves", "take_rows", "conv_integer_to_float", "byte_table"),
+        *("fused_elementwise", "moved_operands", "reorder", "rotated_halves", "take_rows", "conv_integer_to_float"),
+        *("byte_table", "quantized_attention"),
     }
 )
 """Kernels of operators that passes and compositions insert, so that no pack has cases: the functions below run them, or
@@ -257,24 +258,6 @@ class ThroughImages(Operator):
         return X
 
 
-def _rows_of_bytes(devices: Mapping[str, Forced], rng: Any, unsigned: Scaling, signed: Scaling) -> Iterator[Item]:
-    """Softmax, LayerNormalization and tables at odd sizes, and products of computed matrices."""
-    softmax, norm = QuantizedStep(_standard("Softmax"), (0,)), QuantizedStep(_standard("LayerNormalization"), (0, 1, 2))
-    for size in (1, 7, 131, 600):
-        x, row = bytes_of(rng, 5, size), floats(rng, size)
-        graph, feeds = single(Case("softmax", Quantized([softmax], [unsigned], signed), (x,), ()), ())
-        yield from _each(devices, f"Quantized softmax of {x.shape}", graph, feeds)
-        graph, feeds = single(Case("norm", Quantized([norm], [unsigned, None, None], signed), (x, row, row), ()), (1, 2))
-        yield from _each(devices, f"Quantized norm of {x.shape}", graph, feeds)
-        graph, feeds = single(Case("table", ByteTable(), (x, bytes_of(rng, 256)), ()), (1,))
-        yield from _each(devices, f"ByteTable of {x.shape}", graph, feeds)
-    op = Quantized([QuantizedStep(_standard("MatMul"), (0, 1))], [unsigned, signed], unsigned)
-    for count, m, n, k in ((2, 5, 7, 16), (3, 33, 40, 77)):
-        a, b = bytes_of(rng, count, m, k), bytes_of(rng, count, k, n).view(np.int8)
-        graph, feeds = single(Case("product", op, (a, b), ()), ())
-        yield from _each({"GPU": devices["GPU"]}, f"Quantized product {count} x {m} x {n} x {k}", graph, feeds)
-
-
 def quantized(devices: Mapping[str, Forced]) -> Iterator[Item]:
     """Operators on quantized values, with steps behind them, at sizes around the tiles; images in both layouts."""
     rng = np.random.default_rng(9)
@@ -306,7 +289,6 @@ def quantized(devices: Mapping[str, Forced]) -> Iterator[Item]:
         graph, feeds = single(case, ())
         types = {n: t.with_layout(NHWC) for n, t in graph.types.items()}
         yield from _each(gpu, f"{label} of {innermost.shape}, {NHWC}", graph.replace(types=types), feeds)
-    yield from _rows_of_bytes(devices, rng, unsigned, signed)
     strided = _standard("ConvInteger", pads=(1, 2, 0, 1), strides=(2, 2))
     x = bytes_of(rng, 2, 3, 8, 9)
     graph, feeds = single(Case("bytes", strided, (x, bytes_of(rng, 17, 3, 3, 3).view(np.int8)), ()), (1,))

@@ -17,6 +17,7 @@ _INTERNAL = {
     *("cached_attention", "convert", "joined_moves", "joined_products", "mat_mul_blocks", "mat_mul_integer_to_float"),
     *("mat_mul_rows", "normalized_product", "normalized_sum", "packed_attention", "pointwise_depthwise", "quantized"),
     *("fused_elementwise", "moved_operands", "reorder", "rotated_halves", "take_rows", "conv_integer_to_float", "byte_table"),
+    "quantized_attention",
 }
 """Operators that only passes and compositions insert: they have no cases. test_quantized.py, test_integer.py, test_layouts.py,
 test_pipelined.py, test_mat_mul_blocks.py, test_cached_attention.py, test_moves.py and test_pointwise_depthwise.py run them."""
