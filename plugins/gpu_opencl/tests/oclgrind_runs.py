@@ -115,8 +115,7 @@ WITHOUT_CASES = frozenset(
         *("byte_table", "quantized_attention"),
     }
 )
-"""Kernels of operators that passes and compositions insert, so that no pack has cases: the functions below run them, or
-`ELSEWHERE`."""
+"""Kernels of operators that passes and compositions insert, so that no pack has cases: the functions below run them."""
 
 
 def stems() -> list[str]:

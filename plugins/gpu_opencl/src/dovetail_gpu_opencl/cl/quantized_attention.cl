@@ -9,12 +9,12 @@
 // read ARGS (kernels/quantized_attention.py).
 // NDRange: (batch * HEADS * queries / 16, rounded up, * 128), local size 128.
 //
-// Layout: q, dst [batch][QUERIES][HEADS][D or DV], k, v [batch][KEYS][HEADS][D or DV]. KEYS is at most MOST. D is a multiple of
-// 32, DV of 8. scores[query][KEYS, filled up to 32] in local memory, in rows of MOST + 16 bytes.
+// Layout: q, dst [batch][QUERIES][HEADS][D or DV], k, v [batch][KEYS][HEADS][D or DV]. D is a multiple of 32, DV of 8.
+// scores[query][KEYS, filled up to 32] in local memory, in rows of 16 bytes more.
 //
 // HAS_W_ZERO says that the zero point of weights is not 0.
 //
-// Tunables: MOST, a multiple of 32. Local memory in bytes: 16 * (MOST + 16) + 512.
+// Local memory in bytes: 16 rows of scores, and 512.
 #ifndef S_T
 #define Q_FORMAT "u8"
 #define K_FORMAT "u8"
@@ -27,7 +27,6 @@
 #define S_T uchar
 #define D 32
 #define DV 32
-#define MOST 128
 #define SCORE(s, o) ((s) & 255)
 #define WEIGHT(w, o) ((int)((w) * 255))
 #define VALUE(s, o) ((s) & 255)
@@ -36,7 +35,7 @@
   const int V_ZERO, const float EXPONENT
 #endif
 #define ONES 0x01010101u
-#define PITCH (MOST + 16)
+#define PITCH (padded + 16)
 #define SUB_GROUPS 4
 #define ITEMS (SUB_GROUPS * 32)
 #define TILES ((DV / 8 + SUB_GROUPS - 1) / SUB_GROUPS)  // of eight columns of values, for each sub-group
@@ -53,8 +52,7 @@
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void quantized_attention(
     __global const uchar* restrict q, __global const uchar* restrict k, __global const uchar* restrict v,
-    __global uchar* restrict dst SIZES ARGS) {
-  __local uchar scores[16 * PITCH] __attribute__((aligned(16)));
+    __global uchar* restrict dst, __local uchar* scores SIZES ARGS) {
   __local float shared[ITEMS];
   const int item = get_local_id(0), lane = item % 32, sub_group = item / 32, tiles = (QUERIES + 15) / 16, padded = (KEYS + 31) / 32 * 32;
   const int head = get_group_id(0) / tiles % HEADS, batch = get_group_id(0) / tiles / HEADS;

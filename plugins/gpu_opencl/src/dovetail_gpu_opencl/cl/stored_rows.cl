@@ -1,8 +1,9 @@
 // How kernels along rows read and write elements: as T, or with X and Y stored numbers of these types. Those of X belong to a
-// quantization, real = (stored - x_zero) * x_scale, and POST makes those of Y (kernels/_quantized_rows.py).
+// quantization, real = (stored - zero) * scale, of which x_numbers has scale and zero; POST makes those of Y
+// (kernels/_quantized_rows.py).
 #ifdef X
-#define SOURCE_ARGS , const float x_scale, const float x_zero
-#define READ(p, i) (((ACC)(p)[i] - x_zero) * x_scale)
+#define SOURCE_ARGS , __global const float* restrict x_numbers
+#define READ(p, i) (((ACC)(p)[i] - x_numbers[1]) * x_numbers[0])
 #define WRITE(p, i, v) ((p)[i] = (Y)(v))
 #if VEC > 1
 typedef struct __attribute__((packed)) {
@@ -11,7 +12,7 @@ typedef struct __attribute__((packed)) {
 typedef struct __attribute__((packed)) {
   CAT(Y, VEC) v;
 } PACKED_Y;
-#define READ_V(p) ((CAT(convert_, VACC)(((__global const PACKED_X*)(p))->v) - x_zero) * x_scale)
+#define READ_V(p) ((CAT(convert_, VACC)(((__global const PACKED_X*)(p))->v) - x_numbers[1]) * x_numbers[0])
 #define WRITE_V(x, p) (((__global PACKED_Y*)(p))->v = CAT(CAT(convert_, Y), VEC)(x))
 #endif
 #else

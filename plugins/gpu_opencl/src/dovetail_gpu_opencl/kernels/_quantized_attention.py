@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from dovetail.dataclass import dataclass
 from dovetail.device import AbstractOperator, Graph, Node, TensorType, TypedNode
 from dovetail.op import GraphBuilder, Port, evaluate_composition
-from dovetail.passes import drop_dead_nodes
+from dovetail.passes import drop_dead_nodes, represented_by
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.quantized import Quantized
 from dovetail_ops_onnx.softmax import Softmax
@@ -88,7 +88,7 @@ def _attention(last: Node, graph: Graph) -> Node | None:
     assert isinstance(weights.op, Quantized)
     assert isinstance(values.op, Quantized)
     op = QuantizedAttention(scores.op, weights.op, values.op)
-    origins = tuple(dict.fromkeys(name for n in (scores, weights, values, last) for name in n.origins or (n.name,)))
+    origins = represented_by(scores, weights, values, last)
     return dataclasses.replace(last, op=op, inputs=(*sources, *scores.inputs[2:]), origins=origins)
 
 

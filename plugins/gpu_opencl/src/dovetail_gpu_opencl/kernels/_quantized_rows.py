@@ -17,11 +17,11 @@ from dovetail_gpu_opencl.kernels._quantized import QuantizedKernel
 from dovetail_gpu_opencl.kernels._quantized_steps import Refused, Steps, given, steps_behind, stored_bounds
 from dovetail_gpu_opencl.kernels._rows import row_defines
 from dovetail_gpu_opencl.kernels.layer_normalization import MOST
-from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Scalar, Write, ints
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
 from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, assemble, literal, load, storage
 from dovetail_ops_onnx.layer_normalization import LayerNormalization
-from dovetail_ops_onnx.quantized import QuantizedStep
+from dovetail_ops_onnx.quantized import QuantizedStep, Scaling
 from dovetail_ops_onnx.softmax import Softmax
 
 __all__ = ["QuantizedLayerNormalization", "QuantizedSoftmax"]
@@ -69,9 +69,8 @@ class QuantizedRows(QuantizedKernel):
             "POST(s, o)": f"steps_1(s, o{steps.passed})",
             "POST_V(s, o)": f"steps_v(s, o{steps.passed})",
         }
-        numbers = [Scalar(np.float32(number)) for number in stored_bounds(source)[:2]]
         text = assemble(self.file, {**own, **defines}, steps.source)
-        passed, entry = (*arguments, *numbers, *steps.arguments), self.file.removesuffix(".cl")
+        passed, entry = (*arguments, _numbers(source), *steps.arguments), self.file.removesuffix(".cl")
         return Launch(self.file, text, entry, passed, (groups * local,), (local,), self.caps.exact_options)
 
 
@@ -161,16 +160,15 @@ class QuantizedLayerNormalization(QuantizedRows):
             "EPSILON": literal(op.epsilon, "float"),
             "HAS_BIAS": len(constants) > 1,
             **load_defines("P_T", DType.FLOAT32),
-            "SOURCE_ARGS": f"__global const {x}* restrict src, const float x_scale, const float x_zero",
-            "SOURCE(c)": f"((convert_float8(*(__global const {x}8*)(src + at * SIZE + (c))) - x_zero) * x_scale)",
+            "SOURCE_ARGS": f"__global const {x}* restrict src, __global const float* restrict x_numbers",
+            "SOURCE(c)": f"((convert_float8(*(__global const {x}8*)(src + at * SIZE + (c))) - x_numbers[1]) * x_numbers[0])",
             "PLACES": "",
             "RESULT_T": y,
             "STORE_V(v, p)": f"(*(__global {y}8*)(p) = convert_{y}8(v))",
             "POST_ARGS": steps.parameters,
             "POST_V(s, o)": f"steps_v(s, o{steps.passed})",
         }
-        numbers = [Scalar(np.float32(number)) for number in stored_bounds(source)[:2]]
-        values: tuple[Argument, ...] = (Read(node.node.inputs[0]), *numbers, *constants, Write(node.node.outputs[0]))
+        values: tuple[Argument, ...] = (Read(node.node.inputs[0]), _numbers(source), *constants, Write(node.node.outputs[0]))
         file, work = "layer_normalization_halves.cl", ceil_div(rows.count, _ROWS) * _ROWS * _ITEMS
         text = assemble(file, defines, load("halves.cl"), steps.source)
         passed = (*values, *ints(rows.count), *steps.arguments)
@@ -196,3 +194,8 @@ class QuantizedLayerNormalization(QuantizedRows):
         zeros, scales = scaling.zero_point.reshape(-1).astype(np.float32), scaling.scale.reshape(-1)
         found: NDArray[np.float32] = (value.reshape(-1).astype(np.float32) - zeros) * scales
         return found
+
+
+def _numbers(source: Scaling) -> Constant:
+    """Scale and zero point, as an array: layers with others then share a launch."""
+    return Constant(np.array(stored_bounds(source)[:2], np.float32))

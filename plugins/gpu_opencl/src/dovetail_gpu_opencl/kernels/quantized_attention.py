@@ -6,21 +6,21 @@ import re
 import numpy as np
 
 from dovetail.device import DType, Node, Reason, Refusal, TypedNode
-from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, round_up
 from dovetail_gpu_opencl.kernels._bytes import has_matrix_units
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS
 from dovetail_gpu_opencl.kernels._quantized import Scales, result_of
 from dovetail_gpu_opencl.kernels._quantized_attention import QuantizedAttention
 from dovetail_gpu_opencl.kernels._quantized_steps import Refused, steps_behind, stored_bounds
-from dovetail_gpu_opencl.launch import Argument, Launch, Read, Scalar, Write
+from dovetail_gpu_opencl.launch import Argument, Launch, Local, Read, Scalar, Write
 from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 from dovetail_ops_onnx.quantized import Scaling
 
 __all__ = ["KERNELS"]
 
-_MOST = (128, 512, 2048)
-"""Keys for which there is local memory."""
+_MOST = 2048
+"""Keys for which every device has local memory."""
 _HEAD, _ITEMS = 128, 128
 _NAMES = re.compile(
     r"\b(?:near_1|quick_1|value_1|rounded_1|rounded_product\d+_1|steps_1|factor|unit|divisor|qn|in\d+|step_n\w+)\b"
@@ -40,8 +40,8 @@ class AttentionOfBytes(CLKernel):
         q, k, v = (node.given(i) for i in range(3))
         if q.dims[3] % 32 or v.dims[3] % 8 or not 0 < q.dims[3] <= _HEAD or not 0 < v.dims[3] <= _HEAD:
             return Refusal(Reason.SHAPE, f"heads of {q.dims[3]} and {v.dims[3]}; accepted: multiples of 32 and 8 up to {_HEAD}")
-        if not 0 < k.dims[1] <= _MOST[-1]:
-            return Refusal(Reason.SHAPE, f"{k.dims[1]} keys; accepted: 1 to {_MOST[-1]}")
+        if not 0 < k.dims[1] <= _MOST:
+            return Refusal(Reason.SHAPE, f"{k.dims[1]} keys; accepted: 1 to {_MOST}")
         try:
             self._parts(node)
         except Refused as error:
@@ -53,8 +53,6 @@ class AttentionOfBytes(CLKernel):
         if not dst.size:
             return ()
         op, keys = self._op(node), k.dims[1]
-        best = next(most for most in _MOST if keys <= most)
-        most = self.packed.settled(self.name, node, best, lambda built: built >= keys)
         defines, source, arguments = self._parts(node)
         zeros = [_zero(s) for s in (*op.scores.scalings[:2], *op.values.scalings[:2])]
         stored = [q.dtype, k.dtype, *(_dtype(one.result) for one in (op.scores, op.weights)), v.dtype]
@@ -63,14 +61,15 @@ class AttentionOfBytes(CLKernel):
             types |= {f"{name}_FORMAT": f'"{"s" if dtype is DType.INT8 else "u"}8"', f"{name}_T": C_TYPES[dtype]}
         sizes = {"QUERIES": q.dims[1], "KEYS": keys, "HEADS": q.dims[2]}
         sizes |= {f"{name}_ZERO": zero for name, zero in zip("QKWV", zeros, strict=True)}
-        own = {"D": q.dims[3], "DV": v.dims[3], "MOST": most, "HAS_W_ZERO": bool(zeros[2]), "MATRIX_UNITS": self.caps.ptx}
+        own = {"D": q.dims[3], "DV": v.dims[3], "HAS_W_ZERO": bool(zeros[2]), "MATRIX_UNITS": self.caps.ptx}
         sized, numbers = by_value({**types, **own, **defines, **sizes}, tuple(sizes))
         scaling, file = op.weights.scalings[0], "quantized_attention.cl"
         assert scaling is not None
         exponent = Scalar(np.float32(stored_bounds(scaling)[0] * math.log2(math.e)))
         sized["SIZES"] = f"{sized['SIZES']}, const float EXPONENT"
         names = node.node
-        given: tuple[Argument, ...] = (*(Read(name) for name in names.inputs[:3]), Write(names.outputs[0]))
+        scores = Local(16 * (round_up(keys, 32) + 16))
+        given: tuple[Argument, ...] = (*(Read(name) for name in names.inputs[:3]), Write(names.outputs[0]), scores)
         passed, groups = (*given, *numbers, exponent, *arguments), q.dims[0] * q.dims[2] * ceil_div(q.dims[1], 16)
         text = assemble(file, sized, source)
         return (Launch(file, text, self.name, passed, (groups * _ITEMS,), (_ITEMS,), self.caps.exact_options),)
