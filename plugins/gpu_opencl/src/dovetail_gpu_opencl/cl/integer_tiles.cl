@@ -3,6 +3,13 @@
 // compiler has to know the instructions, which are written as bytes; the addresses of memory are in RAX and RCX.
 //
 // With PLAIN_TILES the same in C.
+#ifndef X
+#define X uchar
+#define W char
+#define ROWS 32
+#define COLS 16
+#define PLAIN_TILES
+#endif
 typedef struct {
   uchar palette, start, reserved[14];
   ushort bytes[16];
