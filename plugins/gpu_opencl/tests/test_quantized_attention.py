@@ -151,6 +151,14 @@ def test_more_keys_are_left_to_separate_nodes(device: Any, bench: Any) -> None:
     assert "2049 keys; accepted: 1 to 2048" in str(device.supports(TypedNode.of(graph.nodes[0], graph)))
 
 
+def test_more_scores_than_ints_count_are_left_to_separate_nodes(device: Any, bench: Any) -> None:
+    """No value of the graph has them, but operands are found by their places. Arrays that broadcast take no memory."""
+    _, op = quantized(bench, *TYPES[0])
+    queries = np.broadcast_to(np.zeros((), np.uint8), (64, 2048, 8, 32))
+    graph, _ = bench.single(op, [*[queries] * 3, np.float32(1), np.zeros((64, 1, 1, 2048), np.float32)], (3,))
+    assert "2147483648 scores; accepted: 2147483647" in str(device.supports(TypedNode.of(graph.nodes[0], graph)))
+
+
 def test_other_lengths_have_the_same_program(device: Any, bench: Any) -> None:
     _, op = quantized(bench, *TYPES[0])
     found = set()

@@ -20,6 +20,7 @@ from dovetail_ops_onnx.mat_mul import MatMul
 __all__ = ["QuantizedProductBytes"]
 
 _FILE = "bytes_transposed.cl"
+_INT_MAX = 2**31 - 1
 _DEEPEST = 1 << 15
 """Sums of so many products of differences of 8-bit numbers are within int32."""
 
@@ -39,7 +40,10 @@ class QuantizedProductBytes(ByteTiles, QuantizedSums[Scales]):
             return Refusal(Reason.SHAPE, f"{a} by {b}; accepted: as many matrices by as many, or any by one")
         if not 0 < a.dims[-1] <= _DEEPEST:
             return Refusal(Reason.SHAPE, f"a depth of {a.dims[-1]}; accepted: 1 to {_DEEPEST}")
-        return super().check(node)
+        refusal = super().check(node)
+        if refusal is None and (rows := self._count(node) * self._pitch(self.images(node)) * b.dims[-1]) > _INT_MAX:
+            return Refusal(Reason.SHAPE, f"{rows} pairs of bytes of the second factor; accepted: {_INT_MAX}")
+        return refusal
 
     def vec(self, node: TypedNode) -> int:
         return VECTOR
@@ -71,7 +75,7 @@ class QuantizedProductBytes(ByteTiles, QuantizedSums[Scales]):
         if 0 in (count, problem.m, problem.n):
             return ()
         _, result, _ = self.parts(node)
-        tiling, pitch = self.settled(problem, node), round_up(problem.k, DEPTH)
+        tiling, pitch = self.settled(problem, node), self._pitch(images)
         src, before = self._source(node, images, 0)
         rows, sums = (Scratch(f"scratch:{node.name}:{1 + i}", count * problem.n * size) for i, size in enumerate((2 * pitch, 4)))
         place = "bia + z * N + (n)"
@@ -109,6 +113,10 @@ class QuantizedProductBytes(ByteTiles, QuantizedSums[Scales]):
         """All products as one problem."""
         one = images.problem()
         return Problem(f"{one.key} by {count}", count, one.m, one.n, one.k, one.itemsize)
+
+    def _pitch(self, images: Images) -> int:
+        """Pairs of bytes of a row of the second factor in its order."""
+        return round_up(images.problem().k, DEPTH)
 
     def _count(self, node: TypedNode) -> int:
         """How many second factors there are."""

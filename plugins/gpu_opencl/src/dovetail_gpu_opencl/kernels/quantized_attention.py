@@ -22,6 +22,7 @@ __all__ = ["KERNELS"]
 _MOST = 2048
 """Keys for which every device has local memory."""
 _HEAD, _ITEMS = 128, 128
+_INT_MAX = 2**31 - 1
 _NAMES = re.compile(
     r"\b(?:near_1|quick_1|value_1|rounded_1|rounded_product\d+_1|steps_1|factor|unit|divisor|qn|in\d+|step_n\w+)\b"
 )
@@ -42,6 +43,9 @@ class AttentionOfBytes(CLKernel):
             return Refusal(Reason.SHAPE, f"heads of {q.dims[3]} and {v.dims[3]}; accepted: multiples of 32 and 8 up to {_HEAD}")
         if not 0 < k.dims[1] <= _MOST:
             return Refusal(Reason.SHAPE, f"{k.dims[1]} keys; accepted: 1 to {_MOST}")
+        scores = math.prod(q.dims[:3]) * k.dims[1]
+        if scores > _INT_MAX:  # which are no value of the graph, so that no other check sees them
+            return Refusal(Reason.SHAPE, f"{scores} scores; accepted: {_INT_MAX}, as places of operands are ints")
         try:
             self._parts(node)
         except Refused as error:
