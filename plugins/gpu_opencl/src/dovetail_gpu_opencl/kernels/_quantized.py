@@ -30,8 +30,7 @@ from dovetail_gpu_opencl.kernels._quantized_steps import (
     Refused,
     Steps,
     given,
-    is_as_large,
-    places_of,
+    reading_of,
     relus_before,
     stored_bounds,
 )
@@ -307,11 +306,7 @@ class QuantizedSums(QuantizedKernel, Generic[S]):
         found, result = list[Hashable](), node.outputs[0]
         for step in self.op(node).steps[1:]:
             for index in step.inputs if isinstance(step, QuantizedStep) else ():
-                tensor = None if index is None or index < 0 else given(node, index)
-                if tensor is not None and not is_as_large(tensor, result):
-                    found.append((tensor.dims, () if tensor.size == 1 else places_of(tensor, result)))
-                else:
-                    found.append(tensor is None)
+                found.append(reading_of(None if index is None or index < 0 else given(node, index), result))
         return tuple(found)
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "given",
     "is_as_large",
     "places_of",
+    "reading_of",
     "relus_before",
     "steps_behind",
     "stored_bounds",
@@ -347,6 +348,13 @@ def places_of(tensor: TensorType, result: TensorType) -> Hashable:
         tensor, result = post_ops.in_order(tensor, result), post_ops.in_order(result, result)
     axes = followed(tensor, result.dims)
     return layout, axes, result.dims[axes.index(True) if True in axes else len(axes) :]
+
+
+def reading_of(tensor: TensorType | None, result: TensorType) -> Hashable:
+    """All of the sizes and layouts on which it depends how an operand is read."""
+    if tensor is None or is_as_large(tensor, result):
+        return tensor is None
+    return tensor.dims, () if tensor.size == 1 else places_of(tensor, result)
 
 
 def is_as_large(tensor: TensorType, result: TensorType) -> bool:

@@ -13,7 +13,7 @@ from dovetail_gpu_opencl.kernels._bytes import has_matrix_units
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS
 from dovetail_gpu_opencl.kernels._quantized import Scales, result_of
 from dovetail_gpu_opencl.kernels._quantized_attention import QuantizedAttention
-from dovetail_gpu_opencl.kernels._quantized_steps import Refused, steps_behind, stored_bounds
+from dovetail_gpu_opencl.kernels._quantized_steps import Refused, reading_of, steps_behind, stored_bounds
 from dovetail_gpu_opencl.launch import Argument, Launch, Local, Read, Scalar, Write
 from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, assemble
@@ -48,7 +48,7 @@ class AttentionOfBytes(CLKernel):
         if scores > _INT_MAX:  # which are no value of the graph, so that no other check sees them
             return Refusal(Reason.SHAPE, f"{scores} scores; accepted: {_INT_MAX}, as places of operands are ints")
         try:
-            self._parts(node)
+            self._made(node)
         except Refused as error:
             return Refusal(Reason.ATTRIBUTE, str(error))
         return None
@@ -58,7 +58,7 @@ class AttentionOfBytes(CLKernel):
         if not dst.size:
             return ()
         op, keys = self._op(node), k.dims[1]
-        defines, source, arguments = self._parts(node)
+        defines, source, arguments = self._made(node)
         zeros = [_zero(s) for s in (*op.scores.scalings[:2], *op.values.scalings[:2])]
         stored = [q.dtype, k.dtype, *(_dtype(one.result) for one in (op.scores, op.weights)), v.dtype]
         types: dict[str, object] = {"S_T": C_TYPES[stored.pop(2)]}
@@ -80,6 +80,11 @@ class AttentionOfBytes(CLKernel):
         passed, groups = (*given, *numbers, exponent, *arguments), q.dims[0] * q.dims[2] * ceil_div(q.dims[1], 16)
         text = assemble(file, sized, source)
         return (Launch(file, text, self.name, passed, (groups * _ITEMS,), (_ITEMS,), self.caps.exact_options),)
+
+    def _made(self, node: TypedNode) -> tuple[dict[str, object], str, tuple[Argument, ...]]:
+        result = TensorType(DType.FLOAT32, _steps_dims(node))
+        key = tuple(reading_of(tensor, result) for tensor in node.inputs[3:])
+        return self.packed.once(self.name, node, key, lambda: self._parts(node))
 
     def _parts(self, node: TypedNode) -> tuple[dict[str, object], str, tuple[Argument, ...]]:
         """The functions that make stored numbers, as macros, their source and arguments. Raises `Refused`.
