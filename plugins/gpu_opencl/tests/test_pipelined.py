@@ -252,6 +252,17 @@ def test_a_normalized_product_says_what_type_it_has(device: Any, bench: Any) -> 
     assert [lowered.types[node.writes[0]].dtype.name for node in merged] == ["FLOAT16", "FLOAT32"]
 
 
+def test_halves_that_a_model_widens_are_read_as_they_are(device: Any, bench: Any, rng: Any) -> None:
+    """Models of float16 compute some operators in float32; a product on matrix units wants what was before."""
+    x, w = rng.standard_normal((9, 64)).astype(np.float16), rng.standard_normal((64, 64)).astype(np.float32)
+    g = GraphBuilder()
+    wide = g.node(bench.op("Cast", to=np.dtype(np.float32)), g.input("x", "float16", x.shape))
+    lowered = device.lower(fold_constants(g.graph([g.node(bench.op("MatMul"), wide, g.constant(w))])))
+    assert [node.op.op_type for node in lowered.nodes] == ["MatMul"]
+    assert lowered.nodes[0].inputs[0] == "x"
+    compare(bench.run(device, lowered, [x])[0], x.astype(np.float64) @ w.astype(np.float16).astype(np.float64))
+
+
 def embedded(bench: Any, words: Any, types: Any, positions: Any, scale: Any, read_twice: bool = False) -> Graph:
     """Normalized sums of rows that a model looks up, as BERT begins, before a product in halves."""
     g = GraphBuilder()
