@@ -3,12 +3,11 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
 from dovetail.device import TypedNode
-from dovetail.protocol import Protocol
 from dovetail_cpu_onednn.binding import Memory, MemoryDesc, PrimitiveDesc, Stream
 from dovetail_cpu_onednn.kernel import OnednnKernel
 
