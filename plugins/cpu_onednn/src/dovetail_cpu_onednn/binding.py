@@ -33,6 +33,7 @@ __all__ = [
     "PrimitiveDesc",
     "Stream",
     "Unimplemented",
+    "is_reference",
 ]
 
 MAX_NDIMS = 12
@@ -345,7 +346,7 @@ class Onednn:
             return self._chosen(name, given)
         if self.avoided and self.avoided in desc.implementation:
             desc = self._unavoidable(name, given, desc)
-        desc.primitive, desc.scratchpad = None, self._scratchpad(desc)
+        desc.primitive, desc.scratchpad, desc.is_reference = None, self._scratchpad(desc), is_reference(desc.implementation)
         return desc
 
     def _unavoidable(self, name: str, given: Sequence[Any], desc: PrimitiveDesc) -> PrimitiveDesc:
@@ -486,6 +487,13 @@ class Launch:
         self.call = call
         self.kept = kept
         self.packed = packed
+
+
+@lru_cache(DESCRIPTORS)
+def is_reference(names: str) -> bool:
+    """Whether one of the implementations is oneDNN's slow reference, or pooling that is as slow."""
+    # A deconvolution names the convolution that it is, too: conv:any+ref:any.
+    return any(name.rpartition("+")[2].startswith(("ref", "simple_nchw")) for name in names.split(" + "))
 
 
 @lru_cache(DESCRIPTORS)

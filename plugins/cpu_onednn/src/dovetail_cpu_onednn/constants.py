@@ -85,8 +85,9 @@ def found_constants(
     shared: SharedConstants,
 ) -> list[Found]:
     """For each stage of a node; `before` are those in other sizes."""
-    known = before if len(before) == len(stages) else [{}] * len(stages)
-    return [_found_in(node, stage, one, constants, shared) for stage, one in zip(stages, known, strict=True)]
+    if len(before) != len(stages):
+        return [_found_in(node, stage, {}, constants, shared) for stage in stages]
+    return [_found_in(node, stage, one, constants, shared) for stage, one in zip(stages, before, strict=True)]
 
 
 def _found_in(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import groupby
 
 import numpy as np
@@ -22,7 +22,7 @@ from dovetail.device import (
     TensorType,
     TypedNode,
 )
-from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
+from dovetail_cpu_onednn.binding import INFERENCE, Arg, Attr, MemoryDesc
 from dovetail_cpu_onednn.descriptors import describe, number_of, plain
 from dovetail_cpu_onednn.kernel import (
     LOW,
@@ -93,12 +93,13 @@ class ElementwiseKernel(PrimitiveKernel):
         src, chained = ends[0].desc, ends[0].index
         if _is_sloped(first, node):
             # With the slope for an operand one primitive serves all slopes.
-            slope = np.array(first.alpha, np.float32, ndmin=len(src.dims))
-            second = Argument(Arg.SRC_1, "value", 0, plain(slope.shape), value=slope)
-            third = _argument(Arg.post_op(0, Arg.SRC_1), "input", chained, src)
-            limit = _limit(first.alpha <= 1, src)
-            if not (rest or node.post_ops):
-                pd = library().describe("binary", BINARY["mul"], src, second.desc, ends[1].desc, attr=library().attr(limit))
+            rank = len(src.dims)
+            slope = np.array(first.alpha, np.float32, ndmin=rank)
+            second = Argument(Arg.SRC_1, "value", 0, _one(rank), value=slope)
+            third = _argument(_LIMIT, "input", chained, src)
+            limit, attr = _limit(first.alpha <= 1, src)
+            if not (rest or node.node.post_ops):
+                pd = library().describe("binary", BINARY["mul"], src, second.desc, ends[1].desc, attr=attr)
                 return NodePlan((Stage(pd, (*ends, second, third)),))
             return self._plan_binary(node, BINARY["mul"], (*ends, second, third), where, limit, rest)
         if first == Eltwise("pow", 1.0, 3.0):
@@ -157,10 +158,21 @@ def _argument(arg: int, place: str, index: int, desc: MemoryDesc) -> Argument:
     return Argument(arg, place, index, desc)
 
 
+_LIMIT = Arg.post_op(0, Arg.SRC_1)
+"""What the first post-op reads."""
+
+
 @lru_cache(512)
-def _limit(is_largest: bool, desc: MemoryDesc) -> tuple[Appended, ...]:
-    """The post-op that takes the larger or the smaller one of a number and the source."""
-    return (("binary", (MAX if is_largest else MIN, desc)),)
+def _limit(is_largest: bool, desc: MemoryDesc) -> tuple[tuple[Appended, ...], Attr]:
+    """The post-op that takes the larger or the smaller one of a number and the source, and the attributes with it alone."""
+    limit: tuple[Appended, ...] = (("binary", (MAX if is_largest else MIN, desc)),)
+    return limit, library().attr(limit)
+
+
+@cache
+def _one(rank: int) -> MemoryDesc:
+    """A single number."""
+    return plain((1,) * rank)
 
 
 def _is_sloped(step: PostOp, node: TypedNode) -> bool:

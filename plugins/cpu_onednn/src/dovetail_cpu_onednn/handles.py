@@ -45,13 +45,14 @@ class MemoryDesc(Handle):
 
 
 class PrimitiveDesc(Handle):
-    """A primitive that was chosen; `implementation` is oneDNN's name of it.
+    """A primitive that was chosen; `implementation` is oneDNN's name of it, `is_reference` whether that is a slow one.
 
     `primitive` is set once it was made, `scratchpad` with the descriptor of its scratchpad and the bytes of that.
     """
 
-    __slots__ = ("implementation", "primitive", "scratchpad")
+    __slots__ = ("implementation", "is_reference", "primitive", "scratchpad")
     implementation: str
+    is_reference: bool
     primitive: "Primitive | None"
     scratchpad: "tuple[MemoryDesc | None, int]"
 

@@ -44,6 +44,8 @@ def is_by_images(plan: NodePlan) -> bool:
 
 def waits(node: TypedNode) -> int:
     """How often threads that share the node wait for each other, if it runs so; else once."""
+    if given(node, 0).rank != VOLUMES:  # mostly
+        return 1
     try:
         _require(node)
     except Refused:
