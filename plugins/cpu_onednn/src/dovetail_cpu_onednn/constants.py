@@ -100,7 +100,7 @@ def _found_in(
             missing.append(a)
             continue
         name, source = ("", a.value) if a.place in _VARIABLE else _constant(node, a)
-        if source is None:
+        if source is None:  # mostly
             continue
         wanted, known = wanted_layout(a), before.get(a.arg)
         if known is not None and _is_again(known, source, a):

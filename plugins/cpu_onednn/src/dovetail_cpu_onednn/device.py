@@ -181,7 +181,7 @@ class OnednnDevice(Device):
         used = worth_sharing(works, threads)
         # This also refuses, in a forked process, threads that do not exist there.
         library().set_threads(used)
-        threads_of = [(sharers(*work, used), work[0]) for work in works]
+        threads_of = [(1 if used == 1 else sharers(*work, used), work[0]) for work in works]
         with naming_out_of_memory():
             executable = None
             if earlier is not None:

@@ -29,7 +29,7 @@ from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.making import Making, maker
 from dovetail_cpu_onednn.memory import ALIGNMENT, naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import clip_checks
-from dovetail_cpu_onednn.nan.fused_steps import nan_checks
+from dovetail_cpu_onednn.nan.fused_steps import NanChecks, nan_checks
 from dovetail_cpu_onednn.placement import Decided, Placement, Seen, notes_of
 from dovetail_cpu_onednn.planned import (
     Planned,
@@ -84,10 +84,7 @@ class OnednnExecutable(Executable):
         self.graph = graph
         self.threads = threads
         self.shared_by = max((p.threads for p in placements), default=1)
-        nodes = [p.node for p in placements]
-        self.clip_checks = clip_checks(nodes, graph.constants)
-        guarded = {p.node.node.name for p in placements if p.kernel.stops_nan and p.kernel.is_guarded(p.node)}
-        self.nan_checks = nan_checks(nodes, graph.outputs, guarded)
+        self.clip_checks, self.nan_checks = _checks(placements, graph)
         sized = graph.replace(types=_sized(graph, placements))
         placed, taken = ({}, {}) if earlier is None else (earlier._placed, earlier._takes)
         self._takes = {(n := p.node.node.name): taken[n] if placed.get(n) is p else _taken(p) for p in placements}
@@ -359,6 +356,15 @@ class _Firsts:
     def note(self, name: str, as_before: bool) -> None:
         """Whether the constants of a node are as before."""
         self._as_before[name] = as_before
+
+
+def _checks(placements: Sequence[Placement], graph: Graph) -> tuple[Mapping[str, tuple[str, ...] | None], NanChecks]:
+    """What runs check because of fused steps: see `clip_checks` and `nan_checks`."""
+    nodes = [p.node for p in placements]
+    if not any(node.node.post_ops for node in nodes):
+        return {}, NanChecks({}, (), frozenset())
+    guarded = {p.node.node.name for p in placements if p.kernel.stops_nan and p.kernel.is_guarded(p.node)}
+    return clip_checks(nodes, graph.constants), nan_checks(nodes, graph.outputs, guarded)
 
 
 def _sized(graph: Graph, placements: Sequence[Placement]) -> Mapping[str, TensorType]:
