@@ -31,7 +31,6 @@ from dovetail_cpu_onednn.kernel import (
     PrimitiveKernel,
     Refused,
     Stage,
-    given,
     relaid,
     value_argument,
     when_asked,
@@ -76,7 +75,7 @@ class ElementwiseKernel(PrimitiveKernel):
         where = [node.node.inputs.index(p.operand) for p in own if not isinstance(p, Eltwise)]
         first, rest, dims = own[0], own[1:], _computed_dims(node)
         ends = (
-            _argument(Arg.SRC, "input", chained, _described(given(node, chained), dims)),
+            _argument(Arg.SRC, "input", chained, _described(node.given(chained), dims)),
             _argument(Arg.DST, "output", 0, _described(node.outputs[0], dims)),
         )
         if isinstance(first, Eltwise):
@@ -128,7 +127,7 @@ class ElementwiseKernel(PrimitiveKernel):
         """
         extended = node
         if rest:
-            operands = (*(given(node, i) for i in inside), *node.operands)
+            operands = (*(node.given(i) for i in inside), *node.operands)
             extended = replace(node, node=replace(node.node, post_ops=(*rest, *node.post_ops)), operands=operands)
         chain = attach(extended, False, False, before=before, dims=_computed_dims(node))
         src, dst, second = (argument.desc for argument in arguments[:3])
@@ -250,7 +249,7 @@ def _described(tensor: TensorType, dims: tuple[int, ...] | None) -> MemoryDesc:
 
 
 def _broadcast(node: TypedNode, index: int, computed: tuple[int, ...] | None) -> MemoryDesc:
-    tensor, result = given(node, index), node.outputs[0]
+    tensor, result = node.given(index), node.outputs[0]
     if tensor.dims == result.dims:
         return _described(tensor, computed)
     if tensor.rank > result.rank:

@@ -43,7 +43,6 @@ __all__ = [
     "PrimitiveKernel",
     "Refused",
     "Stage",
-    "given",
     "is_constant",
     "relaid",
     "require_data",
@@ -363,14 +362,9 @@ def require_data(node: TypedNode, dtypes: frozenset[DType], parameters: Sequence
         raise Refused(Reason.OPERATOR, "more than one output")
 
 
-def given(node: TypedNode, index: int) -> TensorType:
-    """The type of an input that the operator requires."""
-    return node.given(index)
-
-
 def is_constant(node: TypedNode, index: int) -> bool:
     """Whether the content of an input is known while planning."""
-    return given(node, index).value is not None
+    return node.given(index).value is not None
 
 
 def value_of(array: NDArray[Any] | None) -> NDArray[Any]:
