@@ -112,9 +112,9 @@ def _found_in(
             else:
                 found[a.arg] = known
         elif a.value is not None:
-            found[a.arg] = Constant.of(source, a.desc, wanted, None, source, a.offset)
+            found[a.arg] = Constant(source, a.desc, wanted, None, source, a.offset)
         elif name in constants:
-            found[a.arg] = Constant.of(source, a.desc, wanted, None, constants[name], a.offset)
+            found[a.arg] = Constant(source, a.desc, wanted, None, constants[name], a.offset)
     return found, missing
 
 
@@ -163,7 +163,7 @@ def brought(node: TypedNode, argument: Argument, memory: ConstantMemory, shared:
     source = value_of(_constant(node, argument)[1]) if content is None else content()
     packed = source if argument.repack is None else argument.repack(source)
     copy = moved(memory.contiguous(packed), argument.desc, layout, memory.take(library().nbytes(layout)))
-    constant = memory.made[question] = Constant.of(source, argument.desc, layout, argument.repack, copy)
+    constant = memory.made[question] = Constant(source, argument.desc, layout, argument.repack, copy)
     if content is None:
         shared.add(constant)
     return constant
