@@ -21,7 +21,7 @@ T = TypeVar("T")
 def padded(values: Sequence[T | None], ports: Sequence[Port]) -> list[T | None]:
     """`values` with None for each port at the end that has none; a variadic port may have none at all."""
     missing = len(ports) - len(values) - (bool(ports) and ports[-1].variadic)
-    return [*values, *[None] * missing]
+    return [*values, *[None] * missing] if missing > 0 else [*values]
 
 
 def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

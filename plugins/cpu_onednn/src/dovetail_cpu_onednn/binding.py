@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from dovetail.errors import DeviceError, DovetailError, OutOfMemory
 from dovetail_cpu_onednn.enums import Alg, Arg, Flag
-from dovetail_cpu_onednn.handles import Attr, Handle, Memory, MemoryDesc, Primitive, PrimitiveDesc, Stream
+from dovetail_cpu_onednn.handles import Attr, Handle, Memory, MemoryDesc, Primitive, PrimitiveDesc, Stream, is_reference
 from dovetail_cpu_onednn.memory import require_free_memory
 from dovetail_cpu_onednn.signals import SignalStack, no_signals
 from dovetail_cpu_onednn.signatures import CREATE, DESTROY, FUNCTIONS, KINDS
@@ -33,7 +33,6 @@ __all__ = [
     "PrimitiveDesc",
     "Stream",
     "Unimplemented",
-    "is_reference",
 ]
 
 MAX_NDIMS = 12
@@ -487,13 +486,6 @@ class Launch:
         self.call = call
         self.kept = kept
         self.packed = packed
-
-
-@lru_cache(DESCRIPTORS)
-def is_reference(names: str) -> bool:
-    """Whether one of the implementations is oneDNN's slow reference, or pooling that is as slow."""
-    # A deconvolution names the convolution that it is, too: conv:any+ref:any.
-    return any(name.rpartition("+")[2].startswith(("ref", "simple_nchw")) for name in names.split(" + "))
 
 
 @lru_cache(DESCRIPTORS)

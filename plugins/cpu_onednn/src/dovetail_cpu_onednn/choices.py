@@ -30,11 +30,9 @@ class Known:
 
     def is_of(self, node: Node, types: object, constants: Sequence[Any]) -> bool:
         """Whether it is that of a node of such types and constants."""
-        return (
-            self._types == types
-            and (self._asked is node or _is_same(self._asked, node))
-            and all(one() is value for one, value in zip(self._constants, constants, strict=True))
-        )
+        if self._types != types or not (self._asked is node or _is_same(self._asked, node)):
+            return False
+        return not constants or all(one() is value for one, value in zip(self._constants, constants, strict=True))
 
 
 class Choices:
@@ -45,7 +43,7 @@ class Choices:
         self._latest: LruCache[str, Known] = LruCache(ROOM)
 
     def get(self, node: TypedNode) -> Known:
-        """What is known of a node: at first its work, unless it was the latest of its name."""
+        """The entry of a node, a new one unless the node is the latest of its name."""
         latest = self._latest.get(node.node.name)
         found = self._found(node, latest)
         if found is not latest:
@@ -58,12 +56,16 @@ class Choices:
 
     def _found(self, node: TypedNode, latest: Known | None) -> Known:
         given, tensors = node.node, (*node.inputs, *node.outputs, *node.operands)
-        values = [t.value for t in tensors if t is not None and t.value is not None]
+        values: Sequence[Any] = ()
+        for t in tensors:
+            if t is not None and t.value is not None:
+                values = [one.value for one in tensors if one is not None and one.value is not None]
+                break
         # Mostly these are the same objects as before. Types with a value would keep it alive.
         types = [None if t is None else (t.dtype, t.shape, t.layout, t.value is None) for t in tensors] if values else tensors
         if latest is not None and latest.is_of(given, types, values):
             return latest
-        return Known(given, types, [weakref.ref(value) for value in values], self._work(node))
+        return Known(given, types, [weakref.ref(value) for value in values] if values else (), self._work(node))
 
 
 def _is_same(one: Node, other: Node) -> bool:

@@ -158,7 +158,7 @@ def _argument(arg: int, place: str, index: int, desc: MemoryDesc) -> Argument:
 
 
 _LIMIT = Arg.post_op(0, Arg.SRC_1)
-"""What the first post-op reads."""
+"""The argument of the first post-op."""
 
 
 @lru_cache(512)

@@ -87,7 +87,7 @@ class OnednnExecutable(Executable):
         self.clip_checks, self.nan_checks = _checks(placements, graph)
         sized = graph.replace(types=_sized(graph, placements))
         placed, taken = ({}, {}) if earlier is None else (earlier._placed, earlier._takes)
-        self._takes = {(n := p.node.node.name): taken[n] if placed.get(n) is p else _taken(p) for p in placements}
+        self._takes = _all_taken(placements, placed, taken)
         # The memory of a result decides between a sum in place and a binary post-op, so storage is planned before.
         storage = self._storage(sized, earlier)
         self.constants: Mapping[str, Array] = LaidOut(graph)
@@ -359,7 +359,7 @@ class _Firsts:
 
 
 def _checks(placements: Sequence[Placement], graph: Graph) -> tuple[Mapping[str, tuple[str, ...] | None], NanChecks]:
-    """What runs check because of fused steps: see `clip_checks` and `nan_checks`."""
+    """The checks of runs because of fused steps: see `clip_checks` and `nan_checks`."""
     nodes = [p.node for p in placements]
     if not any(node.node.post_ops for node in nodes):
         return {}, NanChecks({}, (), frozenset())
@@ -384,9 +384,20 @@ def _decisive(graph: Graph, takes: Mapping[str, Sequence[str]]) -> tuple[object,
     return sizes, takes, [types[name].layout for name in names], [node.op.is_view for node in graph.nodes]
 
 
-def _taken(placement: Placement) -> Sequence[str]:
-    known = placement.earlier
-    if known is not None and known.implementation and not known.in_place:
-        return ()
-    library().plan_threads(placement.threads)
-    return placement.in_place
+def _all_taken(
+    placements: Sequence[Placement], placed: Mapping[str, Placement], taken: Mapping[str, Sequence[str]]
+) -> dict[str, Sequence[str]]:
+    """By node the values in whose memory output 0 may be written: as `taken` has it, where the placement is as before."""
+    found, threads = dict[str, Sequence[str]](), 0
+    for placement in placements:
+        name, known = placement.node.node.name, placement.earlier
+        if placed.get(name) is placement:
+            found[name] = taken[name]
+        elif known is not None and known.implementation and not known.in_place:
+            found[name] = ()
+        else:
+            if placement.threads != threads:
+                threads = placement.threads
+                library().plan_threads(threads)
+            found[name] = placement.in_place
+    return found

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from ctypes import c_void_p
+from functools import lru_cache
 from typing import Any
 
-__all__ = ["Attr", "Handle", "Memory", "MemoryDesc", "Primitive", "PrimitiveDesc", "Stream"]
+__all__ = ["Attr", "Handle", "Memory", "MemoryDesc", "Primitive", "PrimitiveDesc", "Stream", "is_reference"]
 
 
 class _Last:
@@ -55,6 +56,13 @@ class PrimitiveDesc(Handle):
     is_reference: bool
     primitive: "Primitive | None"
     scratchpad: "tuple[MemoryDesc | None, int]"
+
+
+@lru_cache(512)
+def is_reference(names: str) -> bool:
+    """Whether one of the implementations is oneDNN's slow reference, or pooling that is as slow."""
+    # A deconvolution names the convolution that it is, too: conv:any+ref:any.
+    return any(name.rpartition("+")[2].startswith(("ref", "simple_nchw")) for name in names.split(" + "))
 
 
 class Primitive(Handle):

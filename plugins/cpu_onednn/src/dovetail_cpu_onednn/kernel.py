@@ -26,8 +26,9 @@ from dovetail.device import (
     TensorType,
     TypedNode,
 )
-from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Stream, Unimplemented, is_reference
+from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Stream, Unimplemented
 from dovetail_cpu_onednn.descriptors import describe, in_rank, number_of, plain, token_of, tokens
+from dovetail_cpu_onednn.handles import is_reference
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import has_clip, stays_finite
@@ -301,9 +302,13 @@ class PrimitiveKernel(OnednnKernel):
 
     def label(self, name: str, node: TypedNode) -> str:
         """The name of an implementation in reports: not all names of oneDNN include the data type."""
-        dtypes = {t.dtype for t in (*node.inputs, *node.outputs) if t is not None}
-        if len(dtypes) == 1 and DType.FLOAT32 in dtypes:  # mostly
+        tensors = (*node.inputs, *node.outputs)
+        for t in tensors:
+            if t is not None and t.dtype is not DType.FLOAT32:
+                break
+        else:  # mostly
             return name
+        dtypes = {t.dtype for t in tensors if t is not None}
         if DType.BFLOAT16 in dtypes and "bf16" not in name:
             return f"{name} bf16"
         return f"{name} int8" if dtypes & {DType.INT8, DType.UINT8} and "int8" not in name else name

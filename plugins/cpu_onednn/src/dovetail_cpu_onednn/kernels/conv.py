@@ -17,6 +17,8 @@ class Convolution(ConvKernel):
     algorithm = Alg.CONVOLUTION_DIRECT
 
     def instead(self, node: TypedNode, free: bool) -> NodePlan | None:
+        if node.given(0).rank != VOLUMES:  # mostly
+            return None
         try:
             return by_images(node, free)
         except (Refused, Unimplemented):
