@@ -9,7 +9,7 @@ import numpy as np
 from dovetail.device import PLAIN, DType, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import tokens
-from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Refused, given
+from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Refused
 from dovetail_cpu_onednn.kernels._computed_scaling import ComputedQuantize
 from dovetail_cpu_onednn.kernels._quantized import INT8
 from dovetail_cpu_onednn.kernels._scaling import between_layouts, quotient, scaled_reorder
@@ -28,8 +28,8 @@ class Quantize(PrimitiveKernel):
         assert isinstance(op, QuantizeLinear)
         if op.block_size or op.precision not in (0, DType.FLOAT32.onnx) or node.outputs[0].dtype not in INT8:
             raise Refused(Reason.ATTRIBUTE, "blocks, another precision or another type than 8 bits")
-        if given(node, 0).dtype is not DType.FLOAT32:
-            raise Refused(Reason.DTYPE, f"{given(node, 0).dtype}; accepted: float32")
+        if node.given(0).dtype is not DType.FLOAT32:
+            raise Refused(Reason.DTYPE, f"{node.given(0).dtype}; accepted: float32")
         return quotient(node, op.axis) if _is_odd(node) else scaled_reorder(node, op.axis, Arg.DST, np.dtype(np.float32))
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
