@@ -348,6 +348,24 @@ def test_launches_without_events_tell_errors_and_which_node(kind_device: Callabl
     assert not request._calls
 
 
+@pytest.mark.parametrize(("kind", "unified", "waits"), [("CPU", True, 0), ("GPU", False, 1)])
+def test_only_requests_of_gpus_wait_before_they_copy_results(
+    kind: str, unified: bool, waits: int, info: DeviceInfo, bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of a CPU waits once, for the copy."""
+    caps = dataclasses.replace(Capabilities.query(find_device(info.name)), kind=kind, unified_memory=unified)
+    graph, feeds = bench.single(bench.op("Relu"), [np.linspace(-1, 1, 2**17, dtype=np.float32)])
+    request = OpenCLDevice(info, caps=caps).compile(graph, {}).create_request()
+    finish, seen = cl.CommandQueue.finish, []
+    monkeypatch.setattr(cl.CommandQueue, "finish", lambda queue: seen.append(1) or finish(queue))
+    held = [request.run(feeds) for _ in range(3)]  # who holds results gets no locked memory for further ones
+    seen.clear()
+    held.append(request.run(feeds))
+    for (result,) in held:
+        np.testing.assert_array_equal(result, np.maximum(feeds[0], 0))
+    assert len(seen) == waits
+
+
 @pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
 @pytest.mark.parametrize("is_found", [True, False])
 def test_arguments(is_found: bool, info: DeviceInfo, monkeypatch: pytest.MonkeyPatch) -> None:

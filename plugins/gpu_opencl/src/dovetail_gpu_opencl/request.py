@@ -344,8 +344,10 @@ class InOrderRequest(CLRequest):
         progress[0] = len(self._launches)
         if self._compiled.faults:
             events.append(copy(queue, self._faults, self._fault_buffer, is_blocking=False))
-        # A copy into pageable memory that waits in the queue behind kernels is slower than one that finds them done.
-        if self._keeps or not self._downloads or any(host.flags.owndata for host, _ in self._downloads):
+        # A copy to pageable memory that waits in the queue of a GPU behind kernels is slower than one that finds them done. On
+        # CPUs each wait takes 10 us and more.
+        is_slow = self._compiled.has_own_memory and any(host.flags.owndata for host, _ in self._downloads)
+        if self._keeps or not self._downloads or is_slow:
             queue.finish()
         for pair in self._to_read():
             copy(queue, *pair)
