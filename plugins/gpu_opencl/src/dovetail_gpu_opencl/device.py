@@ -309,14 +309,16 @@ class OpenCLDevice(Device):
         Those of nodes that are like others were let go when an earlier plan copied them.
         """
         found: dict[str, Sequence[Launch]] = {}
-        readers = ConstantReaders(graph)
+        readers, leading = ConstantReaders(graph), dict.fromkeys(leaders.values(), False)
         for name, node in typed.items():
-            leader = leaders.get(name)
-            known = None if leader is None else self._alike.launches(node, typed[leader], found[leader])
+            leader = leaders.get(name, "")
+            known = self._alike.launches(node, typed[leader], found[leader]) if leading.get(leader) else None
             if known is None:
                 made = self._launches(kernels[name], node) if name in kernels else ()
                 known = _numbered([self._exact(launch, node) for launch in made if not launch.is_empty], name)
                 readers.copied(_copied(node.node, known, graph))
+                if name in leading:
+                    leading[name] = self._alike.may_lead(name, known)
             found[name] = known
         return found
 
