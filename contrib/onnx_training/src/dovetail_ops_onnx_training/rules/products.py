@@ -1,15 +1,36 @@
-"""The derivative of Einsum."""
+"""Products of matrices and tensors."""
 
 import itertools
 import string
 from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dovetail.op import OperatorError
 from dovetail_ops_onnx.einsum import Einsum
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx_training.values import Value
+
+__all__ = ["COMPOSITIONS", "DERIVATIVES"]
 
 
-def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
+def _mat_mul(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
+    """dA = dY B', dB = A' dY, summed where they were broadcast."""
+    a, b = inputs
+    rows = a.reshape((1, *a.dims)) if a.rank == 1 else a
+    columns = b.reshape((*b.dims, 1)) if b.rank == 1 else b
+    batch = outputs[0].dims[: outputs[0].rank - (a.rank > 1) - (b.rank > 1)]
+    dy = gradients[0].reshape((*batch, rows.dims[-2], columns.dims[-1]))
+    da = dy.apply(MatMul(), _transposed(columns)).like(rows)
+    db = _transposed(rows).apply(MatMul(), dy).like(columns)
+    return da.reshape(a.dims), db.reshape(b.dims)
+
+
+def _transposed(x: Value) -> Value:
+    return x.transpose([*range(x.rank - 2), x.rank - 1, x.rank - 2])
+
+
+def _einsum(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
     """dX = the Einsum of dY and the other inputs with the labels of X; the same along labels that only X has."""
     terms, output = _labels(op.equation.replace(" ", ""), [x.rank for x in inputs])
     found = []
@@ -40,3 +61,18 @@ def _labels(equation: str, ranks: list[int]) -> tuple[list[str], str]:
     counts_of = iter(hidden)
     written = [term.replace("...", letters[len(letters) - next(counts_of) :]) if "..." in term else term for term in terms]
     return written, output.replace("...", letters)
+
+
+DERIVATIVES: Mapping[str, Callable[[Any, Any, Any, Any], Any]] = {"Einsum": _einsum, "MatMul": _mat_mul}
+
+
+def _gemm(op: Any, inputs: Any) -> Any:
+    a, b, c = (*inputs, None)[:3]
+    a = a.transpose((1, 0)) if op.transA else a
+    b = b.transpose((1, 0)) if op.transB else b
+    y = a.apply(MatMul(), b)
+    y = y if op.alpha == 1 else y * op.alpha
+    return y if c is None else y + (c if op.beta == 1 else c * op.beta)
+
+
+COMPOSITIONS: Mapping[str, Callable[[Any, Any], Any]] = {"Gemm": _gemm}
