@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from dovetail.device import Binary, DType, Graph, Node, TensorType, TypedNode
 from dovetail.op import AbstractOperator, Port
-from dovetail_gpu_opencl.kernels._merging import Makers, merge, origins
+from dovetail.passes import represented_by
+from dovetail_gpu_opencl.kernels._merging import Makers, merge
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.layer_normalization import LayerNormalization
@@ -103,5 +104,5 @@ def _merged(node: Node, lookups: Sequence[Node], others: Sequence[str], dtype: D
     tables = [name for lookup in lookups for name in lookup.inputs]
     op = NormalizedSum(len(lookups), node.op.epsilon, dtype)
     return dataclasses.replace(
-        node, op=op, inputs=(node.inputs[1], shift, *tables, *others), outputs=node.writes, origins=origins(*lookups, node)
+        node, op=op, inputs=(node.inputs[1], shift, *tables, *others), outputs=node.writes, origins=represented_by(*lookups, node)
     )
