@@ -4,7 +4,7 @@ import inspect
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, FrozenInstanceError
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
 
 from dovetail.dataclass import dataclass, fields_of
 from dovetail.errors import OperatorError, UnknownOperator
@@ -143,6 +143,11 @@ class Operator(AbstractOperator):
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
     # --- what an author writes -------------------------------------------------------------------------------------
+
+    @classmethod
+    def like(cls, other: AbstractOperator, **values: Any) -> Self:
+        """An operator of this class with the attributes that it shares with another one, some changed."""
+        return cls(**{**{name: getattr(other, name) for name in cls.attributes if name in other.attributes}, **values})
 
     def infer(self, *inputs: Any, **_: Any) -> Any:
         """Output types from input types: one `TensorType`, or a tuple for several outputs.

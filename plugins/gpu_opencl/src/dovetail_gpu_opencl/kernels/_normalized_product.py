@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from dovetail.device import DType, Eltwise, Graph, Node, PostOp, Reason, Refusal, TensorType, TypedNode
 from dovetail.op import AbstractOperator, Port
+from dovetail.passes import represented_by
 from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.kernels._gemm import Product
 from dovetail_gpu_opencl.kernels._gemm_pipelined import GemmPipelined
-from dovetail_gpu_opencl.kernels._merging import Makers, merge, origins
+from dovetail_gpu_opencl.kernels._merging import Makers, merge
 from dovetail_gpu_opencl.kernels._pipelined import HALVES, Normalization, Pipeline
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Launch, Scratch, Write
@@ -108,7 +109,7 @@ def _merged(maker: Node, node: Node, is_read: bool, dtype: DType) -> Node:
     shift = node.inputs[2] if len(node.inputs) > 2 else ""
     inputs = (*maker.inputs, node.inputs[1], shift, *maker.operands)
     return dataclasses.replace(
-        node, op=op, inputs=inputs, outputs=(*node.writes, *maker.writes[:is_read]), origins=origins(maker, node)
+        node, op=op, inputs=inputs, outputs=(*node.writes, *maker.writes[:is_read]), origins=represented_by(maker, node)
     )
 
 

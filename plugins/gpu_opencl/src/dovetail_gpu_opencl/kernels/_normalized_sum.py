@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from dovetail.device import Binary, DType, Graph, Node, TensorType, TypedNode
 from dovetail.op import AbstractOperator, Port
-from dovetail_gpu_opencl.kernels._merging import Makers, merge, origins
+from dovetail.passes import represented_by
+from dovetail_gpu_opencl.kernels._merging import Makers, merge
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.layer_normalization import LayerNormalization
@@ -102,5 +103,5 @@ def _merged(node: Node, total: Node, lookups: Sequence[Node], others: Sequence[s
     shift = node.inputs[2] if len(node.inputs) > 2 else ""
     tables = [name for lookup in lookups for name in lookup.inputs]
     op = NormalizedSum(len(lookups), node.op.epsilon, dtype)
-    inputs, stands_for = (node.inputs[1], shift, *tables, *others), origins(*lookups, total, node)
+    inputs, stands_for = (node.inputs[1], shift, *tables, *others), represented_by(*lookups, total, node)
     return dataclasses.replace(node, op=op, inputs=inputs, outputs=node.writes, origins=stands_for)
