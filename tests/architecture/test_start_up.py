@@ -34,7 +34,7 @@ NEEDLESS = {
     "onnx": "its message classes are made from the descriptor",
     **({"platformdirs": "the environment names the user's folders"} if sys.platform == "linux" else {}),
 }
-MODULES = {"NUMPY": 187, "ONEDNN": 207}
+MODULES = {"NUMPY": 184, "ONEDNN": 204}
 """Modules of our packages that the model may import on a device, a few more than it does: each takes 0.2 ms."""
 
 

@@ -5,6 +5,9 @@ it chooses kernels is its own affair; `choose` and `KernelTable` are the ready-m
 operator, in a module named after the operator's stem.
 """
 
+from typing import TYPE_CHECKING
+
+from dovetail._lazy import lazy_names
 from dovetail.devices.arenas import Arenas
 from dovetail.devices.contract import Device, DeviceInfo, Executable, ExecutableRequest, NodeReport, StagedRun, Unavailable
 from dovetail.devices.device_array import DeviceArray
@@ -30,9 +33,11 @@ from dovetail.internal.copy import Copy
 from dovetail.internal.opaque import OpaqueOperator
 from dovetail.internal.reorder import Reorder, ViewedReorder
 from dovetail.operators.host_kernel import HostConfig, HostKernel, PortConfig
-from dovetail.operators.kernels import OpenCLKernel
 from dovetail.operators.operator import Operator
 from dovetail.tracing import CallsByNode, Mark, PartRecorder, Queued, by_node, clock, phase
+
+if TYPE_CHECKING:
+    from dovetail.operators.kernels import OpenCLKernel
 
 __all__ = [
     "ANY",
@@ -122,3 +127,5 @@ __all__ = [
     "share_storage",
     "shares_again",
 ]
+
+__getattr__ = lazy_names(__name__, {"dovetail.operators.kernels": ("OpenCLKernel",)})  # which devices without OpenCL do not need

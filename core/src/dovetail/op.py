@@ -15,6 +15,9 @@ composition of other operators (`compose`) makes it fast::
             return self.scale * X * np.clip(X / 6 + 0.5, 0, 1)
 """
 
+from typing import TYPE_CHECKING
+
+from dovetail._lazy import lazy_names
 from dovetail.errors import OperatorError, ShapeError
 from dovetail.evaluate.composition import evaluate_composition
 from dovetail.evaluate.error_function import erf
@@ -25,15 +28,17 @@ from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layo
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp
 from dovetail.graph.types import Dim, MapType, OptionalType, SequenceType, Shape, TensorType, one_of
 from dovetail.names import free_name, stem_of, unique_name
-from dovetail.operators.decorator import operator
-from dovetail.operators.formula import Formula, dimensions
 from dovetail.operators.host_kernel import HostConfig, HostKernel, KernelRefused, PortConfig
-from dovetail.operators.kernels import OpenCLKernel
 from dovetail.operators.operator import Operator
 from dovetail.operators.packages import classes_in, stems_in
 from dovetail.operators.ports import FLOATS, INTEGERS, NUMERIC
-from dovetail.operators.translated import is_translated, translation_target
 from dovetail.operators.translation import Translation
+
+if TYPE_CHECKING:
+    from dovetail.operators.decorator import operator
+    from dovetail.operators.formula import Formula, dimensions
+    from dovetail.operators.kernels import OpenCLKernel
+    from dovetail.operators.translated import is_translated, translation_target
 
 __all__ = [
     "ANY",
@@ -89,3 +94,13 @@ __all__ = [
     "translation_target",
     "unique_name",
 ]
+
+__getattr__ = lazy_names(
+    __name__,  # few operators need these, and every model imports this module
+    {
+        "dovetail.operators.decorator": ("operator",),
+        "dovetail.operators.formula": ("Formula", "dimensions"),
+        "dovetail.operators.kernels": ("OpenCLKernel",),
+        "dovetail.operators.translated": ("is_translated", "translation_target"),
+    },
+)

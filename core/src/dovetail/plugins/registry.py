@@ -5,10 +5,8 @@ from types import MappingProxyType
 
 from dovetail.errors import PluginError
 from dovetail.names import stem_of
-from dovetail.operators.definition import check_definition
 from dovetail.operators.operator import Operator
 from dovetail.operators.packages import classes_in, misplaced_in, stems_in
-from dovetail.operators.translated import translated_class
 from dovetail.operators.translation import Translation
 from dovetail.plugins.attribution import attributed
 from dovetail.plugins.records import PluginRecord, plain_domain
@@ -24,6 +22,9 @@ def check_operator(operator: object) -> type[Operator]:
     if not (isinstance(operator, type) and issubclass(operator, Operator)) or operator is Operator:
         hint = "pass a subclass of dovetail.op.Operator, not an instance"
         raise PluginError(f"{operator!r} is not an operator class", hint=hint)
+    # Here, and `translated_class` below, because packs of modules need neither.
+    from dovetail.operators.definition import check_definition
+
     check_definition(operator)
     return operator
 
@@ -45,6 +46,8 @@ class OpRegistry:
         another one with the same name and `since` was registered before it; `OperatorError` for a translation to something else.
         """
         if isinstance(operator, Translation):
+            from dovetail.operators.translated import translated_class
+
             operator = translated_class(operator)
         check_operator(operator)
         self._check_domain(operator)

@@ -10,7 +10,6 @@ from dovetail.dataclass import dataclass, field
 from dovetail.errors import PluginConflict
 from dovetail.graph.graph import KernelSource, Port
 from dovetail.operators.operator import Operator
-from dovetail.operators.translated import is_translated, translation_target
 from dovetail.plugins.records import full_name
 from dovetail.plugins.selection import ESSENTIAL
 
@@ -232,6 +231,8 @@ def _schema(operator: type[Operator]) -> dict[str, str]:
     for name, port in sorted(operator.legacy_attributes.items()):
         schema[f"old attribute {name!r}"] = f"input {ports.index(port)}"
     schema["the attribute with the number of outputs"] = operator.output_count or "none"
+    from dovetail.operators.translated import is_translated, translation_target  # here, because most models need no schema
+
     if is_translated(operator):
         schema["what it becomes"] = translation_target(operator)
     return schema
