@@ -43,7 +43,9 @@ def quotient(node: TypedNode, axis: int) -> NodePlan:
     scale, zeros = _parameters(node, np.dtype(np.float32))
     dims = [scale.size if scale.size > 1 and at == axis % src.rank else 1 for at in range(src.rank)]
     divisor = value_argument(Arg.SRC_1, scale.reshape(dims))
-    chain = [("eltwise", (ELTWISE["round"], 0.0, 0.0)), ("eltwise", (ELTWISE["linear"], 1.0, float(zeros[0])))]
+    chain = [("eltwise", (ELTWISE["round"], 0.0, 0.0))]
+    if zeros[0]:
+        chain.append(("eltwise", (ELTWISE["linear"], 1.0, float(zeros[0]))))
     descs = describe(src), describe(node.outputs[0])
     pd = lib.describe("binary", BINARY["div"], descs[0], divisor.desc, descs[1], attr=lib.attr(chain))
     arguments = [Argument(Arg.SRC, "input", 0, descs[0], flexible=True), Argument(Arg.DST, "output", 0, descs[1], flexible=True)]
