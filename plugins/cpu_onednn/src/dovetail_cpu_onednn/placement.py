@@ -60,8 +60,11 @@ class Placement:
         names = self.kernel.in_place(self.node) if known is None else known
         if not names or not node.outputs[0]:
             return ()
-        reads, types = (*node.inputs, *node.operands), (*self.node.inputs, *self.node.operands)
         result = self.node.outputs[0]
+        if len(names) == 1 and node.inputs[:1] == (names[0],):  # mostly
+            given = self.node.inputs[0]
+            return (names[0],) if given is result or given == result else ()
+        reads, types = (*node.inputs, *node.operands), (*self.node.inputs, *self.node.operands)
         return tuple([name for name in names if (given := types[reads.index(name)]) is result or given == result])
 
     @property
