@@ -166,7 +166,8 @@ def row(versions: list[type[Operator]], packages: list[DevicePackage]) -> list[s
     """The table row of one operator."""
     newest = versions[-1]
     definition = ROOT / "plugins" / "ops_onnx" / "src" / "dovetail_ops_onnx" / f"{newest.stem}.py"
-    kernels = [package.kernels / f"{newest.stem}.py" for package in packages]
+    tables = {file: f'"{newest.stem}":' in file.read_text("utf-8") for file in (p.kernels / "_table.py" for p in packages)}
+    kernels = [table if is_there else table.with_name(f"{newest.stem}.py") for table, is_there in tables.items()]
     return [
         linked(newest.op_type, definition),
         ", ".join(str(cls.since) for cls in versions),

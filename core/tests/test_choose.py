@@ -1,12 +1,16 @@
 """`dovetail.device.choose`: which refusal is handed on when no kernel takes a node. `KernelTable`: which modules have kernels."""
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dovetail.device import Accepted, Kernel, KernelTable, Reason, Refusal, TypedNode, choose
+from dovetail.errors import PluginError
 from dovetail.graph import DType, Node, TensorType
+from dovetail_ops_onnx.neg import Neg
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.tanh import Tanh
 
@@ -61,3 +65,17 @@ def test_a_missing_package_of_kernels_is_an_error() -> None:
     table: KernelTable[Kernel] = KernelTable("no_kernels_of_this_name", ["elsewhere"])
     with pytest.raises(ModuleNotFoundError, match="no_kernels_of_this_name"):
         table[Relu()]
+
+
+def test_an_only_kernel_may_be_an_entry_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kernels_in_table").mkdir()
+    (tmp_path / "kernels_in_table" / "_table.py").write_text(
+        "from later_module import LATER\nKERNELS = {'relu': LATER, 'tanh': 3}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "later_module", SimpleNamespace(LATER=(later := Answering(LAST))))
+    table: KernelTable[Kernel] = KernelTable("kernels_in_table", ["dovetail_ops_onnx"])
+    assert table[Relu()] == (later,)
+    assert table[Neg()] == ()
+    with pytest.raises(PluginError, match=r"kernels_in_table\.tanh: KERNELS has 3"):
+        table[Tanh()]

@@ -268,7 +268,7 @@ def test_a_standard_operator_gets_a_rule_by_an_extension() -> None:
     x = X.reshape(1, 3, 1)
     with pytest.raises(OperatorError, match=r"node '.*' \(LRN\) has no derivative, and 'y' depends on it") as caught:
         run(core, file(core, nodes, {"x": x}, ["dx"]), {"x": x})
-    assert "accepted: abs, acos" in str(caught.value.hint)
+    assert "accepted: Abs, Acos" in str(caught.value.hint)
     core.add_extension(MyLRN)
     np.testing.assert_allclose(
         run(core, file(core, nodes, {"x": x}, ["dx"]), {"x": x})["dx"], np.full((1, 3, 1), 1e-3), rtol=1e-5

@@ -29,6 +29,9 @@ def test_packages_are_searched_without_importing_them(tmp_path: Path, monkeypatc
         (package / file).parent.mkdir(parents=True, exist_ok=True)
         (package / file).write_text("raise AssertionError('imported')")
     (package / "__init__.py").write_text("raise AssertionError('imported')")
+    (package / "kernels" / "_table.py").write_text(
+        "raise AssertionError('imported')\nKERNELS = {'add': Sum(), 'conv_sum': Sum()}"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     records = [
         PluginRecord(distribution="d", version="1", kind="devices", key="any", value="fake_device_package.plugin:x"),
@@ -37,5 +40,6 @@ def test_packages_are_searched_without_importing_them(tmp_path: Path, monkeypatc
     ]
     found, gone = device_packages(records)
     assert (found.device, found.provider) == ("ANY", "d 1")
-    assert [Path(file).name for file in found.kernels("conv", {"conv"})] == ["conv.py", "conv_tiled.cl"]
+    assert [Path(file).name for file in found.kernels("conv", {"conv", "conv_sum"})] == ["conv.py", "conv_tiled.cl"]
+    assert [Path(file).name for file in found.kernels("add", {"add"})] == ["_table.py"]
     assert gone.kernels("conv", {"conv"}) == []

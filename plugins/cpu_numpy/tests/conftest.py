@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import dovetail_cpu_numpy.kernels
 from dovetail.device import Graph, TypedNode
 from dovetail.testing import KernelBench
+from dovetail_cpu_numpy import kernels
 from dovetail_cpu_numpy.device import NumpyDevice, describe
 from dovetail_cpu_numpy.executable import NumpyExecutable, Placement
 from dovetail_cpu_numpy.kernel import NumpyKernel
+from dovetail_cpu_numpy.kernels._table import KERNELS as IN_TABLE
 from dovetail_cpu_numpy.placement import place
 
 Array = np.ndarray[Any, Any]
@@ -22,14 +23,14 @@ Array = np.ndarray[Any, Any]
 class Bench(KernelBench):
     """Executables of NUMPY whose kernels the test may choose."""
 
-    stems = sorted(m.name for m in pkgutil.iter_modules(dovetail_cpu_numpy.kernels.__path__) if not m.name.startswith("_"))
+    stems = sorted({m.name for m in pkgutil.iter_modules(kernels.__path__) if not m.name.startswith("_")} | IN_TABLE.keys())
     internal = frozenset({"quantized", "reorder"})
     """Stems of operators that only passes insert: they have no cases, and tests of layouts and post-ops run them."""
 
     @staticmethod
     def kernels(stem: str) -> Sequence[NumpyKernel]:
         """The list of a stem."""
-        return importlib.import_module(f"dovetail_cpu_numpy.kernels.{stem}").KERNELS
+        return (IN_TABLE[stem],) if stem in IN_TABLE else importlib.import_module(f"{kernels.__name__}.{stem}").KERNELS
 
     @staticmethod
     def kernel(stem: str, name: str) -> NumpyKernel:

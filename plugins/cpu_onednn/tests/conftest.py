@@ -5,19 +5,20 @@ from typing import Any
 
 import pytest
 
-import dovetail_cpu_onednn.kernels
 from dovetail.device import Graph
 from dovetail.passes.fuse_post_ops import fuse_post_ops
 from dovetail.passes.layout import assign_layouts
 from dovetail.testing import KernelBench
+from dovetail_cpu_onednn import kernels
 from dovetail_cpu_onednn.device import OnednnDevice, infos
 from dovetail_cpu_onednn.executable import OnednnExecutable
+from dovetail_cpu_onednn.kernels._table import KERNELS
 
 
 class Bench(KernelBench):
     """Executables of ONEDNN, through the passes that concern a device."""
 
-    stems = sorted(m.name for m in pkgutil.iter_modules(dovetail_cpu_onednn.kernels.__path__) if not m.name.startswith("_"))
+    stems = sorted({m.name for m in pkgutil.iter_modules(kernels.__path__) if not m.name.startswith("_")} | KERNELS.keys())
     internal = frozenset(
         {
             *("conv_integer_to_float", "convert", "mat_mul_blocks", "mat_mul_digits", "mat_mul_integer_to_float", "quantized"),

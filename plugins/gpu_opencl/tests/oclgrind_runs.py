@@ -30,6 +30,7 @@ from dovetail_gpu_opencl.kernels._joined import JoinedProducts
 from dovetail_gpu_opencl.kernels._joined_moves import JoinedMoves
 from dovetail_gpu_opencl.kernels._moved_operands import MovedOperands
 from dovetail_gpu_opencl.kernels._rotated_halves import RotatedHalves
+from dovetail_gpu_opencl.kernels._table import KERNELS as IN_TABLE
 from dovetail_gpu_opencl.kernels._tiles import Tiling
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.kernels._wide_and_deep import PointwiseDepthwise
@@ -120,13 +121,14 @@ WITHOUT_CASES = frozenset(
 
 def stems() -> list[str]:
     folder = resources.files("dovetail_gpu_opencl") / "kernels"
-    return sorted(p.name.removesuffix(".py") for p in folder.iterdir() if p.name.endswith(".py") and p.name[0] != "_")
+    files = {p.name.removesuffix(".py") for p in folder.iterdir() if p.name.endswith(".py") and p.name[0] != "_"}
+    return sorted(files | IN_TABLE.keys())
 
 
 def known_kernels() -> set[str]:
     """The names of all kernels of all lists."""
-    listed = (import_module(f"dovetail_gpu_opencl.kernels.{stem}").KERNELS for stem in stems())
-    return {kernel.name for kernels in (*listed, QUANTIZED) for kernel in kernels}
+    listed = (import_module(f"dovetail_gpu_opencl.kernels.{stem}").KERNELS for stem in stems() if stem not in IN_TABLE)
+    return {kernel.name for kernels in (*listed, QUANTIZED, IN_TABLE.values()) for kernel in kernels}
 
 
 def known_files() -> set[str]:

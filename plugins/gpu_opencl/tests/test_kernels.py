@@ -9,6 +9,7 @@ import pytest
 from dovetail.device import DType, TypedNode
 from dovetail.testing import Case, KernelBench, passed
 from dovetail_gpu_opencl.device import OpenCLDevice
+from dovetail_gpu_opencl.kernels._table import KERNELS
 
 pytestmark = pytest.mark.exhaustive(0.07)  # each test compiles programs
 
@@ -22,7 +23,7 @@ _INTERNAL = {
 """Operators that only passes and compositions insert: they have no cases. test_quantized.py, test_integer.py, test_layouts.py,
 test_pipelined.py, test_mat_mul_blocks.py, test_cached_attention.py, test_moves.py and test_pointwise_depthwise.py run them."""
 _FILES = {p.name.removesuffix(".py") for p in _FOLDER.iterdir() if p.name.endswith(".py") and not p.name.startswith("_")}
-STEMS = sorted(_FILES - _INTERNAL)
+STEMS = sorted((_FILES | KERNELS.keys()) - _INTERNAL)
 CHAINS = ["elu", "erf", "gelu", "hard_sigmoid", "hard_swish", "leaky_relu", "mish", "sigmoid", "softplus", "tanh"]
 SEVERAL = ["conv", "gemm", "mat_mul", "softmax", "log_softmax", "layer_normalization", "reduce_max", "reduce_log_sum_exp"]
 

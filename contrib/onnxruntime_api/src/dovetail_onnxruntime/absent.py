@@ -1,8 +1,11 @@
 """Symbols of onnxruntime that this package lacks, with the reason. The page of the docs is generated from this list."""
 
-from typing import NoReturn
+from functools import partial
+from typing import Any, NoReturn, TypeVar
 
-__all__ = ["ABSENT", "ABSENT_MODULES", "refuse"]
+__all__ = ["ABSENT", "ABSENT_MODULES", "refuses_absent"]
+
+T = TypeVar("T")
 
 _TRAINING = "dovetail runs models; it does not train them"
 _TOOLS = "dovetail runs models; where onnxruntime is installed, `import onnxruntime` gives its tools with sessions of dovetail"
@@ -72,8 +75,16 @@ ABSENT_MODULES = {
 """Modules of the package `onnxruntime` that are not there."""
 
 
-def refuse(symbol: str) -> NoReturn:
-    """Raise onnxruntime's `NotImplemented` for a symbol of the list."""
+def refuses_absent(cls: type[T]) -> type[T]:
+    """Give a class the methods of the list, which raise onnxruntime's `NotImplemented`."""
+    for symbol in ABSENT:
+        owner, _, name = symbol.partition(".")
+        if name and owner == cls.__name__:
+            setattr(cls, name, staticmethod(partial(_refuse, symbol)))
+    return cls
+
+
+def _refuse(symbol: str, *_: Any, **__: Any) -> NoReturn:
     from dovetail_onnxruntime import exceptions  # here, because the list alone imports nothing
 
     raise exceptions.coded(exceptions.NotImplemented, f"dovetail has no {symbol}: {ABSENT[symbol]}")

@@ -1,10 +1,9 @@
 """`SessionOptions` and `RunOptions`, and what of them becomes a property of dovetail."""
 
-import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from dovetail_onnxruntime.absent import refuse
+from dovetail_onnxruntime.absent import refuses_absent
 from dovetail_onnxruntime.devices import OrtEpDevice, OrtExecutionProviderDevicePolicy, providers_of
 from dovetail_onnxruntime.enums import ExecutionMode, ExecutionOrder, GraphOptimizationLevel
 from dovetail_onnxruntime.exceptions import InvalidArgument, coded
@@ -38,6 +37,7 @@ class _Options:
         return [name for name in names if getattr(self, name) != self._defaults[name]]
 
 
+@refuses_absent
 class SessionOptions(_Options):
     """Options of a session. `intra_op_num_threads`, free dimensions, the optimization level and profiling have an effect.
 
@@ -148,10 +148,6 @@ class SessionOptions(_Options):
         """Let sessions that are given no provider choose one by this policy."""
         self.__dict__["_policy"] = OrtExecutionProviderDevicePolicy(policy)
 
-    def set_provider_selection_policy_delegate(self, delegate: Callable[..., Any]) -> NoReturn:
-        """Raises: see the list of what is not there."""
-        refuse("SessionOptions.set_provider_selection_policy_delegate")
-
     def has_providers(self) -> bool:
         """Whether providers were added, or a policy was set."""
         return bool(self.__dict__["_providers"]) or self.__dict__["_policy"] is not None
@@ -172,30 +168,6 @@ class SessionOptions(_Options):
         """The value that `set_load_cancellation_flag` was given."""
         return bool(self.__dict__["_is_cancelled"])
 
-    def register_custom_ops_library(self, path: str | os.PathLike[str]) -> NoReturn:
-        """Raises: a library of kernels for onnxruntime cannot run here."""
-        refuse("SessionOptions.register_custom_ops_library")
-
-    def add_initializer(self, name: str, ort_value: Any) -> NoReturn:
-        """Raises: see the list of what is not there."""
-        refuse("SessionOptions.add_initializer")
-
-    def add_external_initializers(self, names: Any, ort_values: Any) -> NoReturn:
-        """Raises: see the list of what is not there."""
-        refuse("SessionOptions.add_external_initializers")
-
-    def add_external_initializers_from_files_in_memory(self, names: Any, buffers: Any, lengths: Any) -> NoReturn:
-        """Raises: see the list of what is not there."""
-        refuse("SessionOptions.add_external_initializers_from_files_in_memory")
-
-    def set_ep_context_data_read_func(self, read: Any) -> NoReturn:
-        """Raises: see the list of what is not there."""
-        refuse("SessionOptions.set_ep_context_data_read_func")
-
-    def clear_ep_context_data_read_func(self) -> NoReturn:
-        """Raises: see the list of what is not there."""
-        refuse("SessionOptions.clear_ep_context_data_read_func")
-
     def note_without_effect(self) -> None:
         """Warn, once a process and option, of those that were set and mean nothing here."""
         for name in self._changed(self._WITHOUT_EFFECT):
@@ -204,6 +176,7 @@ class SessionOptions(_Options):
             without_effect(f"session configuration entry {key!r}")
 
 
+@refuses_absent
 class RunOptions(_Options):
     """Options of a run. They are kept and can be read; `terminate` set before a run ends it at once."""
 
@@ -224,10 +197,6 @@ class RunOptions(_Options):
     def add_run_config_entry(self, config_key: str, config_value: str) -> None:
         """Keep an entry; none has an effect."""
         self.__dict__["_entries"][str(config_key)] = str(config_value)
-
-    def add_active_adapter(self, adapter: Any) -> NoReturn:
-        """Raises: see the list of what is not there."""
-        refuse("RunOptions.add_active_adapter")
 
     def get_run_config_entry(self, config_key: str) -> str:
         """The entry of a key. Raises `RuntimeError` for an unknown key."""

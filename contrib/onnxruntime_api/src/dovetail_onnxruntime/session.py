@@ -6,14 +6,14 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
-from typing import Any, NoReturn
+from typing import Any
 
 from numpy import ndarray
 
 from dovetail import CompiledModel, Graph, Model, TensorType
 from dovetail.errors import DovetailError, UnknownOption
 from dovetail.op import UnboundOperator
-from dovetail_onnxruntime.absent import refuse
+from dovetail_onnxruntime.absent import refuses_absent
 from dovetail_onnxruntime.arguments import ModelMetadata, NodeArg, metadata_of
 from dovetail_onnxruntime.binding import IOBinding
 from dovetail_onnxruntime.decoder import Bound, Decoder
@@ -215,22 +215,6 @@ class Session:
         """The device of each input: that of the first provider."""
         return [device_of_provider(next(iter(self._chosen)))] * len(self._inputs_meta)
 
-    def get_input_memory_infos(self) -> NoReturn:
-        """Raises: see the list of what is not there."""
-        refuse("InferenceSession.get_input_memory_infos")
-
-    def get_output_memory_infos(self) -> NoReturn:
-        """Raises: see the list of what is not there."""
-        refuse("InferenceSession.get_output_memory_infos")
-
-    def get_provider_graph_assignment_info(self) -> NoReturn:
-        """Raises: see the list of what is not there."""
-        refuse("InferenceSession.get_provider_graph_assignment_info")
-
-    def run_with_ortvaluevector(self, *arguments: Any) -> NoReturn:
-        """Raises: see the list of what is not there."""
-        refuse("InferenceSession.run_with_ortvaluevector")
-
     def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
         """Note that none has an effect."""
         for key in options:
@@ -244,14 +228,6 @@ class Session:
     ) -> OrtValue:
         """A value of zeros for this session."""
         return OrtValue.ortvalue_from_shape_and_type(shape, element_type, device_type, device_id)
-
-    def get_tuning_results(self) -> NoReturn:
-        """Raises: see the list of what is not there."""
-        refuse("InferenceSession.get_tuning_results")
-
-    def set_tuning_results(self, results: Any, *, error_on_invalid: bool = False) -> NoReturn:
-        """Raises: see the list of what is not there."""
-        refuse("InferenceSession.set_tuning_results")
 
     # --- making ----------------------------------------------------------------------------------------------------
 
@@ -306,6 +282,7 @@ class Session:
         self._decoder = Decoder.of(self._compiled)
 
 
+@refuses_absent
 class InferenceSession(Session):
     """A model that is ready to run. Sessions may be shared by threads; they pickle as what they were made from."""
 

@@ -2,14 +2,14 @@
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import DeviceArray
 from dovetail.op import DType, TensorType
-from dovetail_onnxruntime.absent import refuse
+from dovetail_onnxruntime.absent import refuses_absent
 from dovetail_onnxruntime.arguments import type_text
 from dovetail_onnxruntime.noted import note
 
@@ -75,6 +75,7 @@ def plain(value: Any) -> Any:
     return value._value if isinstance(value, OrtValue) else value
 
 
+@refuses_absent
 class OrtValue:
     """A tensor (an array, shared and not copied, or one that a device keeps), a sequence, a map, or nothing."""
 
@@ -112,15 +113,6 @@ class OrtValue:
     def from_dlpack(cls, data: Any, /) -> "OrtValue":
         """The value of an object with `__dlpack__` (torch, jax, cupy on the host), whose memory is shared."""
         return cls(np.from_dlpack(data))
-
-    @classmethod
-    def ort_value_from_sparse_tensor(cls, sparse_tensor: Any) -> NoReturn:
-        """Raises: dovetail has no sparse tensors."""
-        refuse("OrtValue.ort_value_from_sparse_tensor")
-
-    def as_sparse_tensor(self) -> NoReturn:
-        """Raises: dovetail has no sparse tensors."""
-        refuse("OrtValue.as_sparse_tensor")
 
     def _described(self) -> Any:
         """The array, wherever it is. Raises `RuntimeError` for what is not a tensor."""

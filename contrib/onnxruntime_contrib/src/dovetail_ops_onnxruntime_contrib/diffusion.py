@@ -78,16 +78,13 @@ class NhwcConv(MicrosoftOperator):
         if X.rank != 4 or W.rank != 4:
             raise ShapeError(f"input 'X' is {X}, 'W' {W}; accepted: 4 axes each")
         x, w = (t.with_shape(tuple([t.dims[i] for i in _FIRST])) for t in (X, W))
-        dims = self._conv().infer(x, w, B).dims
+        dims = Conv.like(self).infer(x, w, B).dims
         return X.with_shape(tuple([dims[i] for i in _LAST]))
 
     def compose(self, g: GraphBuilder, x: str, w: str, b: str = "") -> str:
         """Conv between transposes."""
-        y = node(g, self._conv(), transpose(g, x, _FIRST), transpose(g, w, _FIRST), *([b] if b else []))
+        y = node(g, Conv.like(self), transpose(g, x, _FIRST), transpose(g, w, _FIRST), *([b] if b else []))
         return transpose(g, y, _LAST)
-
-    def _conv(self) -> Conv:
-        return Conv(**{name: getattr(self, name) for name in self.attributes})
 
 
 class _Grouped(MicrosoftOperator):

@@ -94,29 +94,19 @@ class FusedConv(MicrosoftOperator):
 
     def infer(self, X: TensorType, W: TensorType, B: TensorType | None = None, Z: TensorType | None = None) -> TensorType:
         """The type of the convolution."""
-        y = self._conv().infer(X, W, B)
+        y = Conv.like(self).infer(X, W, B)
         if Z is not None and Z.dims != y.dims:
             raise ShapeError(f"input 'Z' is {Z}; accepted: {y}")
         return y
 
     def compose(self, g: GraphBuilder, x: str, w: str, b: str = "", z: str = "") -> str:
         """Conv, a sum, the activation: devices fuse them again."""
-        y = node(g, self._conv(), x, w, *([b] if b else []))
+        y = node(g, Conv.like(self), x, w, *([b] if b else []))
         y = node(g, Add(), y, z) if z else y
         params = self.activation_params
         if self.activation == "Clip":
             return node(g, Clip(), y, *(g.constant(number, g.given(x).dtype) for number in params))
         return _activated(g, y, self.activation, dict(zip(("alpha", "beta"), params, strict=False)))
-
-    def _conv(self) -> Conv:
-        return Conv(
-            auto_pad=self.auto_pad,
-            dilations=self.dilations,
-            group=self.group,
-            kernel_shape=self.kernel_shape,
-            pads=self.pads,
-            strides=self.strides,
-        )
 
 
 class FusedGemm(MicrosoftOperator):
@@ -140,16 +130,13 @@ class FusedGemm(MicrosoftOperator):
 
     def infer(self, A: TensorType, B: TensorType, C: TensorType | None = None) -> TensorType:
         """[M, N]."""
-        return self._gemm().infer(A, B, C)
+        return Gemm.like(self).infer(A, B, C)
 
     def compose(self, g: GraphBuilder, a: str, b: str, c: str = "") -> str:
         """Gemm and the activation: devices fuse them again."""
-        y = node(g, self._gemm(), a, b, *([c] if c else []))
+        y = node(g, Gemm.like(self), a, b, *([c] if c else []))
         given = {"alpha": self.activation_alpha, "beta": self.activation_beta, "gamma": self.activation_gamma}
         return _activated(g, y, self.activation, given)
-
-    def _gemm(self) -> Gemm:
-        return Gemm(alpha=self.alpha, beta=self.beta, transA=self.transA, transB=self.transB)
 
 
 _ACTIVATIONS: dict[str, type[Operator]] = {

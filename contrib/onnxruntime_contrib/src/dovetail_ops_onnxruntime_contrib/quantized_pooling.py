@@ -30,21 +30,11 @@ class QLinearAveragePool(MicrosoftOperator):
     def infer(self, X: TensorType, *rest: TensorType | None) -> TensorType:
         """The pooled shape, in the order of the axes of X."""
         check_scalars(*rest)
-        return _inferred(X, self.channels_last, self._pool())
+        return _inferred(X, self.channels_last, AveragePool.like(self))
 
     def compose(self, g: GraphBuilder, x: str, scale: str, zero: str, *y: str) -> str:
         """Floats, AveragePool, bytes."""
-        return _pooled(g, x, scale, zero, y, self.channels_last, self._pool())
-
-    def _pool(self) -> AveragePool:
-        return AveragePool(
-            kernel_shape=self.kernel_shape,
-            auto_pad=self.auto_pad,
-            ceil_mode=self.ceil_mode,
-            count_include_pad=self.count_include_pad,
-            pads=self.pads,
-            strides=self.strides,
-        )
+        return _pooled(g, x, scale, zero, y, self.channels_last, AveragePool.like(self))
 
 
 class QLinearGlobalAveragePool(MicrosoftOperator):
@@ -80,15 +70,12 @@ class NhwcMaxPool(MicrosoftOperator):
 
     def infer(self, x: TensorType) -> TensorType:
         """The pooled shape, channels last."""
-        return _inferred(x, True, self._pool())
+        return _inferred(x, True, MaxPool.like(self))
 
     def compose(self, g: GraphBuilder, x: str) -> str:
         """MaxPool between transposes."""
         rank = g.given(x).rank
-        return to_last(g, node(g, self._pool(), to_first(g, x, rank)), rank)
-
-    def _pool(self) -> MaxPool:
-        return MaxPool(**{name: getattr(self, name) for name in self.attributes})
+        return to_last(g, node(g, MaxPool.like(self), to_first(g, x, rank)), rank)
 
 
 def _inferred(X: TensorType, channels_last: bool, pool: Any) -> TensorType:

@@ -116,21 +116,18 @@ class QLinearConv(MicrosoftOperator):
     def infer(self, x: TensorType, *rest: TensorType) -> TensorType:
         """As the standard's, in the order of the axes of x."""
         if not self.channels_last:
-            return self._standard().infer(x, *rest)
+            return StandardQLinearConv.like(self).infer(x, *rest)
         if x.rank < 3:
             raise ShapeError(f"input 'x' is {x}; accepted: rank 3 or more")
-        y = self._standard().infer(x.with_shape((x.dims[0], x.dims[-1], *x.dims[1:-1])), *rest)
+        y = StandardQLinearConv.like(self).infer(x.with_shape((x.dims[0], x.dims[-1], *x.dims[1:-1])), *rest)
         return y.with_shape((y.dims[0], *y.dims[2:], y.dims[1]))
 
     def compose(self, g: GraphBuilder, x: str, *rest: str) -> str:
         """The standard's, between transposes."""
         if not self.channels_last:
-            return node(g, self._standard(), x, *rest)
+            return node(g, StandardQLinearConv.like(self), x, *rest)
         rank = g.given(x).rank
-        return to_last(g, node(g, self._standard(), to_first(g, x, rank), *rest), rank)
-
-    def _standard(self) -> StandardQLinearConv:
-        return StandardQLinearConv(**{name: getattr(self, name) for name in self.attributes if name != "channels_last"})
+        return to_last(g, node(g, StandardQLinearConv.like(self), to_first(g, x, rank), *rest), rank)
 
 
 def product(g: GraphBuilder, a: Any, b: Any, bias: str) -> str:

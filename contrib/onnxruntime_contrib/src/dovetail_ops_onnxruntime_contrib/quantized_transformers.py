@@ -31,7 +31,7 @@ class QAttention(MicrosoftOperator):
     unidirectional: bool = False
 
     def __post_init__(self) -> None:
-        self._floats()
+        Attention.like(self)
 
     def infer(self, x: TensorType, weight: TensorType, bias: TensorType, *rest: TensorType | None) -> Any:
         """As Attention's."""
@@ -39,17 +39,14 @@ class QAttention(MicrosoftOperator):
         check_scalars(x_scale, x_zero)
         check_row(weight.dims[-1], w_scale, w_zero)
         real = (t.with_dtype(DType.FLOAT32) for t in (x, weight))
-        return self._floats().infer(*real, bias, mask, past)
+        return Attention.like(self).infer(*real, bias, mask, past)
 
     def compose(self, g: GraphBuilder, x: str, weight: str, bias: str, *rest: str) -> Any:
         """A product of bytes, then as Attention."""
         x_scale, w_scale, mask, x_zero, w_zero, past = (*rest, "", "", "", "")[:6]
         both = product(g, (x, x_scale, x_zero), (weight, w_scale, w_zero), bias)
-        op, real = self._floats(), g.given(x).with_dtype(DType.FLOAT32)
+        op, real = Attention.like(self), g.given(x).with_dtype(DType.FLOAT32)
         return op.attend(g, both, real, op.parts(g.given(weight)), (mask, past, ""))
-
-    def _floats(self) -> Attention:
-        return Attention(**{name: getattr(self, name) for name in self.attributes})
 
 
 class QEmbedLayerNormalization(MicrosoftOperator):

@@ -39,9 +39,6 @@ class DynamicQuantizeLSTM(MicrosoftOperator):
     hidden_size: int | None = None
     input_forget: bool = False
 
-    def _lstm(self) -> LSTM:
-        return LSTM(**{name: getattr(self, name) for name in self.attributes})
-
     def infer(self, X: TensorType, W: TensorType, R: TensorType, *rest: TensorType | None) -> tuple[TensorType, ...]:
         """Types of Y, Y_h and Y_c: as LSTM's."""
         for name, weights, scale, zero in (("W", W, rest[5], rest[6]), ("R", R, rest[7], rest[8])):
@@ -53,12 +50,12 @@ class DynamicQuantizeLSTM(MicrosoftOperator):
             if zero.dims != scale.dims:
                 raise ShapeError(f"the zero point of '{name}' is {zero}; accepted: the shape of its scale, {list(scale.dims)}")
         plain = [t.with_dtype(X.dtype).with_shape((t.dims[0], t.dims[2], t.dims[1])) for t in (W, R)]
-        return self._lstm().infer(X, *plain, *rest[:5])
+        return LSTM.like(self).infer(X, *plain, *rest[:5])
 
     def compose(self, g: GraphBuilder, x: str, w: str, r: str, *rest: str) -> Any:
         """Floats of the weights, then LSTM."""
         weights = [_floats(g, w, *rest[5:7]), _floats(g, r, *rest[7:9])]
-        return g.node(self._lstm(), x, *weights, *rest[:5], outputs=3)
+        return g.node(LSTM.like(self), x, *weights, *rest[:5], outputs=3)
 
 
 def _floats(g: GraphBuilder, weights: str, scale: str, zero: str) -> str:

@@ -193,7 +193,7 @@ class ConvTransposeWithDynamicPads(MicrosoftOperator):
         if pads is not None and pads.value is None:
             raise DataDependentShape("the output shape depends on input 'Pads', which is not known while planning")
         known = None if pads is None or pads.value is None else tuple(pads.value.reshape(-1).tolist())
-        return ConvTranspose(**{name: getattr(self, name) for name in self.attributes}, pads=known)
+        return ConvTranspose.like(self, pads=known)
 
 
 def _scalar(t: TensorType) -> TensorType:

@@ -1,6 +1,7 @@
 """Where an operator lives, by the rule of one stem: found by looking at files, importing no plugin."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +13,9 @@ if TYPE_CHECKING:
 __all__ = ["DevicePackage", "device_packages"]
 
 _FOLDERS = ("kernels", "cl")
-"""Folders of a device package that hold a file or several for each operator."""
+"""Folders of a device package that hold files of operators."""
+_TABLE = "_table.py"
+"""The file of those operators with one kernel that needs no file, see `dovetail.device.KernelTable`."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,16 @@ def _kernel_files(module: str) -> dict[str, list[str]]:
     for folder in (root / name for root in _package_folders(module) for name in _FOLDERS):
         if folder.is_dir():
             for file in sorted(folder.iterdir()):
-                if file.is_file() and not file.name.startswith("_"):
-                    found.setdefault(file.stem, []).append(str(file))
+                stems = _stems_in(file) if file.name == _TABLE else () if file.name.startswith("_") else (file.stem,)
+                for stem in stems if file.is_file() else ():
+                    found.setdefault(stem, []).append(str(file))
     return found
+
+
+def _stems_in(table: Path) -> Iterator[str]:
+    """The keys of a table of kernels."""
+    keys = (key for node in ast.walk(ast.parse(table.read_text("utf-8"))) if isinstance(node, ast.Dict) for key in node.keys)
+    return (str(key.value) for key in keys if isinstance(key, ast.Constant))
 
 
 def _package_folders(module: str) -> list[Path]:

@@ -2,7 +2,7 @@
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dovetail.dataclass import dataclass
@@ -70,8 +70,9 @@ class KernelTable(Generic[K]):
     """The kernels of a device package by operator, loaded on first use.
 
     `<package>/<stem>.py` holds `KERNELS`, an ordered sequence, for operators that one of the packages `defined_in` defines: a
-    class of the same name from elsewhere may mean something else. For operators of another package, such as an op pack, the
-    module is `<package>/<their package>/<stem>.py`.
+    class of the same name from elsewhere may mean something else. `<package>/_table.py` holds `KERNELS`, a mapping from stems to
+    kernels, for those with one kernel that needs no file. For operators of another package, such as an op pack, the modules are
+    `<package>/<their package>/<stem>.py` and `_table.py`.
     """
 
     def __init__(self, package: str, defined_in: Sequence[str]) -> None:
@@ -79,6 +80,7 @@ class KernelTable(Generic[K]):
         self._defined_in = frozenset(defined_in)
         self._found: dict[tuple[str, str], tuple[K, ...]] = {}
         self._of_class: dict[type[AbstractOperator], tuple[K, ...]] = {}
+        self._tables: dict[str, Mapping[str, K]] = {}
 
     def __getitem__(self, op: AbstractOperator) -> tuple[K, ...]:
         """The kernels for an operator; empty without such a module."""
@@ -96,20 +98,26 @@ class KernelTable(Generic[K]):
         folder = self._package if package in self._defined_in else f"{self._package}.{package}"
         if stem.startswith("_"):
             return ()
-        module = f"{folder}.{stem}"
+        kernels = self._content(folder, stem, tuple | list)
+        if kernels is None:
+            if folder not in self._tables:
+                self._tables[folder] = self._content(folder, "_table", Mapping) or {}
+            kernels = [self._tables[folder][stem]] if stem in self._tables[folder] else ()
+        for one in kernels:
+            if not isinstance(one, Kernel):
+                hint = "accepted: instances of Kernel, such as KERNELS = (Mine(),)"
+                raise PluginError(f"{folder}.{stem}: KERNELS has {one!r}", hint=hint)
+        return tuple(kernels)
+
+    def _content(self, folder: str, name: str, kind: Any) -> Any:
+        """`KERNELS` of a module of this kind; None without the module."""
+        module = f"{folder}.{name}"
         try:
-            return _kernels_in(module)
+            kernels = getattr(importlib.import_module(module), "KERNELS", None)
         except ModuleNotFoundError as error:
             if error.name != module and (error.name != folder or folder == self._package):  # one that the module imports
                 raise
-            return ()
-
-
-def _kernels_in(module: str) -> tuple[Any, ...]:
-    kernels = getattr(importlib.import_module(module), "KERNELS", None)
-    if not isinstance(kernels, tuple | list):
-        raise PluginError(f"{module} has no KERNELS", hint="define KERNELS, the kernels in the order in which they are tried")
-    for one in kernels:
-        if not isinstance(one, Kernel):
-            raise PluginError(f"{module}: KERNELS has {one!r}", hint="accepted: instances of Kernel, such as KERNELS = (Mine(),)")
-    return tuple(kernels)
+            return None
+        if not isinstance(kernels, kind):
+            raise PluginError(f"{module} has no KERNELS", hint="define KERNELS, the kernels in the order in which they are tried")
+        return kernels

@@ -11,4 +11,4 @@ class IntegerConvolution(Convolution):
 
     def conv(self) -> Conv:
         """The convolution over real numbers with these attributes."""
-        return Conv(**{name: getattr(self, name) for name in Conv.attributes})
+        return Conv.like(self)

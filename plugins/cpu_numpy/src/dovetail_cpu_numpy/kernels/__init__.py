@@ -1,1 +1,1 @@
-"""The kernels, one file for each operator's stem: `KERNELS`, ordered, the first that accepts a node runs it."""
+"""The kernels: `<stem>.py` holds `KERNELS`, of which the first that accepts a node runs it, or `_table.py` the only one."""

@@ -3,21 +3,24 @@
 import math
 from collections.abc import Iterable
 from functools import partial
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import BLAS, Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Launch, constant, into
-from dovetail_ops_onnx.reduce_max import ReduceMax
-from dovetail_ops_onnx.reduce_mean import ReduceMean
-from dovetail_ops_onnx.reduce_min import ReduceMin
-from dovetail_ops_onnx.reduce_prod import ReduceProd
-from dovetail_ops_onnx.reduce_sum import ReduceSum
 
-__all__ = ["REDUCIBLE", "Reduction", "UfuncReduce"]
+if TYPE_CHECKING:  # few models have them all
+    from dovetail_ops_onnx.reduce_max import ReduceMax
+    from dovetail_ops_onnx.reduce_mean import ReduceMean
+    from dovetail_ops_onnx.reduce_min import ReduceMin
+    from dovetail_ops_onnx.reduce_prod import ReduceProd
+    from dovetail_ops_onnx.reduce_sum import ReduceSum
 
-Reduction = ReduceMax | ReduceMean | ReduceMin | ReduceProd | ReduceSum
+    Reduction = ReduceMax | ReduceMean | ReduceMin | ReduceProd | ReduceSum
+
+__all__ = ["REDUCIBLE", "UfuncReduce"]
 
 REDUCIBLE = BLAS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}
 
@@ -53,10 +56,9 @@ class UfuncReduce(NumpyKernel):
         if self._mean:
             yield into(np.divide, dst, constant(self._count(call.node), dst), out=dst)
 
-    def reduction(self, node: TypedNode) -> Reduction:
+    def reduction(self, node: TypedNode) -> "Reduction":
         """The reduction that the node is."""
-        assert isinstance(node.op, Reduction)
-        return node.op
+        return cast("Reduction", node.op)
 
     def axes(self, node: TypedNode) -> tuple[int, ...]:
         """The axes that are reduced."""

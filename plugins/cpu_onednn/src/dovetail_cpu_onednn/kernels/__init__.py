@@ -1,1 +1,1 @@
-"""Kernels by operator stem: each module holds `KERNELS`, in the order in which they are tried."""
+"""The kernels: `<stem>.py` holds `KERNELS`, in the order in which they are tried, or `_table.py` the only one."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
 from dovetail.device import AbstractOperator, Eltwise, Graph, Node, TensorType, TypedNode
-from dovetail_gpu_opencl.kernels._merging import origins
+from dovetail.passes import represented_by
 from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.conv_transpose import ConvTranspose
@@ -111,7 +111,7 @@ class _Writer:
             arrays[inputs[2]] = np.tile(bias[0].value, phases.count)
         pads = tuple(t - 1 for t in phases.taps)
         result = TensorType(x.dtype, (phases.batch, phases.count * phases.maps, *phases.positions))
-        conv = Node(node.name, Conv(pads=(*pads, *pads)), tuple(inputs), node.outputs, node.post_ops, origins(node))
+        conv = Node(node.name, Conv(pads=(*pads, *pads)), tuple(inputs), node.outputs, node.post_ops, represented_by(node))
         types = tuple(TensorType.of(array, known=True) for array in arrays.values())
         if not is_fast(TypedNode(conv, (x, *types), (result,))):
             return False
@@ -135,7 +135,7 @@ class _Writer:
             for own, numbers in zip(given, constants, strict=True):
                 self._constants[own] = np.asarray([*numbers], np.int64)
                 self.types[own] = TensorType.of(self._constants[own], known=True)
-            self.nodes.append(Node(name, op, (current, *given), (made,), (), origins(node)))
+            self.nodes.append(Node(name, op, (current, *given), (made,), (), represented_by(node)))
             if not is_last:
                 self.types[made] = TensorType(x.dtype, dims)
             current = made

@@ -13,10 +13,10 @@ from typing import ClassVar
 from dovetail.device import DType, Eltwise, Graph, Node, TensorType, TypedNode, padded
 from dovetail.errors import ShapeError
 from dovetail.op import AbstractOperator, Port
+from dovetail.passes import represented_by
 from dovetail_gpu_opencl.broadcast import broadcasts
 from dovetail_gpu_opencl.elementwise import Elementwise
 from dovetail_gpu_opencl.kernel import CLKernel
-from dovetail_gpu_opencl.kernels._merging import origins
 from dovetail_ops_onnx.cast import Cast
 
 __all__ = ["FusedElementwise", "fuse_elementwise"]
@@ -156,7 +156,7 @@ class _Tree:
         op = FusedElementwise(nodes, kernels, reads, self._places, self._dims, reader)
         inputs, post_ops = (reads, ()) if reader is None else ((*reads, *node.inputs[1:]), node.post_ops)
         gone = [one for one in self._graph.nodes if one.name in self.gone]
-        return dataclasses.replace(node, op=op, inputs=inputs, post_ops=post_ops, origins=origins(*gone, node))
+        return dataclasses.replace(node, op=op, inputs=inputs, post_ops=post_ops, origins=represented_by(*gone, node))
 
     def _reads(self) -> tuple[str, ...]:
         """The values that the expression reads."""

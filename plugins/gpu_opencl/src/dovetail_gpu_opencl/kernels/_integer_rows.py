@@ -9,6 +9,7 @@ from dovetail.dataclass import dataclass
 from dovetail.device import DType
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div, round_up
+from dovetail_gpu_opencl.kernels._bytes import parts_between
 from dovetail_gpu_opencl.kernels._integer import Result, Weights
 from dovetail_gpu_opencl.kernels._spatial import named
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Scratch, ints
@@ -152,8 +153,7 @@ def pack_weights(weights: NDArray[np.integer], groups: int, taps: int, fours: in
 
 def _parts(weights: NDArray[np.integer]) -> int:
     """How many numbers of 8 bits a weight is the sum of: 1, 2, or 3 where it takes more."""
-    lowest, highest = weights.min(initial=0), weights.max(initial=0)
-    return next((n for n in (1, 2) if -128 * n <= lowest and highest <= 127 * n), 3)
+    return min(parts_between(int(weights.min(initial=0)), int(weights.max(initial=0))), 3)
 
 
 def _smallest(weights: NDArray[np.integer]) -> NDArray[np.integer]:

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from dovetail.device import Binary, DType, Eltwise, Graph, Node, Reason, Refusal, TensorType, TypedNode, padded
 from dovetail.op import AbstractOperator, Port
+from dovetail.passes import represented_by
 from dovetail_gpu_opencl.kernel import CLKernel
-from dovetail_gpu_opencl.kernels._merging import origins
 from dovetail_gpu_opencl.kernels._packed_blocks import Product
 from dovetail_ops_onnx.mat_mul_rows import MatMulRows
 from dovetail_ops_onnx.rms_normalization import RMSNormalization
@@ -131,7 +131,7 @@ def _joined(nodes: Sequence[Node], place: Node, gate: tuple[Eltwise, ...] | None
     outputs = place.outputs if gate is not None else tuple(node.outputs[0] for node in nodes)
     op = JoinedProducts(_product(place), len(nodes), gate)
     return dataclasses.replace(
-        place, op=op, inputs=(place.inputs[0], *matrices), outputs=outputs, post_ops=(), origins=origins(*nodes)
+        place, op=op, inputs=(place.inputs[0], *matrices), outputs=outputs, post_ops=(), origins=represented_by(*nodes)
     )
 
 
@@ -150,7 +150,11 @@ def _normalizing(
     assert isinstance(norm.op, RMSNormalization)
     op = dataclasses.replace(joined, epsilon=norm.op.epsilon)
     inputs = norm.inputs[0], *node.inputs[1:], norm.inputs[1]
-    return {**changed, norm.name: None, node.name: dataclasses.replace(node, op=op, inputs=inputs, origins=origins(norm, node))}
+    return {
+        **changed,
+        norm.name: None,
+        node.name: dataclasses.replace(node, op=op, inputs=inputs, origins=represented_by(norm, node)),
+    }
 
 
 def _product(node: Node) -> AbstractOperator:

@@ -10,11 +10,10 @@ from typing import ClassVar
 
 from dovetail.device import Convert, Graph, Node, TensorType, TypedNode
 from dovetail.op import AbstractOperator, Port
-from dovetail.passes import drop_dead_nodes
+from dovetail.passes import drop_dead_nodes, represented_by
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels._composed_moves import composed, whole
 from dovetail_gpu_opencl.kernels._copy import AT_ONCE, Move, MoveKernel
-from dovetail_gpu_opencl.kernels._merging import origins
 from dovetail_gpu_opencl.table import named
 from dovetail_ops_onnx.concat import Concat
 
@@ -258,4 +257,4 @@ class _Merger:
         movers = [self._movers[node.name] for node in nodes]
         names = tuple(None if mover is None else mover.name for mover in movers)
         op = JoinedMoves(nodes, names, reads, tuple(results))
-        return Node(self._graph.free_name(f"moves:{results[0]}"), op, reads, tuple(results), (), origins(*nodes))
+        return Node(self._graph.free_name(f"moves:{results[0]}"), op, reads, tuple(results), (), represented_by(*nodes))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from dovetail.device import Graph, Node, TypedNode
 
-__all__ = ["Makers", "merge", "origins"]
+__all__ = ["Makers", "merge"]
 
 Makers = Mapping[str, Node]
 """For each value that is the only one of its node: that node."""
@@ -29,8 +29,3 @@ def merge(
             changed |= {**dict.fromkeys(other.name for other in found[0]), node.name: found[1]}
     kept = [changed.get(node.name, node) for node in graph.nodes]
     return graph.replace(nodes=tuple(node for node in kept if node is not None)) if changed else graph
-
-
-def origins(*nodes: Node) -> tuple[str, ...]:
-    """The names of the model's nodes that a node in place of these represents."""
-    return tuple(dict.fromkeys(name for node in nodes for name in (node.name, *node.origins)))

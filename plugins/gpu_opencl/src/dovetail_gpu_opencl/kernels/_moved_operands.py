@@ -10,10 +10,10 @@ from typing import ClassVar
 
 from dovetail.device import Graph, Node, TensorType, TypedNode, padded
 from dovetail.op import AbstractOperator, Port
+from dovetail.passes import represented_by
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._copy import MoveKernel
 from dovetail_gpu_opencl.kernels._joined_moves import JoinedMoves
-from dovetail_gpu_opencl.kernels._merging import origins
 
 __all__ = ["MovedOperands", "merge_operands"]
 
@@ -61,7 +61,9 @@ def merge_operands(
             if kernel is None or not kernel.elementwise:
                 break
             op = MovedOperands(moves, node)
-            new = dataclasses.replace(node, op=op, inputs=(*moves.reads, *op.others), post_ops=(), origins=origins(maker, node))
+            new = dataclasses.replace(
+                node, op=op, inputs=(*moves.reads, *op.others), post_ops=(), origins=represented_by(maker, node)
+            )
             if accepts(TypedNode.of(new, graph)):
                 changed |= {maker.name: None, node.name: new}
                 break

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from dovetail.device import Binary, Graph, Node, TensorType, TypedNode
 from dovetail.op import AbstractOperator, Port
-from dovetail.passes import drop_dead_nodes
+from dovetail.passes import drop_dead_nodes, represented_by
 from dovetail_gpu_opencl.kernels._columns import columns_of
-from dovetail_gpu_opencl.kernels._merging import Makers, merge, origins
+from dovetail_gpu_opencl.kernels._merging import Makers, merge
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.mul import Mul
@@ -51,7 +51,9 @@ def merge_rotations(graph: Graph, accepts: Callable[[TypedNode], bool]) -> Graph
                 for rotated, sines in (turned, turned[::-1]):
                     types = [graph.types[name] for name in (x, cosines, sines)]
                     if _is_rotated(graph, makers, rotated, x) and types[0].dims == graph.types[node.writes[0]].dims:
-                        new = Node(node.name, RotatedHalves(), (x, cosines, sines), node.writes, (), origins(*others, node))
+                        new = Node(
+                            node.name, RotatedHalves(), (x, cosines, sines), node.writes, (), represented_by(*others, node)
+                        )
                         return others, new
         return None
 

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from dovetail.device import Binary, Graph, Node, TensorType, TypedNode
-from dovetail_gpu_opencl.kernels._merging import Makers, origins
+from dovetail.passes import represented_by
+from dovetail_gpu_opencl.kernels._merging import Makers
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.transpose import Transpose
 
@@ -30,7 +31,7 @@ def add_before_transposes(graph: Graph, accepts: Callable[[TypedNode], bool]) ->
             name = graph.free_name(f"{addend}:before {node.name}")
             types[name] = dataclasses.replace(types[product.writes[0]], dtype=types[addend].dtype, value=None)
             added = dataclasses.replace(
-                product, post_ops=(*product.post_ops, Binary("add", name)), origins=origins(product, node)
+                product, post_ops=(*product.post_ops, Binary("add", name)), origins=represented_by(product, node)
             )
             if not _is_accepted(added, types, accepts):
                 continue

@@ -11,7 +11,8 @@ from typing import ClassVar
 from dovetail.dataclass import dataclass
 from dovetail.device import Eltwise, Graph, Node, TensorType, TypedNode
 from dovetail.op import AbstractOperator, Port
-from dovetail_gpu_opencl.kernels._merging import Makers, merge, origins
+from dovetail.passes import represented_by
+from dovetail_gpu_opencl.kernels._merging import Makers, merge
 from dovetail_ops_onnx.conv import Conv
 
 __all__ = ["PointwiseDepthwise", "merge_pointwise"]
@@ -132,4 +133,4 @@ def _functions(node: Node) -> tuple[Eltwise, ...]:
 def _merged(maker: Node, node: Node, op: PointwiseDepthwise) -> Node:
     left_out = ("",) * (3 + 2 * isinstance(maker.op, PointwiseDepthwise) - len(maker.inputs))
     inputs = (*maker.inputs, *left_out, *node.inputs[1:])
-    return dataclasses.replace(node, op=op, inputs=inputs, origins=origins(maker, node))
+    return dataclasses.replace(node, op=op, inputs=inputs, origins=represented_by(maker, node))

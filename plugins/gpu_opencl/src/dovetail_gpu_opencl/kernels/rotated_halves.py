@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from dovetail.device import DType, Graph, Node, Reason, Refusal, TypedNode
+from dovetail.passes import represented_by
 from dovetail_gpu_opencl.kernel import CLKernel, spread
-from dovetail_gpu_opencl.kernels._merging import origins
 from dovetail_gpu_opencl.kernels._rotated_halves import RANK
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import assemble, storage
@@ -46,7 +46,7 @@ class RotatedHalvesKernel(CLKernel):
             read = min((places[reader.name] for reader in graph.consumers.get(one.outputs[0], ())), default=len(places))
             if read > places[other.name]:
                 inputs, outputs = (*other.inputs, one.inputs[0]), (*other.outputs, *one.outputs)
-                both = dataclasses.replace(other, inputs=inputs, outputs=outputs, origins=origins(one, other))
+                both = dataclasses.replace(other, inputs=inputs, outputs=outputs, origins=represented_by(one, other))
                 found |= {one.name: None, other.name: both}
         return found
 

@@ -1,9 +1,0 @@
-"""The derivative of Exp."""
-
-from typing import Any
-
-
-def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
-    """dX = dY Y."""
-    y, dy = outputs[0], gradients[0]
-    return dy * y

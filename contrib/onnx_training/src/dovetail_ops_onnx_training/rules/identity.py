@@ -1,8 +1,0 @@
-"""The derivative of Identity."""
-
-from typing import Any
-
-
-def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
-    """dX = dY."""
-    return gradients[0]

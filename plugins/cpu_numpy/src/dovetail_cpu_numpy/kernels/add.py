@@ -1,7 +1,0 @@
-"""Add."""
-
-import numpy as np
-
-from dovetail_cpu_numpy.kernels._elementwise import UfuncKernel
-
-KERNELS = (UfuncKernel(np.add),)

@@ -1,8 +1,0 @@
-"""Div; integers are left to the reference, which truncates."""
-
-import numpy as np
-
-from dovetail_cpu_numpy.kernel import BLAS
-from dovetail_cpu_numpy.kernels._elementwise import UfuncKernel
-
-KERNELS = (UfuncKernel(np.divide, BLAS),)

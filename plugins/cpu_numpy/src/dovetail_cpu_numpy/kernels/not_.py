@@ -1,7 +1,0 @@
-"""Not."""
-
-import numpy as np
-
-from dovetail_cpu_numpy.kernels._elementwise import BOOL, UfuncKernel
-
-KERNELS = (UfuncKernel(np.logical_not, BOOL),)

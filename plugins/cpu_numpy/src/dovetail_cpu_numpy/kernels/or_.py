@@ -1,7 +1,0 @@
-"""Or."""
-
-import numpy as np
-
-from dovetail_cpu_numpy.kernels._elementwise import BOOL, UfuncKernel
-
-KERNELS = (UfuncKernel(np.logical_or, BOOL),)

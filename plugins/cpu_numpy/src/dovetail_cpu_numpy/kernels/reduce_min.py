@@ -1,7 +1,0 @@
-"""ReduceMin."""
-
-import numpy as np
-
-from dovetail_cpu_numpy.kernels._reduce import UfuncReduce
-
-KERNELS = (UfuncReduce(np.minimum),)

@@ -1,7 +1,0 @@
-"""ReduceProd."""
-
-import numpy as np
-
-from dovetail_cpu_numpy.kernels._reduce import UfuncReduce
-
-KERNELS = (UfuncReduce(np.multiply),)

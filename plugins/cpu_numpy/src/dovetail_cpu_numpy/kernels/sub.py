@@ -1,7 +1,0 @@
-"""Sub."""
-
-import numpy as np
-
-from dovetail_cpu_numpy.kernels._elementwise import UfuncKernel
-
-KERNELS = (UfuncKernel(np.subtract),)

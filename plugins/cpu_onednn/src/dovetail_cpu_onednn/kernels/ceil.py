@@ -1,7 +1,0 @@
-"""Ceil: NumPy's ceil."""
-
-import numpy as np
-
-from dovetail_cpu_onednn.kernels._ufunc import FLOATS, UfuncKernel
-
-KERNELS = (UfuncKernel(np.ceil, FLOATS),)

@@ -1,7 +1,0 @@
-"""Cos: NumPy's cos."""
-
-import numpy as np
-
-from dovetail_cpu_onednn.kernels._ufunc import FLOATS, UfuncKernel
-
-KERNELS = (UfuncKernel(np.cos, FLOATS),)

@@ -1,7 +1,0 @@
-"""Greater: NumPy's greater."""
-
-import numpy as np
-
-from dovetail_cpu_onednn.kernels._ufunc import UfuncKernel
-
-KERNELS = (UfuncKernel(np.greater),)

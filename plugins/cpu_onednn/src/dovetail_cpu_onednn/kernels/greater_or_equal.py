@@ -1,7 +1,0 @@
-"""GreaterOrEqual: NumPy's greater_equal."""
-
-import numpy as np
-
-from dovetail_cpu_onednn.kernels._ufunc import UfuncKernel
-
-KERNELS = (UfuncKernel(np.greater_equal),)

@@ -1,7 +1,0 @@
-"""LessOrEqual: NumPy's less_equal."""
-
-import numpy as np
-
-from dovetail_cpu_onednn.kernels._ufunc import UfuncKernel
-
-KERNELS = (UfuncKernel(np.less_equal),)

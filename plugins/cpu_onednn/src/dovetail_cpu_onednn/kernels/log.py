@@ -1,7 +1,0 @@
-"""Log: NumPy's log."""
-
-import numpy as np
-
-from dovetail_cpu_onednn.kernels._ufunc import FLOATS, UfuncKernel
-
-KERNELS = (UfuncKernel(np.log, FLOATS),)

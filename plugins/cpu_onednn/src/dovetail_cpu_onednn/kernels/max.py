@@ -1,7 +1,0 @@
-"""Max: NumPy's maximum."""
-
-import numpy as np
-
-from dovetail_cpu_onednn.kernels._ufunc import UfuncKernel
-
-KERNELS = (UfuncKernel(np.maximum),)

@@ -1,7 +1,0 @@
-"""Min: NumPy's minimum."""
-
-import numpy as np
-
-from dovetail_cpu_onednn.kernels._ufunc import UfuncKernel
-
-KERNELS = (UfuncKernel(np.minimum),)

@@ -1,7 +1,0 @@
-"""Not: NumPy's logical_not."""
-
-import numpy as np
-
-from dovetail_cpu_onednn.kernels._ufunc import BOOL, UfuncKernel
-
-KERNELS = (UfuncKernel(np.logical_not, BOOL),)

@@ -1,7 +1,0 @@
-"""Or: NumPy's logical_or."""
-
-import numpy as np
-
-from dovetail_cpu_onednn.kernels._ufunc import BOOL, UfuncKernel
-
-KERNELS = (UfuncKernel(np.logical_or, BOOL),)

@@ -1,7 +1,0 @@
-"""Sin: NumPy's sin."""
-
-import numpy as np
-
-from dovetail_cpu_onednn.kernels._ufunc import FLOATS, UfuncKernel
-
-KERNELS = (UfuncKernel(np.sin, FLOATS),)

@@ -1,7 +1,0 @@
-"""Acos."""
-
-from dovetail_gpu_opencl.elementwise import Expression
-
-__all__ = ["KERNELS"]
-
-KERNELS = (Expression("acos(a)", vectorizable=True),)

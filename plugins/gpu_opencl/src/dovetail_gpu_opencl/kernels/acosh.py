@@ -1,7 +1,0 @@
-"""Acosh."""
-
-from dovetail_gpu_opencl.elementwise import Expression
-
-__all__ = ["KERNELS"]
-
-KERNELS = (Expression("acosh(a)", vectorizable=True),)

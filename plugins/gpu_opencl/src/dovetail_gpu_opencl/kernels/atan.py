@@ -1,7 +1,0 @@
-"""Atan."""
-
-from dovetail_gpu_opencl.elementwise import Expression
-
-__all__ = ["KERNELS"]
-
-KERNELS = (Expression("atan(a)", vectorizable=True),)

@@ -1,7 +1,0 @@
-"""Greater."""
-
-from dovetail_gpu_opencl.elementwise import Expression
-
-__all__ = ["KERNELS"]
-
-KERNELS = (Expression("a > b", "a > b"),)

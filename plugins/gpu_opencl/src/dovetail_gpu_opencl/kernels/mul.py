@@ -1,7 +1,0 @@
-"""Mul."""
-
-from dovetail_gpu_opencl.elementwise import Expression
-
-__all__ = ["KERNELS"]
-
-KERNELS = (Expression("a * b", "a * b", vectorizable=True),)

@@ -1,7 +1,0 @@
-"""ReduceLogSum."""
-
-from dovetail_gpu_opencl.kernels._reduce import Reduce
-
-__all__ = ["KERNELS"]
-
-KERNELS = (Reduce("a + b", "0", end="log(a)", integers="double"),)

@@ -1,7 +1,0 @@
-"""Relu, for integers; floating-point numbers are a chain of post-ops."""
-
-from dovetail_gpu_opencl.elementwise import Expression
-
-__all__ = ["KERNELS"]
-
-KERNELS = (Expression(None, "a > 0 ? a : (A)0"),)

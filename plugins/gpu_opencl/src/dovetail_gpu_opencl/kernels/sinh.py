@@ -1,7 +1,0 @@
-"""Sinh."""
-
-from dovetail_gpu_opencl.elementwise import Expression
-
-__all__ = ["KERNELS"]
-
-KERNELS = (Expression("sinh(a)", vectorizable=True),)

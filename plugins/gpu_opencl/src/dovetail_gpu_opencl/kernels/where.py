@@ -1,7 +1,0 @@
-"""Where."""
-
-from dovetail_gpu_opencl.elementwise import Expression
-
-__all__ = ["KERNELS"]
-
-KERNELS = (Expression(None, "a ? b : c"),)
