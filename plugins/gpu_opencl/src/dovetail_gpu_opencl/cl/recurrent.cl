@@ -5,8 +5,9 @@
 //
 // NDRange: recurrent (batch * GROUP, directions), local size (GROUP, 1): a work group a sequence, whose items take the hidden
 // units in turn. With GROUP > 1 eight items first add up a row of the product with the state together, and read neighbours of it.
-// project (time * batch * rows rounded up to the local size, directions), a work item a row, or with GROUP > 1 (rows / TILE,
-// time * batch / TILE, directions), local size (SIDE, SIDE, 1), where a work group reads blocks of x and of the weights together.
+// project (time * batch / STEPS * rows rounded up to the local size, directions), a work item a row for STEPS steps or sequences,
+// which read the weights once, or with GROUP > 1 (rows / TILE, time * batch / TILE, directions), local size (SIDE, SIDE, 1), where
+// a work group reads blocks of x and of the weights together.
 //
 // Layout: x [time][batch][width], wei [directions][rows][width], rec [directions][rows][hidden], bias [directions][2][rows], rows
 // in the order of ONNX's gates; h0, c0, yh, yc [directions][batch][hidden]; y [time][directions][batch][hidden]; with batch_first
@@ -16,7 +17,7 @@
 // With MEMBERS, the work groups of recurrent_shared.cl that ran in between if it could: `project` writes zeros to the first
 // CLEARED elements of `exchange`, and `recurrent` has nothing to do if the first of them counts all members.
 //
-// With ALL_FLOATS, that T, R and ACC are float, a single item of a group adds up in vectors.
+// With ALL_FLOATS, that T, R and ACC are float, a single item of a group adds up in vectors. STEPS is then 4, else 1.
 // With IN_SEQUENCES the kernel of recurrent_sequences.cl takes the place of `recurrent`.
 //
 // With WIDE > 1, which divides `hidden`, items read so many elements of R at once: FLOATS(p) gives them as a vector of floats.
@@ -32,6 +33,11 @@
 #endif
 #ifndef GROUP
 #define GROUP 1
+#endif
+#if GROUP == 1 && defined(ALL_FLOATS)
+#define STEPS 4
+#else
+#define STEPS 1
 #endif
 #include "recurrent_cell.cl"
 #if GROUP > 1
@@ -69,6 +75,14 @@ typedef struct __attribute__((packed)) {
   float8 v;
 } PACKED_FLOAT;
 #define AT(p, i) (((__global const PACKED_FLOAT*)((p) + (i)))->v)
+static float rest_of_floats(__global const float* a, __global const float* b, const int n, int i, float8 sum) {
+  for (; i + 8 <= n; i += 8) sum += AT(a, i) * AT(b, i);
+  const float4 half_sum = sum.lo + sum.hi;
+  const float2 quarter = half_sum.lo + half_sum.hi;
+  float whole = quarter.x + quarter.y;
+  for (; i < n; ++i) whole += a[i] * b[i];
+  return whole;
+}
 // Four sums side by side, because one has to wait for itself.
 static float dot_of_floats(__global const float* a, __global const float* b, const int n) {
   float8 sum = 0, second = 0, third = 0, fourth = 0;
@@ -79,13 +93,33 @@ static float dot_of_floats(__global const float* a, __global const float* b, con
     third += AT(a, i + 16) * AT(b, i + 16);
     fourth += AT(a, i + 24) * AT(b, i + 24);
   }
-  sum = (sum + second) + (third + fourth);
-  for (; i + 8 <= n; i += 8) sum += AT(a, i) * AT(b, i);
-  const float4 half_sum = sum.lo + sum.hi;
-  const float2 quarter = half_sum.lo + half_sum.hi;
-  float whole = quarter.x + quarter.y;
-  for (; i < n; ++i) whole += a[i] * b[i];
-  return whole;
+  return rest_of_floats(a, b, n, i, (sum + second) + (third + fourth));
+}
+// The same sums for four vectors.
+#define SUMS_OF(v) float8 v##0 = 0, v##1 = 0, v##2 = 0, v##3 = 0
+#define ADD_FROM(j)                                      \
+  {                                                      \
+    const float8 factor = AT(a, i + 8 * j);              \
+    p##j += factor * AT(b, i + 8 * j);                   \
+    q##j += factor * AT(b + second, i + 8 * j);          \
+    r##j += factor * AT(b + third, i + 8 * j);           \
+    s##j += factor * AT(b + fourth, i + 8 * j);          \
+  }
+#define WHOLE(v, from) rest_of_floats(a, from, n, i, (v##0 + v##1) + (v##2 + v##3))
+static float4 dots_of_floats(__global const float* a, __global const float* b, const int second, const int third,
+                             const int fourth, const int n) {
+  SUMS_OF(p);
+  SUMS_OF(q);
+  SUMS_OF(r);
+  SUMS_OF(s);
+  int i = 0;
+  for (; i + 32 <= n; i += 32) {
+    ADD_FROM(0)
+    ADD_FROM(1)
+    ADD_FROM(2)
+    ADD_FROM(3)
+  }
+  return (float4)(WHOLE(p, b), WHOLE(q, b + second), WHOLE(r, b + third), WHOLE(s, b + fourth));
 }
 #define dot_of_x dot_of_floats
 #define dot_of_h dot_of_floats
@@ -98,10 +132,24 @@ __kernel void project(__global const T* restrict x, __global const T* restrict w
                       __global ACC* restrict gates, const int time, const int batch, const int width, const int hidden,
                       const int direction, const int directions, const int batch_first) {
   const int o = get_global_id(0), rows = GATES * hidden, of = direction + get_global_id(1);
-  if (o >= time * batch * rows) return;
-  const int row = o % rows, n = o / rows % batch, t = o / (rows * batch);
-  const ACC sum = dot_of_x(wei + (of * rows + row) * width, x + (batch_first ? n * time + t : t * batch + n) * width, width);
-  gates[get_global_id(1) * time * batch * rows + o] = sum + (bias ? (ACC)LOAD_T(bias, of * 2 * rows + row) : (ACC)0);
+  const int row = o % rows, first = o / rows * STEPS, count = min(STEPS, time * batch - first);
+  if (count <= 0) return;
+  __global const T* const weights = wei + (of * rows + row) * width;
+  const ACC offset = bias ? (ACC)LOAD_T(bias, of * 2 * rows + row) : (ACC)0;
+  __global ACC* const to = gates + (get_global_id(1) * time * batch + first) * rows + row;
+#define X_OF(s) (x + (batch_first ? (s) % batch * time + (s) / batch : (s)) * width)
+#ifdef ALL_FLOATS
+  if (count == STEPS) {
+    __global const float* const b = X_OF(first);
+    const float4 sums = dots_of_floats(weights, b, X_OF(first + 1) - b, X_OF(first + 2) - b, X_OF(first + 3) - b, width);
+    to[0] = sums.x + offset;
+    to[rows] = sums.y + offset;
+    to[2 * rows] = sums.z + offset;
+    to[3 * rows] = sums.w + offset;
+    return;
+  }
+#endif
+  for (int k = 0; k < count; ++k) to[k * rows] = dot_of_x(weights, X_OF(first + k), width) + offset;
 }
 
 #define FROM(row, vector) (dot_of_h(r + (row) * hidden, vector, hidden) + BIAS(row))

@@ -35,6 +35,8 @@ _ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
 _LANES, _AT_ONCE, _SIDE, _TILE = 8, 4, 16, 2
 """Items that add up a row together, rows that an item adds up at a time, and the items along a side of a
 work group's block of products, with the results of each along both axes."""
+_STEPS = 4
+"""Steps, or sequences, of which an item multiplies X by a row of weights, as recurrent.cl has it with ALL_FLOATS."""
 _READ_AT_ONCE = {DType.FLOAT32: 4, DType.FLOAT16: 8}
 _FLOATS = {DType.FLOAT32: "(*(__global const float4*)(p))", DType.FLOAT16: "load_half8(p)"}
 """Recurrent weights that an item reads at once, and how it does."""
@@ -97,6 +99,7 @@ class Recurrence(CLKernel):
             "MEMBERS": groups * count or False,
             "CLEARED": cleared or False,
         }
+        steps = _STEPS if own["ALL_FLOATS"] else 1
         in_sequences = self.caps.kind == "CPU" and own["ALL_FLOATS"]
         each = max(1, min(_SEQUENCES, batch * count // self.caps.compute_units))
         if in_sequences:  # in one program, because each takes PoCL some time
@@ -116,7 +119,7 @@ class Recurrence(CLKernel):
         x_arguments: tuple[Argument, ...] = (inputs[0], inputs[1], inputs[3], gates, *sizes, *exchange)
         h_arguments = (gates, weights, inputs[3], peepholes, lens, initial_h, initial_c, *written)
         reverse = ints(int(op.direction == "reverse"))
-        (items,), (local,) = spread(time * batch * rows, self.caps)
+        (items,), (local,) = spread(ceil_div(time * batch, steps) * rows, self.caps)
         work, side = ((items, count), (local, 1)) if group == 1 else self._blocks(rows, time * batch, count)
         launches = [Launch("recurrent.cl", source, "project", x_arguments, work, side)]
         if in_sequences:
