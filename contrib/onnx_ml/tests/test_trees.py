@@ -210,3 +210,63 @@ def test_numbers_of_nodes_that_are_too_far_apart_are_refused() -> None:
     op = TreeEnsembleRegressor_1(**given, target_treeids=(0,), target_nodeids=(0,), target_ids=(0,), target_weights=(1.0,))
     with pytest.raises(OperatorError, match="accepted: a smaller range"):
         op.reference(np.zeros((1, 1), np.float32))
+
+
+def chain(rng: np.random.Generator, values: Array, mode: str, tracks: float = 0, entries: float = 0) -> list[tuple[Any, ...]]:
+    """A node for each value of feature 0, which leads to a leaf where x equals it, else to the next one.
+
+    In place of some leaves, as many as `entries` of 1, is a node that leads to the next one, too.
+    """
+    nodes: list[tuple[Any, ...]] = []
+    for value in values.tolist():
+        here, own = len(nodes), str(rng.choice(["BRANCH_EQ", "BRANCH_NEQ"])) if mode == "both" else mode
+        sides = (here + 1, here + 2) if own == "BRANCH_EQ" else (here + 2, here + 1)
+        nodes.append((own, 0, value, *sides, int(rng.random() < tracks)))
+        nodes.append(("BRANCH_LEQ", 1, 0.0, here + 2, here + 2, 0) if rng.random() < entries else ("LEAF", 0, 0.0, 0, 0, 0))
+    return [*nodes, ("LEAF", 0, 0.0, 0, 0, 0)]
+
+
+def categories(rng: np.random.Generator, count: int) -> Array:
+    """Different numbers, infinities and neighbours among them."""
+    found = np.array([math.inf, -math.inf, 1, np.nextafter(np.float32(1), np.float32(2)), 0.0, *range(-60, 0)], np.float32)
+    return rng.permutation(found)[:count]
+
+
+def of_chains(
+    rng: np.random.Generator, trees: list[list[tuple[Any, ...]]]
+) -> tuple[TreeEnsembleRegressor_1, list[dict[int, float]]]:
+    """A regressor, and the weights of the leaves of each tree by their nodes."""
+    given, names = attributes(rng, trees)
+    weights = [{k: float(rng.integers(1000)) for k, node in enumerate(nodes) if node[0] == "LEAF"} for nodes in trees]
+    held = [(names[t], 3 * k - 7, 0, weight) for t, of_tree in enumerate(weights) for k, weight in of_tree.items()]
+    columns = zip(*held, strict=True)
+    leaves = {f"target_{name}": column for name, column in zip(("treeids", "nodeids", "ids", "weights"), columns, strict=True)}
+    return TreeEnsembleRegressor_1(**given, **leaves), weights
+
+
+@pytest.mark.usefixtures("sizes")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 17, 65])
+@pytest.mark.parametrize("kind", ["BRANCH_EQ", "BRANCH_NEQ", "both", "repeated", "NaN", "tracked", "entered"])
+def test_chains_of_comparisons(rng: np.random.Generator, kind: str, count: int, dtype: Any) -> None:
+    trees = []
+    for _ in range(4):
+        values = categories(rng, count)
+        if kind in ("repeated", "NaN"):
+            values[rng.integers(count)] = values[0] if kind == "repeated" else math.nan
+        mode = kind if kind.startswith("BRANCH") else "both" if kind == "both" else "BRANCH_EQ"
+        trees.append(chain(rng, values, mode, 0.3 * (kind == "tracked"), 0.2 * (kind == "entered")))
+    op, weights = of_chains(rng, trees)
+    column = np.concatenate([categories(rng, 65), [math.nan, -0.0, 0.5, -100, 100]])
+    x = np.stack([column, rng.permutation(column)], axis=1).astype(dtype)
+    want = np.array([sum(of[reached(nodes, row)] for nodes, of in zip(trees, weights, strict=True)) for row in x])
+    np.testing.assert_array_equal(op.reference(x)[:, 0], want)
+    for i in (0, 7, 65):
+        np.testing.assert_array_equal(op.reference(x[i : i + 1])[:, 0], want[i : i + 1])
+
+
+def test_chains_are_searched_by_halves(rng: np.random.Generator) -> None:
+    op, _ = of_chains(rng, [chain(rng, np.arange(100, dtype=np.float32), "BRANCH_EQ")])
+    assert op._built._single.slots.depth == 8
+    op, _ = of_chains(rng, [chain(rng, np.array([1, 2, 3, 2], np.float32), "BRANCH_EQ")])
+    assert op._built._single.slots.depth == 8

@@ -25,13 +25,16 @@ def _turned(x: Any, angles: Any, turned: int, interleaved: bool) -> Any:
 @pytest.mark.parametrize(("size", "turned"), [(6, 6), (7, 4), (2, 2)])
 @pytest.mark.parametrize("part", [1, 40, 100, 2**15])
 @pytest.mark.parametrize("flat", [False, True])
-def test_parts(monkeypatch: pytest.MonkeyPatch, interleaved: bool, size: int, turned: int, part: int, flat: bool) -> None:
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_parts(
+    monkeypatch: pytest.MonkeyPatch, interleaved: bool, size: int, turned: int, part: int, flat: bool, is_shared: bool
+) -> None:
     monkeypatch.setattr(_turned_pairs, "_PART", part)
     rng = np.random.default_rng(3)
     for batch, heads, length in ((1, 3, 5), (3, 2, 1), (2, 1, 9), (1, 5, 7)):
         x = rng.standard_normal((batch, heads, length, size)).astype(np.float32)
         table = rng.uniform(-3, 3, (11, turned // 2)).astype(np.float32)
-        ids = rng.integers(-11, 11, (batch, length))
+        ids = rng.integers(-11, 11, (1 if is_shared else batch, length))
         want, given = _turned(x, table[ids], turned, interleaved), x
         if flat:
             given, want = (one.swapaxes(1, 2).reshape(batch, length, heads * size) for one in (x, want))
@@ -40,7 +43,8 @@ def test_parts(monkeypatch: pytest.MonkeyPatch, interleaved: bool, size: int, tu
         op = RotaryEmbedding(interleaved=interleaved, num_heads=heads, rotary_embedding_dim=turned)
         (kernel,) = op.kernels
         assert isinstance(kernel, _turned_pairs.TurnedPairs)
-        for inputs in ((np.cos(table), np.sin(table), ids), (np.cos(table[ids]), np.sin(table[ids]), None)):
+        rows = np.broadcast_to(ids, (batch, length))
+        for inputs in ((np.cos(table), np.sin(table), rows), (np.cos(table[ids]), np.sin(table[ids]), None)):
             y = np.full(given.shape, np.nan, np.float32)
             kernel.execute(op, kernel.configurations(op, (), ())[0], [given, *inputs], [y])
             np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-5)

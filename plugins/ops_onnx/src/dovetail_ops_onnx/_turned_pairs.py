@@ -62,7 +62,8 @@ def _turn_halves(src: Array, cosine: Array, sine: Array, dst: Array) -> None:
     for b in range(0, len(src), samples):
         for i in range(0, src.shape[axis], step):
             place = (slice(b, b + samples), *[slice(None)] * (axis - 1), slice(i, i + step))
-            x, y, tokens = src[place], dst[place], place if axis == 2 else place[:1]
+            whole = slice(None) if len(cosines) == 1 else place[0]
+            x, y, tokens = src[place], dst[place], (whole, *place[1:]) if axis == 2 else (whole,)
             changed = np.empty(x.shape, x.dtype)
             changed[..., :half], changed[..., half:] = x[..., half:], x[..., :half]
             np.multiply(x, cosines[tokens], out=y)

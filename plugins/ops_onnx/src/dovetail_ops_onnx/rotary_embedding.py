@@ -18,7 +18,8 @@ class RotaryEmbedding(Operator):
 
     X is [batch, heads, sequence, head size], or [batch, sequence, heads * head size] with `num_heads`. The pairs are the two
     halves of the first `rotary_embedding_dim` elements (0: of all), or neighbours when `interleaved`; what follows stays.
-    The caches are [positions, pairs] with `position_ids` [batch, sequence], else [batch, sequence, pairs].
+    The caches are [positions, pairs] with `position_ids` [batch, sequence], else [batch, sequence, pairs]; or [1, sequence,
+    pairs] for all samples, which PyTorch's exporter writes for language models and ONNX's reference takes.
     """
 
     since = 23
@@ -54,7 +55,7 @@ class RotaryEmbedding(Operator):
         """The type of X. Raises `ShapeError` for caches that do not fit."""
         batch, sequence, _, _ = self.heads(X)
         pairs = self.turned(X) // 2
-        fits = (cos.rank == 2 and ids is not None) or cos.shape == (batch, sequence, pairs)
+        fits = (cos.rank == 2 and ids is not None) or cos.shape in ((batch, sequence, pairs), (1, sequence, pairs))
         if ids is not None and ids.dims != (batch, sequence):
             raise ShapeError(f"input 'position_ids' is {ids}; accepted: [{batch}, {sequence}]")
         if cos.dims != sin.dims or not fits or cos.dims[-1] != pairs or (cos.rank != 2 and ids is not None):
@@ -70,7 +71,8 @@ class RotaryEmbedding(Operator):
         count = self.turned(given)
         lead = (batch, heads, sequence) if given.rank == 4 else (batch, sequence, heads)
         x = X if given.rank == 4 else _reshaped(g, X, (*lead, size))
-        angles = (batch, 1, sequence, count // 2) if given.rank == 4 else (batch, sequence, 1, count // 2)
+        rows = batch if ids else g.given(cos).dims[0]
+        angles = (rows, 1, sequence, count // 2) if given.rank == 4 else (rows, sequence, 1, count // 2)
         cosine, sine = (_reshaped(g, g.node(Gather(), cache, ids) if ids else cache, angles) for cache in (cos, sin))
         step = 2 if self.interleaved else 1
         first = _cut(g, x, 0, count if self.interleaved else count // 2, step)

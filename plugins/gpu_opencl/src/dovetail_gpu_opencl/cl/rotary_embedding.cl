@@ -1,8 +1,8 @@
 // dst = src with the pairs of elements of each head turned; see rotation.cl.
 //
 // Element d of head h at position s of batch b is at b * X_B + h * X_H + s * X_S + d of src and dst. With HAS_IDS its angles are
-// at row ids[b * SEQUENCE + s] of ANGLES, from the end if negative, else at row b * SEQUENCE + s. A row that is not there sets
-// faults[fault].
+// at row ids[b * SEQUENCE + s] of ANGLES, from the end if negative, else at row b * SEQUENCE + s, or s with SHARED. A row that is
+// not there sets faults[fault].
 // A work item computes an element, with BY_HEADS, for CPUs, a head. NDRange: (HEADS * SIZE, or HEADS, rounded up; SEQUENCE;
 // batch).
 #ifndef T
@@ -22,6 +22,9 @@
 #include "rotation.cl"
 #ifndef BY_HEADS
 #define BY_HEADS 0
+#endif
+#ifndef SHARED
+#define SHARED 0
 #endif
 #ifdef INTERLEAVED
 #define REAL(i) (2 * (i))
@@ -50,7 +53,7 @@ __kernel void rotary_embedding(__global const T* restrict src, __global const T*
   }
   const int row = id < 0 ? id + ANGLES : id;
 #else
-  const int row = b * SEQUENCE + s;
+  const int row = SHARED ? s : b * SEQUENCE + s;
 #endif
 #if BY_HEADS
   const int at = b * X_B + e * X_H + s * X_S;

@@ -30,6 +30,7 @@ class RotaryEmbeddingKernel(CLKernel):
         defines |= {"SEQUENCE": sequence, "PAIRS": node.op.turned(x) // 2, "INTERLEAVED": node.op.interleaved}
         by_heads = self.caps.kind == "CPU"
         defines["BY_HEADS"] = by_heads
+        defines["SHARED"] = cosines.rank == 3 and cosines.dims[0] == 1
         faults: tuple[Argument, ...] = ()
         if len(names) > 3:
             defines |= {"HAS_IDS": True, "ANGLES": cosines.dims[0]}
