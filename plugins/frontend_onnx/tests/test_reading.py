@@ -86,6 +86,13 @@ def test_input_of_unknown_rank(read: Any, build: Any) -> None:
     assert read(build([helper.make_node("Relu", ["x"], ["y"])])).inputs["x"] == TensorType(DType.FLOAT32, None)
 
 
+def test_an_output_that_is_an_input_keeps_the_type_of_the_input(read: Any, build: Any) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3])
+    less = helper.make_tensor_value_info("x", TensorProto.FLOAT, None)
+    model = read(build([helper.make_node("Relu", ["x"], ["y"])], [x], ["y", less]))
+    assert model.graph.types["x"] == TensorType(DType.FLOAT32, ("N", 3))
+
+
 def test_domain_ai_onnx_is_the_empty_one(read: Any, build: Any) -> None:
     model = read(build([helper.make_node("Relu", ["x"], ["y"], domain="ai.onnx")], opsets={"ai.onnx": 13}))
     assert (model.graph.nodes[0].op.domain, model.opsets) == ("", {"": 13})

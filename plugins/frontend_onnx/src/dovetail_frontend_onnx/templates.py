@@ -149,13 +149,12 @@ def read_opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
 def read_graph(proto: GraphProto, context: Context, *, main: bool = False) -> GraphTemplate:
     """A graph and its sub-graphs. The nodes of the main graph are read when they are iterated over, once."""
     constants = _constants(proto, context)
-    types = {}
-    for item in proto.input:
+    types = _declared_types(proto)
+    for item in proto.input:  # last: an output may be an input, and declare less
         name = _text(item.name, "a graph input's name")
         declared = _input_type(item, constants.get(name))
         if declared is not None:
             types[name] = declared
-    types.update(_declared_types(proto))
     nodes = (_read_node(node, context) for node in proto.node)
     return GraphTemplate(
         printable(proto.name) or "graph",
