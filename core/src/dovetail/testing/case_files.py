@@ -9,6 +9,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
@@ -58,9 +59,9 @@ def replaced_cases(cls: type[Operator], rng: np.random.Generator) -> Iterator[Ca
     """
     name = cls.domain, cls.op_type
     replaced = [base for base in cls.__mro__[1:] if issubclass(base, Operator) and (base.domain, base.op_type) == name]
-    packages = [base.package for base in replaced] + (_standard_packs() if not cls.domain else [])
+    packages: list[Any] = [*(base.package for base in replaced), *(_standard_packs() if not cls.domain else [])]
     for package in dict.fromkeys(packages):
-        for case in (package != cls.package and _cases_of_stem(package, str(cls.stem), rng)) or ():
+        for case in (package != cls.package and _cases_of_stem(package, cls.stem, rng)) or ():
             own = type(case.op)
             if own in replaced or (not replaced and (own.op_type, own.since) == (cls.op_type, cls.since)):
                 yield moved_to(cls, case)
