@@ -88,6 +88,11 @@ QUANTIZED = {
 }
 """int8 models made of those in `MODELS`."""
 
+FULLY_QUANTIZED = {
+    spec.name: spec for spec in (ModelSpec("mobilenet_v2_qdq", _images, (224,)), ModelSpec("minilm_qdq", _tokens, (128, 16)))
+}
+"""The same with all operators between conversions, for accelerators; in MiniLM softmax, normalization and GELU, too."""
+
 HALVES = {
     spec.name: spec
     for spec in (
@@ -97,7 +102,7 @@ HALVES = {
 }
 """The same in float16."""
 
-MADE = QUANTIZED | HALVES
+MADE = QUANTIZED | FULLY_QUANTIZED | HALVES
 
 
 def error_figures(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[float, float]:

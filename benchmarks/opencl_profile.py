@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-from _common import MODELS, QUANTIZED, Arrays, median, milliseconds, parser, print_table
+from _common import FULLY_QUANTIZED, MODELS, QUANTIZED, Arrays, median, milliseconds, parser, print_table
 from _runners import Dovetail
 from models import as_half, halves
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from dovetail_gpu_opencl.compiled import Command
 from dovetail_gpu_opencl.discovery import find_device
 from dovetail_gpu_opencl.request import InOrderRequest
 
-SPECS = {**MODELS, **QUANTIZED}
+SPECS = MODELS | QUANTIZED | FULLY_QUANTIZED
 SOURCE = """
 __kernel void nothing(__global float4* x) {}
 __kernel void copied(__global float4* x) { x[get_global_id(0) + get_global_size(0)] = x[get_global_id(0)]; }

@@ -279,3 +279,29 @@ def test_other_threads_see_no_field_before_it_is_complete() -> None:
     assert Completed(2).x == 2
     assert Watched.seen
     assert all(isinstance(one, tuple) for one in Watched.seen)
+
+
+@pytest.mark.parametrize("options", [{}, {"frozen": True, "slots": True}], ids=str)
+@pytest.mark.parametrize("finishes", [False, True])
+@pytest.mark.parametrize("count", range(20))
+def test_constructors_of_any_number_of_fields(count: int, finishes: bool, options: dict[str, bool]) -> None:
+    names = [f"f{i}" for i in range(count)]
+    body: dict[str, Any] = {"__annotations__": dict.fromkeys(names, int)}
+    seen: list[Any] = []
+    if finishes:
+        body["__annotations__"]["made"] = list
+        body["made"] = field(default_factory=list, init=False)
+        body["__post_init__"] = lambda self: seen.append((self.made, [getattr(self, name) for name in names]))
+    made = dataclass(**options)(type("Many", (), body))
+    values = list(range(count))
+    one = made(*values[: count // 2], **dict(list(zip(names, values, strict=True))[count // 2 :]))
+    assert [getattr(one, name) for name in names] == values
+    assert seen == ([([], values)] if finishes else [])
+    with pytest.raises(TypeError, match="argument"):
+        made(*values, 0)
+
+
+def test_a_class_is_described_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = point(dataclass, frozen=True)
+    monkeypatch.setattr(dataclasses, "dataclass", None)
+    assert replace(made(x=1), y=2.0) == made(x=1, y=2.0)

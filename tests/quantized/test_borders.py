@@ -94,6 +94,21 @@ def device(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("stored", [True, False])
+def test_real_numbers_at_halves(stored: bool, seed: int, device: str) -> None:
+    """A quotient by the scale, with even and odd zero points: a product with its reciprocal misses many halves."""
+    rng = np.random.default_rng(seed)
+    a, net = Scale.drawn(rng), Net()
+    c = Scale(np.float32(a.scale * rng.choice([2, 0.8, 1.2])), np.uint8(a.zero + seed))
+    halves = ((rng.integers(-100, 100, SHAPE) + 0.5) * c.scale).astype(np.float32)
+    real = a.real(PAIRS[0]) if stored else halves
+    x = net.real("x", a) if stored else net.g.input("x", "float32", SHAPE)
+    padded = net.node("Pad", x, net.g.constant(np.int64([0, 0, 1, 1, 0, 0, 1, 1])), mode="reflect")
+    found = net.run(device, net.quantized(padded, c), PAIRS[0] if stored else real)
+    np.testing.assert_array_equal(found, c.stored(np.pad(real, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="reflect")))
+
+
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", ["Add", "Mul"])
 def test_all_pairs(name: str, seed: int, device: str) -> None:

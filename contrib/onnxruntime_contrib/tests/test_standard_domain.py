@@ -33,6 +33,8 @@ def test_layer_normalization_before_version_17(core: dovetail.Core, rng: np.rand
     want = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
     with core.compile_model(core.read_model(file, format="onnx"), device) as compiled:
         np.testing.assert_allclose(compiled({"x": x})["z"], want, rtol=1e-5, atol=1e-5)
+        assert f"LayerNormalization) on {compiled.device} by ref" not in (report := str(compiled.report({"x": x.shape})))
+        assert "NUMPY" not in report or device == "NUMPY"
 
 
 def _layer_normalization(opset: int, scale: NDArray[np.float32], bias: NDArray[np.float32]) -> bytes:

@@ -2,6 +2,7 @@
 
 import re
 import socket
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from dovetail.device import DeviceInfo
 from dovetail.errors import DeviceNotFound, InputError, PluginError, UsageError
 from dovetail_ray.files import _default_rows
 from dovetail_ray.jobs import BlockWorker, Job, Output
-from dovetail_ray.shipping import assigned_device, check_nodes, recipe_of, start_ray
+from dovetail_ray.shipping import assigned_device, check_nodes, initialize, recipe_of, start_ray
 from dovetail_ray.sources import Block
 
 CPU = DeviceInfo("OPENCL.0", "OPENCL", "CPU", "a CPU under OpenCL", 10)
@@ -67,7 +68,7 @@ def test_a_compiled_model_keeps_its_device_unless_another_is_given(linear: Path)
     assert (other.device, other.properties) == ("CPU", {"PLAN_CACHE": 5})
 
 
-@pytest.mark.parametrize(("address", "expected"), [("", "local"), ("10.0.0.1:6379", None)])
+@pytest.mark.parametrize(("address", "expected"), [("", "local"), ("ray://10.0.0.1:10001", None)])
 def test_ray_is_started_here_unless_an_address_is_set(
     monkeypatch: pytest.MonkeyPatch, address: str, expected: str | None
 ) -> None:
@@ -134,6 +135,39 @@ def test_an_address_where_nothing_listens_is_refused_without_ray_s_patience(monk
     refused = pytest.raises(UsageError, match=rf"no Ray answers at 127\.0\.0\.1:{port}: .*refused\n.*ray start --head")
     with refused, _ray(f"127.0.0.1:{port}", 1):
         pass
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (None, "timed out"),
+        (b"", "another program listens there; a Ray has port 6379"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "another program listens there; a Ray has port 6379"),
+    ],
+    ids=["silent", "closes", "a web server"],
+)
+def test_an_address_where_something_else_listens_is_refused(
+    answer: bytes | None, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dovetail_ray.address._PATIENCE", 0.5 if answer is None else 60)
+    monkeypatch.setattr("dovetail_ray.shipping.ray", SimpleNamespace(init=lambda **_: pytest.fail("Ray was asked")))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(100)
+                if answer is None:
+                    connection.recv(1)  # until the other side gives up
+                else:
+                    connection.sendall(answer)
+
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        with pytest.raises(UsageError, match=f"no Ray answers at {address}: {reason}"):
+            initialize(address, address=address)
+        server.join(60)
 
 
 @pytest.mark.parametrize(

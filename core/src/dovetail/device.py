@@ -10,7 +10,7 @@ from dovetail.devices.contract import Device, DeviceInfo, Executable, Executable
 from dovetail.devices.device_array import DeviceArray
 from dovetail.devices.hosting import HostedKernel, quiet_context, read_only
 from dovetail.devices.kernels import REFERENCE_KERNEL, Choice, Kernel, KernelTable, choose
-from dovetail.devices.memory import MemoryPlan, plan_graph, plan_memory, plan_regions, share_storage
+from dovetail.devices.memory import MemoryPlan, plan_graph, plan_memory, plan_regions, share_storage, shares_again
 from dovetail.devices.options import FLAG, OPERATOR_TYPES, DeviceOptions, Values, one_of
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import LayerConfig, TypedNode
@@ -120,4 +120,5 @@ __all__ = [
     "run_reference",
     "same_bytes",
     "share_storage",
+    "shares_again",
 ]

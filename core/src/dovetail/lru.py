@@ -47,10 +47,10 @@ class LruCache(Generic[K, V]):
         """With the lock: how many values there are too many."""
         return len(self._values) - self.size
 
-    def drop(self, key: K) -> None:
-        """Forget the value of a key, if there is one."""
+    def pop(self, key: K) -> V | None:
+        """Forget the value of a key, and return it; None for an unknown key."""
         with self._lock:
-            self._values.pop(key, None)
+            return self._values.pop(key, None)
 
     @property
     def latest(self) -> V | None:

@@ -9,10 +9,11 @@ from copy import copy
 from functools import partial
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any
 
 from dovetail.dataclass import dataclass, field
 from dovetail.graph.graph import Node
+from dovetail.protocol import Protocol
 
 __all__ = [
     "CallsByNode",

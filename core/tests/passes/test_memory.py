@@ -1,17 +1,27 @@
 """The memory plan: no two living blocks overlap, and sharing never loses a value that is still needed."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.devices import memory
-from dovetail.devices.memory import Lifetime, MemoryPlan, plan_graph, plan_memory, plan_regions, share_storage
+from dovetail.devices.memory import (
+    Lifetime,
+    MemoryPlan,
+    plan_graph,
+    plan_memory,
+    plan_regions,
+    share_storage,
+    shares_again,
+)
 from dovetail.graph import Graph, GraphBuilder, Node
 from dovetail.op import Operator
 from dovetail.passes.constant_folding import fold_constants
+from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.identity import Identity
 
 
@@ -150,7 +160,39 @@ def test_the_memory_of_other_sizes_is_planned_anew_for_other_blocks() -> None:
     assert plan.resized({"a": 64, "c": 64}, tuple) is None
 
 
-def test_a_graph_in_other_sizes_keeps_the_order_of_blocks() -> None:
+@settings(max_examples=300, deadline=None)
+@given(spans=blocks, data=st.data())
+def test_regions_of_other_sizes_are_shared_whole_or_not_at_all(spans: list[tuple[int, int, int]], data: st.DataObject) -> None:
+    lives = [Lifetime(f"b{i}", size, first - 1, first + length) for i, (size, first, length) in enumerate(spans)]
+    drawn = data.draw(st.lists(st.integers(1, 90), min_size=len(lives), max_size=len(lives)))
+    sizes = {block.name: 64 * size for block, size in zip(lives, drawn, strict=True)}
+    plan = MemoryPlan({}, *plan_regions(lives), tuple(lives))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "EXCESS", 1000)
+        found = plan.regions_resized(sizes, sizes.values)
+    assert found is not None
+    assert found.unshared == sum(sizes.values())
+    ends = {name: found.offsets[name] + size for name, size in sizes.items()}
+    assert found.peak == max(ends.values(), default=0)
+    for one, other in itertools.combinations(lives, 2):
+        apart = ends[one.name] <= found.offsets[other.name] or ends[other.name] <= found.offsets[one.name]
+        assert apart or found.offsets[one.name] == found.offsets[other.name]
+        assert apart or one.last < other.first or other.last < one.first
+
+
+def test_regions_are_planned_anew_for_other_blocks_and_for_much_more_memory() -> None:
+    lives = [Lifetime("a", 640, 0, 0), Lifetime("b", 640, 0, 0), Lifetime("c", 640, 1, 1), Lifetime("d", 640, 1, 1)]
+    plan = MemoryPlan({}, *plan_regions(lives), tuple(lives))
+    assert plan.regions_resized({"a": 64}, tuple) is None
+    assert plan.regions_resized(dict.fromkeys("abce", 64), tuple) is None
+    same = plan.regions_resized({"a": 64, "b": 6400, "c": 64, "d": 6400}, tuple)
+    assert same is not None
+    assert same.peak == 6464
+    assert plan.regions_resized({"a": 64, "b": 6400, "c": 6400, "d": 64}, tuple) is None, "12,800 bytes where 6,464 live"
+
+
+@pytest.mark.parametrize("plan", [plan_memory, plan_regions])
+def test_a_graph_in_other_sizes_keeps_the_order_of_blocks(plan: Callable[..., Any]) -> None:
     plans = []
     for size in (16, 4000):
         g = GraphBuilder()
@@ -159,8 +201,8 @@ def test_a_graph_in_other_sizes_keeps_the_order_of_blocks() -> None:
         graph = typed(g, y)
         earlier = plans[0] if plans else None
         storage = earlier.storage if earlier else share_storage(graph, lambda node: ())
-        plans.append(plan_graph(graph, lambda node: (), lambda node: (100,), storage=storage, earlier=earlier))
-    alone = plan_graph(graph, lambda node: (), lambda node: (100,))
+        plans.append(plan_graph(graph, lambda node: (), lambda node: (100,), plan=plan, storage=storage, earlier=earlier))
+    alone = plan_graph(graph, lambda node: (), lambda node: (100,), plan=plan)
     assert plans[1].like is plans[0]
     assert plans[1].offsets.keys() == alone.offsets.keys()
     assert plans[1].unshared == alone.unshared
@@ -213,6 +255,19 @@ def test_a_value_read_later_is_not_overwritten() -> None:
     storage = share_storage(typed(g, c), in_place)
     assert storage[b] != storage[a]
     assert storage[c] == storage[b]
+
+
+def test_memory_is_shared_again_while_sizes_and_kernels_allow_it() -> None:
+    def of(rows: int) -> Graph:
+        g = GraphBuilder()
+        x, y = g.input("x", "float32", [rows, 4]), g.input("y", "float32", [3, 4])
+        return typed(g, g.node(Add(), g.node(Step(), g.node(Identity(), x)), y))
+
+    storage = share_storage(graph := of(3), lambda node: node.inputs)
+    assert storage[graph.outputs[0]] != graph.outputs[0]
+    assert shares_again(of(3), storage, lambda node: node.inputs)
+    assert not shares_again(of(1), storage, lambda node: node.inputs), "the sum is larger"
+    assert not shares_again(of(3), storage, lambda node: ())
 
 
 def test_outputs_stay_until_the_end() -> None:

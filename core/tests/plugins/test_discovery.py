@@ -194,3 +194,12 @@ def test_undecodable_metadata_does_not_stop_the_scan(site: Any) -> None:
     (info / "direct_url.json").write_text("{not json")
     site.metadata("good", {"ops": {"good": "good"}})
     assert "good/ops/good" in [r.id for r in discovery.index()]
+
+
+@pytest.mark.parametrize(
+    "text", ["dovetail", "Dovetail<1", "dovetail (>=0.1)", "dovetail[testing]; extra == 'test'", "dovetail ; extra=='x'"]
+)
+def test_requirements_on_dovetail_itself(site: Any, text: str) -> None:
+    others = ["dovetail-tools<1", "dovetail_tools", "dovetail.tools", "dovetails", "dovetail -x", "adovetail"]
+    site.metadata("Acme_Device", POINTS, requires=[*others, text])
+    assert only().requires == (text,)

@@ -354,16 +354,16 @@ def _typed(array: np.ndarray, known: bool) -> TensorType:
     return TensorType(DType.of(array.dtype), array.shape, array if known else None)
 
 
-@pytest.mark.parametrize(("zero", "blocks"), [(7, False), (8, True)])
-def test_layouts_of_quantize_linear(zero, blocks):
-    """An odd zero point takes a quotient, which oneDNN computes in its reference where channels are in blocks."""
+@pytest.mark.parametrize("zero", [7, 8])
+def test_layouts_of_quantize_linear(zero):
+    """oneDNN computes quotients in its reference where channels are in blocks."""
     x, scale, point = (
         TensorType.of(array, known=True) for array in (np.zeros((1, 16, 8, 6), "f"), np.float32([0.1]), np.int8([zero]))
     )
     node = Node("n", QuantizeLinear(), ("x", "scale", "zero"), ("y",))
     found = Quantize().configurations(TypedNode(node, (x, scale, point), (x.with_dtype(DType.INT8),)))
     assert {PLAIN, BYXF} <= {config.inputs[0] for config in found}
-    assert any(config.inputs[0].block or config.outputs[0].block for config in found) is blocks
+    assert not any(config.inputs[0].block or config.outputs[0].block for config in found)
 
 
 @pytest.mark.parametrize(("dims", "accepted"), [((2, 3, 5, 4), True), ((1,), True), ((3, 1, 1), False)])

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.device import BYXF, Accepted, Arenas, Choice, DType, Refusal, TensorType, TypedNode
+from dovetail.device import BYXF, Accepted, Arenas, DType, Refusal, TensorType, TypedNode
 from dovetail.graph import Eltwise, GraphBuilder, Node
 from dovetail.op import FLOATS, Operator
 from dovetail_cpu_onednn.binding import Arg, Onednn
 from dovetail_cpu_onednn.choices import Choices
 from dovetail_cpu_onednn.descriptors import describe, plain
+from dovetail_cpu_onednn.elementwise import ElementwiseKernel
 from dovetail_cpu_onednn.kernels._conv import _TAKEN
-from dovetail_cpu_onednn.kernels.conv import KERNELS
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan import bounds
 from dovetail_cpu_onednn.nan.bounds import _largest_constant
@@ -51,35 +51,47 @@ def node(op, x="x", dims=(2, 3), dtype=DType.FLOAT32, value=None, chain=(), name
 def test_a_choice_holds_for_the_same_question_only():
     op, content = Relu(), np.ones((2, 3), np.float32)
     questions = [
-        (node(op), 1),
-        (node(op), 2),
-        (node(op, dims=(2, 4)), 1),
-        (node(op, dtype=DType.FLOAT16), 1),
-        (node(op, chain=(Eltwise("tanh"),)), 1),
-        (node(op, x="z"), 1),
-        (node(Relu()), 1),
-        (node(op, value=content), 1),
-        (node(op, value=content.copy()), 1),
+        node(op),
+        node(op, dims=(2, 4)),
+        node(op, dtype=DType.FLOAT16),
+        node(op, chain=(Eltwise("tanh"),)),
+        node(op, x="z"),
+        node(Relu()),
+        node(op, value=content),
+        node(op, value=content.copy()),
     ]
     for first in questions:
         for second in questions:
-            choices, answers = Choices(), []
-            for question, threads in (first, second, second):
-                answers.append(choices.get(question, threads, lambda: Choice(KERNELS[0])))
-            assert answers[1] is answers[2]
-            assert (answers[0] is answers[1]) is (first is second)
+            choices = Choices(lambda _: (0.0, 1))
+            known = [choices.get(question) for question in (first, second, second)]
+            assert known[1] is known[2] is choices.take(second)
+            assert (known[0] is known[1]) is (first is second)
+            assert choices.get(second) is not known[1]
+
+
+def test_a_choice_holds_for_one_number_of_threads_and_is_asked_for_once(monkeypatch):
+    """Passes and compilation ask one after another."""
+    g, asked = GraphBuilder(), []
+    model = g.model([g.node(Relu(), g.input("x", "float32", (4, 1 << 20)))])
+    supports = ElementwiseKernel.supports
+    monkeypatch.setattr(
+        ElementwiseKernel, "supports", lambda *given: (asked.append(library().planned_threads), supports(*given))[1]
+    )
+    for threads, expected in ((1, [1]), (2, [2])):
+        asked.clear()
+        with dovetail.Core(config=False).compile_model(model, "ONEDNN", {"INFERENCE_NUM_THREADS": threads}) as compiled:
+            compiled.report()
+        assert asked == expected
 
 
 def test_a_choice_keeps_no_constant_alive():
-    choices, content = Choices(), np.ones((2, 3), np.float32)
+    choices, content = Choices(lambda _: (0.0, 1)), np.ones((2, 3), np.float32)
     gone = weakref.ref(content)
-    choices.get(node(Relu(), value=content), 1, lambda: Choice(KERNELS[0]))
+    known = choices.get(node(Relu(), value=content))
     del content
     gc.collect()
     assert gone() is None
-    again = []
-    choices.get(node(Relu(), value=np.ones((2, 3), np.float32)), 1, lambda: again.append(1) or Choice(KERNELS[0]))
-    assert again
+    assert choices.get(node(Relu(), value=np.ones((2, 3), np.float32))) is not known
 
 
 class NoReference(Operator):

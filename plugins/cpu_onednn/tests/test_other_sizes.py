@@ -19,6 +19,7 @@ from dovetail.testing.random_graphs import evaluate
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.elementwise import ElementwiseKernel
 from dovetail_cpu_onednn.executable import OnednnExecutable
+from dovetail_cpu_onednn.handles import is_reference
 from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Stage
 from dovetail_cpu_onednn.kernels._ufunc import ArithmeticKernel
 from dovetail_cpu_onednn.making import Helper
@@ -183,13 +184,13 @@ def test_what_is_taken_over_depends_on_threads_constants_and_shared_memory() -> 
     assert placed(node, threads) is placement
     assert placed(node, threads + 1) is not placement
     seen = found.seen["squeeze"]
-    assert device_module._seen(replace(seen.given), seen) is seen
+    assert device_module._seen(replace(seen.given), seen, None) is seen
     x, weights, *rest = seen.given.inputs
     assert weights is not None
     assert weights.value is not None
     other = replace(weights, value=weights.value.copy())
-    assert device_module._seen(replace(seen.given, inputs=(x, replace(weights), *rest)), seen) is seen
-    assert device_module._seen(replace(seen.given, inputs=(x, other, *rest)), seen) is not seen
+    assert device_module._seen(replace(seen.given, inputs=(x, replace(weights), *rest)), seen, None) is seen
+    assert device_module._seen(replace(seen.given, inputs=(x, other, *rest)), seen, None) is not seen
     storage = found.memory.storage
     assert found.kept(found.placements, storage).keys() == found.prepared.keys()
     assert "squeeze" not in found.kept([replace(placement)], storage)
@@ -460,8 +461,8 @@ def test_an_interrupt_at_the_end_leaves_no_thread(monkeypatch: pytest.MonkeyPatc
 )
 def test_a_deconvolution_by_a_reference_is_one(name: str, is_slow: bool) -> None:
     """oneDNN names the convolution that it runs. A plan that was taken over kept blocks of 16 with it, where 8 are fast."""
-    stage = Stage(SimpleNamespace(implementation=name), ())  # type: ignore[arg-type]
-    assert NodePlan((stage,)).is_reference == is_slow
+    stage = Stage(SimpleNamespace(implementation=name, is_reference=is_reference(name)), ())  # type: ignore[arg-type]
+    assert NodePlan((stage,)).is_reference == NodePlan((stage, stage)).is_reference == is_slow
 
 
 def test_one_node_that_needs_another_kernel_leaves_the_others(choices: list[str]) -> None:

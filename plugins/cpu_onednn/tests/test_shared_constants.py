@@ -135,7 +135,7 @@ def test_another_compilation_reads_the_weights_again(weights):
 
 def test_what_nobody_uses_is_forgotten(weights):
     known, src, dst = SharedConstants(), plain((48, 48)), plain((2304,))
-    constant = Constant.of(weights, src, dst, None, some(2304))
+    constant = Constant(weights, src, dst, None, some(2304))
     known.add(constant)
     assert known.find(weights, src, dst) is constant
     assert known.find(weights, src, src) is None
@@ -149,7 +149,7 @@ def test_what_nobody_uses_is_forgotten(weights):
 
 def test_an_array_at_the_address_of_one_that_was_freed():
     known, memory, desc = SharedConstants(), bytearray(64), plain((16,))
-    one = Constant.of(np.frombuffer(memory, np.float32), desc, desc, None, some(16))
+    one = Constant(np.frombuffer(memory, np.float32), desc, desc, None, some(16))
     known.add(one)
     assert known.find(np.frombuffer(memory, np.float32), desc, desc) is None
     assert known.find(one.source, desc, desc) is one

@@ -14,7 +14,11 @@ import pytest
 import dovetail
 from dovetail.device import TypedNode
 from dovetail.op import Operator
+from dovetail_cpu_onednn.binding import Onednn
+from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.memory import aligned
+from dovetail_cpu_onednn.reorder import ALONE, moved
 from dovetail_cpu_onednn.threads import sharers, worth_sharing
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.tanh import Tanh
@@ -191,7 +195,11 @@ FORK = """
 import os, sys
 import numpy as np
 import dovetail
+from dovetail_cpu_onednn.binding import Onednn
+from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.memory import aligned
+from dovetail_cpu_onednn.reorder import ALONE, moved
 from dovetail_ops_onnx.mat_mul import MatMul
 
 core, g = dovetail.Core(config=False), dovetail.GraphBuilder()
@@ -283,3 +291,22 @@ def test_the_kernels_of_products_are_compiled_once_while_planning(threads, op, c
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PRODUCT, str(threads), op]
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=600, check=False)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", f"{count}\n")
+
+
+@pytest.mark.parametrize(("rows", "shared"), [(ALONE // 4096, False), (ALONE // 4096 + 1, True)])
+def test_small_constants_are_moved_on_one_thread(monkeypatch, rows, shared):
+    """A second one would spin until the next constant comes. What was planned for several threads goes on with these."""
+    asked, execute, data = [], Onednn.execute, np.random.default_rng(0).random((rows, 1024), np.float32)
+    src, dst = plain(data.shape), library().strided(data.shape, (1, rows))
+
+    def noting(lib, *given):
+        asked.append(lib.planned_threads)
+        execute(lib, *given)
+
+    monkeypatch.setattr(Onednn, "execute", noting)
+    for threads in (2, 1):
+        library().plan_threads(threads)
+        found = moved(data, src, dst, aligned(data.nbytes))
+        assert library().planned_threads == threads
+        np.testing.assert_array_equal(found.view(np.float32).reshape(1024, rows).T, data)
+    assert asked == [2 if shared else 1, 1]

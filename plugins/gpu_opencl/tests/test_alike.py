@@ -215,9 +215,11 @@ def test_names_work_buffers_and_arrays_are_exchanged(pair: Pair) -> None:
 
 def test_weights_that_sizes_pack_otherwise_are_not_exchanged(pair: Pair) -> None:
     alike, typed = pair.learned(lambda node, i: launch(node, Constant(pair.arrays[i])))
-    leader, node = typed.values()
+    leader = next(iter(typed.values()))
+    assert alike.may_lead(leader.name, [launch(leader, Constant(pair.arrays[0]))])
     for given in ([launch(leader, Constant(pair.arrays[0].copy()))], [launch(leader)], []):
-        assert alike.launches(node, leader, given) is None
+        assert not alike.may_lead(leader.name, given)
+    assert not alike.may_lead("another", [])
 
 
 def test_arrays_are_not_kept(pair: Pair) -> None:

@@ -1,7 +1,7 @@
 """Every OpenCL call fails, alone or with all after it: the error is ours and says what was done, nothing leaks, the device works.
 
-The seam is the name `cl` in this package's modules, and the methods of pyopencl's classes: a call that is chosen by its number
-raises what the driver would raise, instead of being made.
+The seam is the name `cl` in this package's modules, the methods of pyopencl's classes, and the functions that are called past
+pyopencl: a call that is chosen by its number raises what the driver would raise, or returns its status, instead of being made.
 """
 
 import dataclasses
@@ -19,12 +19,12 @@ import dovetail
 from dovetail.device import DeviceInfo, DType
 from dovetail.errors import DovetailError, InferError, OutOfMemory, UsageError
 from dovetail.graph import GraphBuilder, Model
-from dovetail_gpu_opencl import compiled, device, memory, program, request
+from dovetail_gpu_opencl import compiled, device, enqueue, memory, program, request
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_ops_onnx import find
 
-MODULES = (memory, device, compiled, program, request)
+MODULES = (memory, device, compiled, enqueue, program, request)
 CLASSES = ("Buffer", "CommandQueue", "Context", "Kernel")
 FUNCTIONS = (
     "Program",
@@ -64,19 +64,20 @@ class Driver:
         self.live = self.most = 0
         self.at = 0
         self.code: int = OUT_OF_RESOURCES
-        self.lost = False
+        self.lost = self.again = False
         self.before: Callable[[str], None] = lambda name: None
         self._lock = threading.Lock()
 
     def plan(self, at: int, code: int = OUT_OF_RESOURCES, *, lost: bool = False) -> None:
-        self.calls, self.at, self.code, self.lost = [], at, code, lost
+        self.calls, self.at, self.code, self.lost, self.again = [], at, code, lost, False
 
     def enter(self, name: str) -> None:
         self.before(name)
         with self._lock:
             self.calls.append(name)
             number = len(self.calls)
-        if self.at and (number == self.at or (self.lost and number > self.at)):
+        if self.at and (number == self.at or self.again or (self.lost and number > self.at)):
+            self.again = False
             raise failure(self.code, name)
 
     def wrapped(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,6 +87,27 @@ class Driver:
             return function(*arguments, **options)
 
         return call
+
+    def past_pyopencl(self, find: Callable[[str], Any]) -> Callable[[str], Any]:
+        """As `find`: functions that return the status of a call that fails. pyopencl, asked again, then raises the same."""
+
+        def found(name: str) -> Callable[..., Any]:
+            function, creates, releases = find(name), name == "clCreateKernel", name == "clReleaseKernel"
+
+            def call(*arguments: Any) -> Any:
+                try:
+                    if not releases:
+                        self.enter(name)
+                except cl.Error:
+                    self.again = True
+                    return None if creates else self.code
+                self.live += creates - releases
+                self.most = max(self.most, self.live)
+                return function(*arguments)
+
+            return call
+
+        return found
 
     def counted(self, name: str) -> type:
         driver = self
@@ -125,6 +147,7 @@ def driver() -> Iterator[Driver]:
     with pytest.MonkeyPatch.context() as patch:
         for module in MODULES:
             patch.setattr(module, "cl", Namespace({**replaced, **functions}))
+        patch.setattr(enqueue, "function", made.past_pyopencl(enqueue.function))
         for owner, names in METHODS.items():
             for name in names:
                 patch.setattr(owner, name, made.wrapped(f"{owner.__name__}.{name}", getattr(owner, name)))

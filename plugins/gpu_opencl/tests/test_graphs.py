@@ -339,8 +339,8 @@ def test_launches_without_events_tell_errors_and_which_node(kind_device: Callabl
     expected = np.linalg.matrix_power(array.astype(np.float64), 3)
     assert len(request._calls) == len(request._launches) == 2
     np.testing.assert_allclose(request.run([array])[0], expected, rtol=0, atol=1e-5 * np.abs(expected).max())
-    (good, (kernel, size, _)) = request._launches
-    request._launches = (good, (kernel, size, tuple(n + 1 for n in size)))
+    (good, (one, size, _)) = request._launches
+    request._launches = (good, (one, size, tuple(n + 1 for n in size)))
     request._calls = calls(request._queue, request._launches)
     with pytest.raises(DovetailError, match="second"):
         request.run([array])
@@ -348,39 +348,80 @@ def test_launches_without_events_tell_errors_and_which_node(kind_device: Callabl
     assert not request._calls
 
 
+@pytest.mark.parametrize(("kind", "unified", "waits"), [("CPU", True, 0), ("GPU", False, 1)])
+def test_only_requests_of_gpus_wait_before_they_copy_results(
+    kind: str, unified: bool, waits: int, info: DeviceInfo, bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of a CPU waits once, for the copy."""
+    caps = dataclasses.replace(Capabilities.query(find_device(info.name)), kind=kind, unified_memory=unified)
+    graph, feeds = bench.single(bench.op("Relu"), [np.linspace(-1, 1, 2**17, dtype=np.float32)])
+    request = OpenCLDevice(info, caps=caps).compile(graph, {}).create_request()
+    finish, seen = cl.CommandQueue.finish, []
+    monkeypatch.setattr(cl.CommandQueue, "finish", lambda queue: seen.append(1) or finish(queue))
+    held = [request.run(feeds) for _ in range(3)]  # who holds results gets no locked memory for further ones
+    seen.clear()
+    held.append(request.run(feeds))
+    for (result,) in held:
+        np.testing.assert_array_equal(result, np.maximum(feeds[0], 0))
+    assert len(seen) == waits
+
+
 @pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
 @pytest.mark.parametrize("is_found", [True, False])
-def test_numbers_as_arguments(is_found: bool, info: DeviceInfo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All sizes of numbers, by OpenCL itself, and by pyopencl where a loader does not let that be found."""
+def test_arguments(is_found: bool, info: DeviceInfo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments of all kinds, by OpenCL itself, and by pyopencl where a loader does not let that be found."""
     if not is_found:
         monkeypatch.setattr("dovetail_gpu_opencl.enqueue.function", lambda name: None)
-    device = find_device(info.name)
-    context = cl.Context([device])
+    context = cl.Context([find_device(info.name)])
     queue = cl.CommandQueue(context)
-    source = """__kernel void put(__global long* to, const char a, const short b, const int c, const long d, const float e) {
-      to[0] = a; to[1] = b; to[2] = c; to[3] = d; to[4] = as_int(e); }"""
-    kernel = cl.Kernel(cl.Program(context, source).build(), "put")
-    result = np.zeros(5, np.int64)
+    source = """__kernel void put(__global long* to, const char a, const short b, const int c, const long d, const float e,
+                                  __global const int* none, __local int* room) {
+      room[get_local_id(0)] = none == 0;
+      to[0] = a; to[1] = b; to[2] = c; to[3] = d; to[4] = as_int(e); to[5] = room[get_local_id(0)]; }"""
+    result = np.zeros(6, np.int64)
     buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, result.nbytes)
-    kernel.set_arg(0, buffer)
     numbers = (np.int8(-7), np.int16(-300), np.int32(-70_000), np.int64(-(2**40)), np.float32(-1.5))
-    bound = KernelObject(kernel)
+    bound = KernelObject(cl.Program(context, source).build(), "put")
+
+    def run() -> list[int]:
+        (launch,) = calls(queue, [(bound, (1,), (1,))])
+        if not is_found or launch():
+            assert not is_found
+            cl.enqueue_nd_range_kernel(queue, bound.kernel, (1,), (1,))
+        cl.enqueue_copy(queue, result, buffer)
+        return [int(number) for number in result]
+
+    bound.set_place(0, buffer)
     for position, number in enumerate(numbers, 1):
         bound.set_number(position, Scalar(number))
-    cl.enqueue_nd_range_kernel(queue, kernel, (1,), None)
-    cl.enqueue_copy(queue, result, buffer)
-    assert result.tolist() == [*map(int, numbers[:4]), int(np.float32(-1.5).view(np.int32))]
+    bound.set_place(6, None)
+    bound.set_local(7, 4)
+    assert run() == [*map(int, numbers[:4]), int(np.float32(-1.5).view(np.int32)), 1]
     wrong, first = Scalar(np.int64(1)), Scalar(np.int8(5))
     for _ in range(2):
         with pytest.raises(cl.Error, match="INVALID_ARG_SIZE"):
             bound.set_number(3, wrong)
+    with pytest.raises(cl.Error):
+        bound.set_place(99, buffer)
+    with pytest.raises(cl.Error):
+        bound.set_local(99, 4)
+    with pytest.raises(cl.Error, match="INVALID_KERNEL_NAME"):
+        KernelObject(bound.kernel.program, "another")
     bound.set_number(1, first)
-    kernel.set_arg(1, np.int8(9))
-    bound.set_number(1, first)  # it has the same number already
     bound.set_number(2, Scalar(np.int16(6)))
-    cl.enqueue_nd_range_kernel(queue, kernel, (1,), None)
-    cl.enqueue_copy(queue, result, buffer)
-    assert result.tolist()[:3] == [9, 6, -70_000]
+    assert bound.numbers[1] is first
+    assert run()[:3] == [5, 6, -70_000]
+
+
+def test_kernel_objects_are_released(info: DeviceInfo) -> None:
+    """Those made past pyopencl, with and without its object beside them."""
+    context = cl.Context([find_device(info.name)])
+    program = cl.Program(context, "__kernel void one(__global int* to) { to[0] = 1; }").build()
+    bound = KernelObject(program, "one")
+    kernel = bound.kernel
+    assert kernel.reference_count == 2
+    del bound
+    assert kernel.reference_count == 1
 
 
 @pytest.mark.parametrize("algorithm", ["div", "rdiv", "mul"])

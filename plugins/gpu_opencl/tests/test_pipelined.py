@@ -238,6 +238,31 @@ def test_products_that_are_not_normalized_in_their_launch(what: str, device: Any
     assert "LayerNormalization" in {node.op.op_type for node in lowered.nodes}
 
 
+def test_a_normalized_product_says_what_type_it_has(device: Any, bench: Any) -> None:
+    """In float16 between products, and float32 for outputs: plans for other sizes infer types again."""
+    g = GraphBuilder()
+    x, w, scale = g.input("x", "float32", (9, 64)), np.eye(64, dtype=np.float32), np.ones(64, np.float32)
+    for _ in range(2):
+        x = g.node(bench.op("LayerNormalization"), g.node(bench.op("MatMul"), x, g.constant(w)), g.constant(scale))
+    lowered = device.lower(fold_constants(g.graph([x])))
+    merged = [node for node in lowered.nodes if node.op.op_type == "NormalizedProduct"]
+    for node in merged:
+        inferred = node.op.infer(*[lowered.type_of(name) for name in node.inputs])
+        assert inferred[0].dtype is lowered.types[node.writes[0]].dtype
+    assert [lowered.types[node.writes[0]].dtype.name for node in merged] == ["FLOAT16", "FLOAT32"]
+
+
+def test_halves_that_a_model_widens_are_read_as_they_are(device: Any, bench: Any, rng: Any) -> None:
+    """Models of float16 compute some operators in float32; a product on matrix units wants what was before."""
+    x, w = rng.standard_normal((9, 64)).astype(np.float16), rng.standard_normal((64, 64)).astype(np.float32)
+    g = GraphBuilder()
+    wide = g.node(bench.op("Cast", to=np.dtype(np.float32)), g.input("x", "float16", x.shape))
+    lowered = device.lower(fold_constants(g.graph([g.node(bench.op("MatMul"), wide, g.constant(w))])))
+    assert [node.op.op_type for node in lowered.nodes] == ["MatMul"]
+    assert lowered.nodes[0].inputs[0] == "x"
+    compare(bench.run(device, lowered, [x])[0], x.astype(np.float64) @ w.astype(np.float16).astype(np.float64))
+
+
 def embedded(bench: Any, words: Any, types: Any, positions: Any, scale: Any, read_twice: bool = False) -> Graph:
     """Normalized sums of rows that a model looks up, as BERT begins, before a product in halves."""
     g = GraphBuilder()
@@ -260,6 +285,8 @@ def test_embeddings_are_normalized_in_one_launch(device: Any, bench: Any, rng: A
     graph = embedded(bench, words, types, positions, scale)
     lowered = assign_layouts(device.lower(graph), device.configurations)
     assert [node.op.op_type for node in lowered.nodes] == ["NormalizedSum", "MatMul"]
+    # Reports name all, and plans for other sizes ask who still reads the positions.
+    assert {node.name for node in graph.nodes} <= {name for node in lowered.nodes for name in (node.name, *node.origins)}
     request = device.compile(lowered, {}).create_request()
     wide = words.astype(np.float64)[ids] + types[kinds] + positions
     wide = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)

@@ -56,6 +56,10 @@ class LayerNormalization_1(LayerNormalization):
 
     since = 1
 
+    def compose(self, g: GraphBuilder, *inputs: str) -> Any:
+        """The standard's, for which devices have kernels."""
+        return g.node(LayerNormalization(axis=self.axis, epsilon=self.epsilon, stash_type=self.stash_type), *inputs, outputs=3)
+
 
 class SkipSimplifiedLayerNormalization(MicrosoftOperator):
     """RMSNormalization of input + skip + bias over the last axis; the sum is the fourth output."""

@@ -1,6 +1,5 @@
 """`dovetail map`: a model over files of rows, on the workers of a local or remote Ray."""
 
-import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -25,7 +24,6 @@ from dovetail.command import (
     show,
 )
 from dovetail.cpus import usable_cpus
-from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
     from dovetail_ray.files import Summary
@@ -116,22 +114,11 @@ def _ray(address: str | None, cpus: int) -> Iterator[None]:
         return
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it warns on stderr of what Ray Data does
     local: dict[str, Any] = {"address": "local", "num_cpus": max(cpus, usable_cpus()), "include_dashboard": False}
-    try:
-        _check_address(address)
-    except OSError as error:
-        raise UsageError(f"no Ray answers at {address}: {error}", hint="start one: ray start --head") from error
     initialize(address or "", **({"address": address} if address else local), logging_level=logging.ERROR)
     try:
         yield
     finally:
         ray.shutdown()
-
-
-def _check_address(address: str | None) -> None:
-    """Raise `OSError` where nothing listens at HOST:PORT: Ray itself would try for minutes."""
-    host, colon, port = (address or "").rpartition(":")
-    if colon and port.isdigit() and "/" not in host:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def _print(summary: "Summary") -> None:

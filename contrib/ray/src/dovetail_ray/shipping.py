@@ -17,6 +17,7 @@ import dovetail
 from dovetail import CompiledModel, Core, Recipe
 from dovetail.device import DeviceInfo
 from dovetail.errors import DeviceNotFound, DovetailError, FormatError, PluginError, UnknownOption, UsageError
+from dovetail_ray.address import check_address
 from dovetail_ray.sinks import written_whole
 
 __all__ = ["Parcel", "assigned_device", "check_nodes", "compiled_for", "initialize", "recipe_of", "runtime_env", "start_ray"]
@@ -170,6 +171,7 @@ def start_ray() -> None:
 
 def initialize(cluster: str, **options: Any) -> None:
     """Call `ray.init`, for the address of a `cluster` or to start a Ray. Raises `UsageError` with Ray's reason if that fails."""
+    check_address(cluster)
     try:
         ray.init(log_to_driver=False, **options)
     except Exception as error:  # of many types, and a bare Exception too

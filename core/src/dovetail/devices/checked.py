@@ -97,8 +97,12 @@ def configurations(device: Device, node: TypedNode) -> Sequence[LayerConfig]:
     except (Exception, SystemExit) as error:
         _raise_others(error, node)
         raise _failed(device, f"configurations() for node {node.node} raised", error) from error
-    if isinstance(found, tuple | list) and found and all(isinstance(one, LayerConfig) for one in found):
-        return found
+    if isinstance(found, (tuple, list)) and found:
+        for one in found:
+            if not isinstance(one, LayerConfig):
+                break
+        else:
+            return found
     text = f"configurations() gave {_shown(found)} for node {node.node}"
     raise CompileError(f"device {device.info.name}: {text}", hint="accepted: one LayerConfig or more, as a tuple")
 

@@ -13,7 +13,7 @@ from dovetail.dataclass import dataclass, field
 from dovetail.graph.graph import Graph, Node
 from dovetail.locks import cached_property
 
-__all__ = ["Lifetime", "MemoryPlan", "plan_graph", "plan_memory", "plan_regions", "share_storage"]
+__all__ = ["Lifetime", "MemoryPlan", "plan_graph", "plan_memory", "plan_regions", "share_storage", "shares_again"]
 
 MANY = 768
 """Blocks from which on a layout in the order of time is tried first."""
@@ -103,6 +103,21 @@ class MemoryPlan:
         peak = max(ends.values(), default=0)
         if peak * base.fullest > EXCESS * base.peak * _fullest(base.blocks, sizes):
             return None
+        return MemoryPlan(self.storage, MappingProxyType(offsets), peak, (), values, base)
+
+    def regions_resized(self, sizes: Mapping[str, int], values: Callable[[], Iterable[int]]) -> "MemoryPlan | None":
+        """As `resized`, for a plan by `plan_regions`: each region is as large as the largest of its blocks."""
+        base = self.like or self
+        if len(sizes) != len(base.blocks) or not all(block.name in sizes for block in base.blocks):
+            return None
+        largest: dict[int, int] = {}
+        for name, region in base.offsets.items():
+            largest[region] = max(largest.get(region, 0), sizes[name])
+        starts = dict(zip(largest, accumulate(largest.values(), initial=0), strict=False))
+        peak = sum(largest.values())
+        if peak * base.fullest > EXCESS * base.peak * _fullest(base.blocks, sizes):
+            return None
+        offsets = {name: starts[region] for name, region in base.offsets.items()}
         return MemoryPlan(self.storage, MappingProxyType(offsets), peak, (), values, base)
 
 
@@ -353,6 +368,18 @@ def share_storage(
     return MappingProxyType(storage)
 
 
+def shares_again(graph: Graph, storage: Mapping[str, str], in_place: Callable[[Node], Sequence[str]]) -> bool:
+    """Whether values may share memory as `share_storage` found for the same nodes in other sizes. Not for graphs with states."""
+    for node in graph.nodes:
+        result = node.outputs[0]
+        root = storage[result] if result else result
+        if root != result and (not node.op.is_view or node.post_ops):
+            sources = [name for name in in_place(node) if name and storage[name] == root]
+            if not sources or not _may_take(graph, node, root, storage, [root]):
+                return False
+    return True
+
+
 def _may_take(graph: Graph, node: Node, root: str, storage: Mapping[str, str], dying: Sequence[str] | None) -> bool:
     """`dying` are the blocks that only this node still reads; None for a view, which writes nothing."""
     if not node.outputs[0]:
@@ -395,7 +422,8 @@ def plan_graph(
         roots = [block.name for block in (earlier.like or earlier).blocks if block.name in storage]
         known = {name: _aligned(size, alignment) for name, (_, size) in work.items()}
         known.update((name, _aligned(types[name].nbytes, alignment)) for name in roots)
-        if (found := earlier.resized(known, values)) is not None:
+        found = (earlier.regions_resized if plan is plan_regions else earlier.resized)(known, values)
+        if found is not None:
             return found
     first = dict.fromkeys(graph.inputs, -1)
     last = dict(first)

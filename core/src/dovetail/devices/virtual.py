@@ -8,7 +8,7 @@ named.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Protocol
+from typing import Any
 
 from dovetail.dataclass import dataclass, field
 from dovetail.devices.contract import DeviceInfo, ExecutableRequest
@@ -16,6 +16,7 @@ from dovetail.devices.refusals import Accepted, Refusal
 from dovetail.graph.graph import Graph
 from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
+from dovetail.protocol import Protocol
 
 __all__ = ["Answers", "Composite", "Part", "PartRequest", "Placement", "Session", "Targets", "VirtualDevice"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from dovetail.errors import RunCancelled, TimeLimitExceeded
 from dovetail.graph.graph import Node
 
-__all__ = ["RUNNING", "WorkBudget", "check_work", "current_budget", "limited"]
+__all__ = ["RUNNING", "WorkBudget", "current_budget", "limited"]
 
 
 class _Running(threading.local):
@@ -76,9 +76,3 @@ def current_budget() -> WorkBudget | None:
 def limited(seconds: float | None) -> AbstractContextManager[Any]:
     """A budget of so many seconds for the `with` statement, unless the calling thread's run has one already."""
     return WorkBudget(seconds) if RUNNING.budget is None else nullcontext()
-
-
-def check_work(node: Node) -> None:
-    """As `WorkBudget.check` of the current budget; nothing outside a run. For whatever takes long inside one node."""
-    if (budget := RUNNING.budget) is not None:
-        budget.check(node)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 def padded(values: Sequence[T | None], ports: Sequence[Port]) -> list[T | None]:
     """`values` with None for each port at the end that has none; a variadic port may have none at all."""
     missing = len(ports) - len(values) - (bool(ports) and ports[-1].variadic)
-    return [*values, *[None] * missing]
+    return [*values, *[None] * missing] if missing > 0 else [*values]
 
 
 def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -61,13 +61,11 @@ def _inferred(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorTy
             hint = "return a TensorType for each output, such as X.with_shape((2, 3)), or TensorType(DType.FLOAT32, (2, 3))"
             raise OperatorError(f"infer() gave {shortened(repr(given), 200)}", hint=hint)
     op.check_inferred(inputs, outputs)
-    return tuple(
-        [
-            t if type(t.shape) is tuple and t.is_static else _with_plain_shape(t)
-            for name, t in zip(names, outputs, strict=False)
-            if name
-        ]
-    )
+    found = []
+    for name, t in zip(names, outputs, strict=False):
+        if name:
+            found.append(t if type(t.shape) is tuple and t.is_static else _with_plain_shape(t))
+    return tuple(found)
 
 
 def _with_plain_shape(t: TensorType) -> TensorType:
@@ -106,7 +104,7 @@ def check_limit(node: Node, outputs: Sequence[TensorType], limit: int | None) ->
     if limit is None:
         return
     for t in outputs:
-        nbytes = least_bytes(t)
+        nbytes = t.nbytes or least_bytes(t)
         if nbytes < 0:
             hint = "raise ShapeError for such inputs"
             raise ShapeError(f"node {node}: infer() gave {t}, which has a dimension below 0", hint=hint)

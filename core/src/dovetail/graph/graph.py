@@ -5,7 +5,7 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from numpy.typing import NDArray
 
@@ -16,6 +16,7 @@ from dovetail.graph.types import TensorType
 from dovetail.html_table import html_table
 from dovetail.locks import cached_property
 from dovetail.names import free_name, operator_key, printable, some
+from dovetail.protocol import Protocol
 
 __all__ = [
     "AbstractOperator",

@@ -1,7 +1,6 @@
 """Memory layouts as tokens: two values have the same layout when their tokens are equal."""
 
 import functools
-import re
 from typing import Any
 
 from dovetail.dataclass import dataclass
@@ -74,14 +73,16 @@ class Layout:
 
 _LAYOUTS: dict[str, Layout] = {}
 _ORDERS = {"BYXF": (0, 2, 3, 1), "YXFB": (2, 3, 1, 0), "FYXB": (1, 2, 3, 0)}
-_BLOCKED = re.compile(r"nC(?P<axes>w|hw|dhw)(?P<size>[1-9]\d*)c")
 
 
 @functools.cache
 def _blocks(name: str) -> tuple[int, int]:
     """The rank of a blocked layout, and the channels of one block; 0 for others."""
-    found = _BLOCKED.fullmatch(name)
-    return (len(found["axes"]) + 2, int(found["size"])) if found else (0, 0)
+    if not (name.startswith("nC") and name.endswith("c")):
+        return 0, 0
+    axes = name[2:-1].rstrip("0123456789")
+    size = name[2 + len(axes) : -1]
+    return (len(axes) + 2, int(size)) if axes in ("w", "hw", "dhw") and size.lstrip("0") == size != "" else (0, 0)
 
 
 _SYNONYMS = {"BFYX": "PLAIN", "NCHW": "PLAIN", "PLAIN": "PLAIN", "NHWC": "BYXF", "ANY": "ANY"}

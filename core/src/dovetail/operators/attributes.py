@@ -6,7 +6,7 @@ import reprlib
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -180,7 +180,8 @@ def _tuple(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return convert
 
 
-class _Kind(NamedTuple):
+@dataclass(frozen=True)
+class _Kind:
     """A type of attributes: how values are read, the type that they have then, and a value to write instead of another."""
 
     read: Callable[[Any], Any]

@@ -1,7 +1,6 @@
 """The base class of operators that authors write."""
 
 import inspect
-import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, FrozenInstanceError
@@ -20,7 +19,7 @@ from dovetail.operators.translation import Translation
 
 __all__ = ["Operator"]
 
-_DOMAIN = re.compile(r"[A-Za-z0-9_.\-]*")
+_DOMAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 _ANNOTATED = frozenset({"__annotations__", "__annotate_func__", "__annotate__"})  # up to and from 3.14
 
 
@@ -86,11 +85,12 @@ class Operator(AbstractOperator):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "op_type" not in cls.__dict__:
-            cls.op_type = re.sub(r"_\d+$", "", cls.__name__)
+            name, _, version = cls.__name__.rpartition("_")
+            cls.op_type = name if version.isdecimal() and _ else cls.__name__
         for name, kind in (("op_type", str), ("domain", str), ("since", int)):
             if not isinstance(given := getattr(cls, name), kind):
                 raise OperatorError(f"operator {cls.__qualname__}: {name} is {given!r:.100}; accepted: {kind.__name__}")
-        if not _DOMAIN.fullmatch(cls.domain):
+        if not _DOMAIN.issuperset(cls.domain):
             raise OperatorError(
                 f"operator {cls.__qualname__}: the domain {cls.domain!r} has characters other than letters, digits, . _ -"
             )

@@ -1,6 +1,5 @@
 """Input and output ports of operators: the grammar `name[?|*][: TypeVariable]`, and the check of types against them."""
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -16,8 +15,6 @@ INTEGERS = frozenset({DType.INT8, DType.INT16, DType.INT32, DType.INT64, DType.U
 """The integer types of 8 bits and more."""
 NUMERIC = FLOATS | INTEGERS
 """`FLOATS` and `INTEGERS`."""
-
-_PORT = re.compile(r"(?P<name>\w+)(?P<mark>[?*]?)(?::\s*(?P<type>\w+))?")
 
 
 def parse_ports(cls: Any, side: str) -> tuple[Port, ...]:
@@ -46,11 +43,17 @@ DTYPE_NAMES = frozenset(d.value for d in DType)
 
 
 def _parse_port(cls: Any, text: str) -> Port:
-    match = _PORT.fullmatch(text)
-    if match is None:
+    before, colon, after = text.partition(":")
+    name, kind = before.rstrip("?*"), after.lstrip()
+    mark = before[len(name) :]
+    if mark not in ("", "?", "*") or not _is_word(name) or bool(colon) != _is_word(kind):
         hint = "write 'X', 'X: T', 'B?: T' or 'inputs*: T'"
         raise OperatorError(f"operator {cls.__qualname__}: {text!r} is not a port", hint=hint)
-    return Port(match["name"], match["mark"] == "?", match["mark"] == "*", match["type"] or "")
+    return Port(name, mark == "?", mark == "*", kind)
+
+
+def _is_word(text: str) -> bool:
+    return text.replace("_", "a").isalnum()
 
 
 def port_of(ports: Sequence[Port], index: int) -> Port | None:

@@ -51,7 +51,8 @@ def _bind_node(node: Node, op: UnboundOperator, graph: Graph, find: Find, depth:
     translation = cls.translation(op.domain, op.op_type)
     raw = op.raw if translation is None else translation.translated_attributes(op.raw)
     attributes = {k: bind(v, find, depth + 1) if isinstance(v, Graph) else v for k, v in raw.items()}
-    moved = {k: attributes.pop(k) for k in cls.legacy_attributes if k in attributes and k not in cls.attributes}
+    legacy = cls.legacy_attributes
+    moved = {k: attributes.pop(k) for k in legacy if k in attributes and k not in cls.attributes} if legacy else {}
     if cls.output_count:
         attributes.setdefault(cls.output_count, len(node.outputs))
     inputs = list(node.inputs if translation is None else translation.translated_inputs(node.inputs))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass, field
-from dovetail.devices.work_budget import check_work
+from dovetail.devices.work_budget import current_budget
 from dovetail.errors import DataDependentShape, OperatorError, OutOfMemory
 from dovetail.evaluate.context import node_context
 from dovetail.evaluate.inference import check_limit, counted, infer_node, inferred, least_bytes, padded
@@ -118,13 +118,14 @@ def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = N
     late = {name: types[name] for name in graph.inputs if not types[name].is_static}
     deferred: list[Node] = []
     room = budget + 4 * sum(array.nbytes for array in constants.values())
-    waiting = deque(graph.nodes)
+    waiting, work = deque(graph.nodes), current_budget()
     while waiting:
         node = waiting.popleft()
         if "" in node.outputs:
             node = _with_required(node, graph)
-        check_work(node)
-        branch = chosen_branch(node, constants)
+        if work is not None:
+            work.check(node)
+        branch = chosen_branch(node, constants) if node.op.subgraphs else None
         if branch is not None:
             body = inlined(node, branch, {*types, *late, *graph.producers, *(n.name for n in graph.nodes)})
             constants.update(body.constants)
@@ -270,8 +271,10 @@ def _fold(
     """The outputs, if inference already knows them or all inputs are constants, and if there is room for them."""
     known = [t.value for t in outputs or () if t.value is not None]
     computed = outputs is not None and len(known) == len(outputs)
-    if not computed and any(name and name not in constants for name in node.inputs):
-        return None
+    if not computed:
+        for name in node.inputs:  # in half the time of any(): asked of every node
+            if name and name not in constants:
+                return None
     if outputs is not None and sum(t.nbytes for t in outputs) > room:
         return None
     if computed:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from dovetail.graph.types import TensorType
 from dovetail.graph.validate import check_parts, validate
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import fold_constants
+from dovetail.protocol import Protocol
 from dovetail.tracing import phase
 
 __all__ = ["PER_DEVICE", "STAGES", "Definitions", "GraphPass", "Notes", "PassContext", "PassReport", "Planned", "run_passes"]

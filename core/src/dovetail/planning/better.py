@@ -3,12 +3,13 @@
 import sys
 import threading
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from dovetail import _log
 from dovetail.devices.work_budget import WorkBudget
 from dovetail.errors import RunCancelled
 from dovetail.locks import Lock, in_forked_processes
+from dovetail.protocol import Protocol
 
 __all__ = ["Better"]
 

@@ -65,9 +65,13 @@ def partition(graph: Graph, device_of: Mapping[str, str]) -> tuple[Part, ...]:
 
 def _part(graph: Graph, device: str, nodes: list[Node], index: int) -> Part:
     written = {name for node in nodes for name in node.writes}
-    read = dict.fromkeys(name for node in nodes for name in node.reads)
-    inside = {id(node) for node in nodes}
-    outputs = [v for v in written if v in graph.output_names or any(id(c) not in inside for c in graph.consumers.get(v, ()))]
+    read = dict.fromkeys([name for node in nodes for name in node.reads])
+    inside, is_whole = {id(node) for node in nodes}, len(nodes) == len(graph.nodes)
+
+    def is_read_outside(value: str) -> bool:
+        return not is_whole and any(id(c) not in inside for c in graph.consumers.get(value, ()))
+
+    outputs = [v for v in written if v in graph.output_names or is_read_outside(v)]
     order = {name: i for i, name in enumerate(graph.types)}
     inputs = tuple(n for n in read if n not in written and n not in graph.constants)
     constants = {n: graph.constants[n] for n in read if n in graph.constants}

@@ -1,10 +1,11 @@
 """Plans by what they were made for, the least recently used dropped first; shared by threads."""
 
 from collections.abc import Callable, Collection, Hashable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from dovetail.locks import Lock
 from dovetail.lru import LruCache
+from dovetail.protocol import Protocol
 
 __all__ = ["MANY", "ROOM", "SURE", "PlanCache"]
 

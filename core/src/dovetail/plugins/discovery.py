@@ -9,20 +9,17 @@ to `importlib_metadata`.
 """
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 from dovetail.dataclass import dataclass
 from dovetail.locks import cached_property
 from dovetail.plugins.records import EXCLUSIVE, HOST, KINDS, PluginRecord, normalized
+from dovetail.protocol import Protocol
 
 __all__ = ["index", "reinstall"]
-
-_REQUIREMENT = re.compile(rf"{HOST}\s*($|[^\w.\s-])", re.IGNORECASE)
 
 _Fingerprint = tuple[tuple[str, int], ...]
 _cached: tuple[_Fingerprint, tuple[PluginRecord, ...]] | None = None
@@ -152,10 +149,16 @@ def _base(copy: _Copy) -> PluginRecord:
         kind="",
         key="",
         value="",
-        requires=tuple(line for line in header.get("requires-dist", []) if _REQUIREMENT.match(line)),
+        requires=tuple(line for line in header.get("requires-dist", []) if _is_on_host(line)),
         location=project or os.path.abspath(copy.location),
         editable=bool(project),
     )
+
+
+def _is_on_host(requirement: str) -> bool:
+    """Whether a line of Requires-Dist is about dovetail itself, not about a package whose name begins so."""
+    after = requirement[len(HOST) :].lstrip()[:1]
+    return requirement[: len(HOST)].lower() == HOST and not (after.isalnum() or after in ("_", ".", "-"))
 
 
 def _by_precedence(copies: list[_Copy]) -> list[_Copy]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 from weakref import WeakSet
 
 from dovetail.dataclass import dataclass
 from dovetail.errors import PluginIncompatible, UsageError, did_you_mean
 from dovetail.locks import Lock
 from dovetail.plugins.records import EXCLUSIVE, IN_PROCESS, KINDS, PluginRecord, normalized
+from dovetail.protocol import Protocol
 
 __all__ = ["Registration", "attach", "register", "temporary"]
 

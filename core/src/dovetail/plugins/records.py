@@ -1,6 +1,5 @@
 """The record of one plugin, from its metadata alone until it is loaded."""
 
-import re
 from typing import Literal
 
 from dovetail.dataclass import dataclass
@@ -45,7 +44,7 @@ is missing."""
 
 def normalized(distribution: str) -> str:
     """A distribution name as package indexes compare it: `Dovetail_Foo.Bar` -> `dovetail-foo-bar`."""
-    return re.sub(r"[-_.]+", "-", distribution).lower()
+    return "-".join(filter(None, distribution.replace("_", "-").replace(".", "-").lower().split("-")))
 
 
 def plain_domain(domain: str) -> str:

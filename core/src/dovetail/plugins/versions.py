@@ -4,7 +4,6 @@
 of the 150 that `dovetail plugins list` has.
 """
 
-import re
 from collections.abc import Callable
 from functools import cache
 from operator import eq, ge, gt, le, lt, ne
@@ -17,11 +16,7 @@ __all__ = ["API_VERSION", "api_mismatch", "host_version", "requirement_mismatch"
 API_VERSION = "1.0"
 """The version of the plugin contract: hooks, `dovetail.op`, `dovetail.device`, `dovetail.frontend`. The caret rule holds."""
 
-_ONLY_WITH_EXTRA = r".*;\s*extra\s*==\s*(['\"])[\w.-]+\1\s*"
-_PLAIN_REQUIREMENT = re.compile(rf"{HOST}\s*\(?([\d\s.,<>=!]+)\)?", re.IGNORECASE)
-_PLAIN_CLAUSE = re.compile(r"(>=|<=|==|!=|>|<)\s*(\d+(?:\.\d+)*)")
 _COMPARE: dict[str, Callable[..., bool]] = {">=": ge, "<=": le, "==": eq, "!=": ne, ">": gt, "<": lt}
-_API = re.compile(r"(\d+)\.(\d+)")
 
 
 def host_version() -> str:
@@ -47,15 +42,31 @@ def _plain_check(requirement: str, running: str) -> bool | None:
 
     Nobody asked for an extra of a plugin, so what holds only with one is accepted.
     """
-    match = _PLAIN_REQUIREMENT.fullmatch(requirement)
-    if match is None and re.fullmatch(_ONLY_WITH_EXTRA, requirement):
-        return True
-    if match is None or not all(part.isdecimal() for part in running.split(".")):
+    plain, semicolon, marker = requirement.partition(";")
+    if semicolon:
+        return True if _is_extra(marker) else None
+    clauses = [_plain_clause(text.strip()) for text in plain[len(HOST) :].strip().removeprefix("(").removesuffix(")").split(",")]
+    if None in clauses or not _is_release(running):
         return None
-    clauses = [_PLAIN_CLAUSE.fullmatch(clause.strip()) for clause in match[1].split(",")]
-    if None in clauses:
-        return None
-    return all(_COMPARE[clause[1]](_release(running), _release(clause[2])) for clause in clauses if clause)
+    return all(clause[0](_release(running), _release(clause[1])) for clause in clauses if clause)
+
+
+def _plain_clause(text: str) -> tuple[Callable[..., bool], str] | None:
+    """`>=0.1` as the comparison and the release number; None for a clause of another form."""
+    sign = next((sign for sign in _COMPARE if text.startswith(sign)), "")
+    version = text[len(sign) :].strip()
+    return (_COMPARE[sign], version) if sign and _is_release(version) else None
+
+
+def _is_extra(marker: str) -> bool:
+    """Whether a marker is `extra == 'name'`."""
+    name, _, value = (part.strip() for part in marker.partition("=="))
+    quoted = len(value) > 2 and value[0] == value[-1] and value[0] in ("'", '"')
+    return name == "extra" and quoted and value.count(value[0]) == 2
+
+
+def _is_release(version: str) -> bool:
+    return all(part.isdecimal() for part in version.split("."))
 
 
 def _release(version: str) -> tuple[int, ...]:
@@ -96,13 +107,13 @@ def api_mismatch(declared: object, record: PluginRecord) -> tuple[str, str] | No
 
     The caret rule: the same first number, and a second number no greater than ours; below 1.0 both numbers the same.
     """
-    match = _API.fullmatch(declared) if isinstance(declared, str) else None
-    if match is None:
+    numbers = declared.split(".") if isinstance(declared, str) else []
+    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
         said = "does not state dovetail_api" if declared is None else f"states dovetail_api = {declared!r}"
         module, _, name = record.value.partition(":")
         write = f'write dovetail_api = "{API_VERSION}" in that module'
         return f"{record.value} {said}", f"let the entry point name the module {module} instead" if name else write
-    theirs = int(match[1]), int(match[2])
+    theirs = int(numbers[0]), int(numbers[1])
     ours = tuple(int(part) for part in API_VERSION.split("."))
     if theirs[0] == ours[0] and (theirs[1] == ours[1] or (ours[0] > 0 and theirs[1] < ours[1])):
         return None

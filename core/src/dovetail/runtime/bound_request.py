@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 from dovetail.planning.plan import Plan, Shapes
+from dovetail.protocol import Protocol
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.runtime.states import Plans
 

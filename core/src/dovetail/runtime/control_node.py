@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from dovetail.graph.types import CONTAINERS, TensorType
 from dovetail.planning.deferred import declared_signature, separate, signature
 from dovetail.planning.held import HeldBytes
 from dovetail.planning.plan import Body, HostStep, Source
+from dovetail.protocol import Protocol
 
 __all__ = ["ControlNode", "Pair", "RunBody", "RunsBody", "Staged", "StagedNode"]
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from dovetail.graph.rewriting import drop_dead_nodes, rename_reads
 from dovetail.graph.types import TensorType
 from dovetail.names import printable
 from dovetail.planning.plan import Shapes
+from dovetail.protocol import Protocol
 from dovetail.runtime.states import Plans, RequestStates
 
 __all__ = ["GrowingStates", "may_grow", "with_room"]

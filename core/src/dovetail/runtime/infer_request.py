@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ref
 
 import numpy as np
@@ -18,6 +18,7 @@ from dovetail.locks import Lock, in_forked_processes
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan, Shapes
+from dovetail.protocol import Protocol
 from dovetail.runtime.bound_request import BoundRequest, Recent, Resting
 from dovetail.runtime.inputs import InputReader, apart
 from dovetail.runtime.plan_request import PlanRequest

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from dovetail.names import printable
 from dovetail.planning.deferred import owned, signature
 from dovetail.planning.plan import HostStep, Plan, Signature, Step
 from dovetail.planning.plan_cache import PlanCache
+from dovetail.protocol import Protocol
 
 if TYPE_CHECKING:
     from dovetail.planning.better import Better

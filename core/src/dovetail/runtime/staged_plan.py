@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass
 from dovetail.devices.contract import StagedRun
 from dovetail.planning.plan import HostStep, Plan, Source
+from dovetail.protocol import Protocol
 from dovetail.runtime.control_node import Pair, RunsBody, StagedNode
 
 __all__ = ["Rest", "StagedPlan", "staged_plan"]

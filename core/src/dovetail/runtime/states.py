@@ -1,7 +1,7 @@
 """The states of one request: in arrays of the host, or where a device keeps them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from dovetail.graph.graph import Graph
 from dovetail.graph.model import Model
 from dovetail.graph.reloadable import owner
 from dovetail.graph.types import ANONYMOUS, TensorType
+from dovetail.protocol import Protocol
 
 __all__ = ["Plans", "RequestStates"]
 

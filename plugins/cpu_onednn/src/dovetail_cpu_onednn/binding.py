@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from dovetail.errors import DeviceError, DovetailError, OutOfMemory
 from dovetail_cpu_onednn.enums import Alg, Arg, Flag
-from dovetail_cpu_onednn.handles import Attr, Handle, Memory, MemoryDesc, Primitive, PrimitiveDesc, Stream
+from dovetail_cpu_onednn.handles import Attr, Handle, Memory, MemoryDesc, Primitive, PrimitiveDesc, Stream, is_reference
 from dovetail_cpu_onednn.memory import require_free_memory
 from dovetail_cpu_onednn.signals import SignalStack, no_signals
 from dovetail_cpu_onednn.signatures import CREATE, DESTROY, FUNCTIONS, KINDS
@@ -345,7 +345,7 @@ class Onednn:
             return self._chosen(name, given)
         if self.avoided and self.avoided in desc.implementation:
             desc = self._unavoidable(name, given, desc)
-        desc.primitive, desc.scratchpad = None, self._scratchpad(desc)
+        desc.primitive, desc.scratchpad, desc.is_reference = None, self._scratchpad(desc), is_reference(desc.implementation)
         return desc
 
     def _unavoidable(self, name: str, given: Sequence[Any], desc: PrimitiveDesc) -> PrimitiveDesc:

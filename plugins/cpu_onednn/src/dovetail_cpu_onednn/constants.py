@@ -85,8 +85,9 @@ def found_constants(
     shared: SharedConstants,
 ) -> list[Found]:
     """For each stage of a node; `before` are those in other sizes."""
-    known = before if len(before) == len(stages) else [{}] * len(stages)
-    return [_found_in(node, stage, one, constants, shared) for stage, one in zip(stages, known, strict=True)]
+    if len(before) != len(stages):
+        return [_found_in(node, stage, {}, constants, shared) for stage in stages]
+    return [_found_in(node, stage, one, constants, shared) for stage, one in zip(stages, before, strict=True)]
 
 
 def _found_in(
@@ -99,7 +100,7 @@ def _found_in(
             missing.append(a)
             continue
         name, source = ("", a.value) if a.place in _VARIABLE else _constant(node, a)
-        if source is None:
+        if source is None:  # mostly
             continue
         wanted, known = wanted_layout(a), before.get(a.arg)
         if known is not None and _is_again(known, source, a):
@@ -111,9 +112,9 @@ def _found_in(
             else:
                 found[a.arg] = known
         elif a.value is not None:
-            found[a.arg] = Constant.of(source, a.desc, wanted, None, source, a.offset)
+            found[a.arg] = Constant(source, a.desc, wanted, None, source, a.offset)
         elif name in constants:
-            found[a.arg] = Constant.of(source, a.desc, wanted, None, constants[name], a.offset)
+            found[a.arg] = Constant(source, a.desc, wanted, None, constants[name], a.offset)
     return found, missing
 
 
@@ -162,7 +163,7 @@ def brought(node: TypedNode, argument: Argument, memory: ConstantMemory, shared:
     source = value_of(_constant(node, argument)[1]) if content is None else content()
     packed = source if argument.repack is None else argument.repack(source)
     copy = moved(memory.contiguous(packed), argument.desc, layout, memory.take(library().nbytes(layout)))
-    constant = memory.made[question] = Constant.of(source, argument.desc, layout, argument.repack, copy)
+    constant = memory.made[question] = Constant(source, argument.desc, layout, argument.repack, copy)
     if content is None:
         shared.add(constant)
     return constant

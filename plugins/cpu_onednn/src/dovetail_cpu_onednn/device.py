@@ -33,7 +33,7 @@ from dovetail.device import (
 )
 from dovetail.errors import CompileError
 from dovetail.lru import LruCache
-from dovetail_cpu_onednn.choices import Choices
+from dovetail_cpu_onednn.choices import Choices, Known, Work
 from dovetail_cpu_onednn.elementwise import ElementwiseKernel
 from dovetail_cpu_onednn.executable import OnednnExecutable
 from dovetail_cpu_onednn.hosting import HostedKernel
@@ -95,7 +95,7 @@ class OnednnDevice(Device):
         _require(str(read.LIBRARY))
         self._threads = read.INFERENCE_NUM_THREADS or default_threads()
         self._precision = _precision(read, "f32")
-        self._constants, self._arenas, self._choices = SharedConstants(), Arenas(), Choices()
+        self._constants, self._arenas, self._choices = SharedConstants(), Arenas(), Choices(_work)
         self._earlier: LruCache[tuple[Node, ...], _Earlier] = LruCache(ROOM)
 
     def configured(self, options: Mapping[str, Any]) -> "OnednnDevice":
@@ -107,7 +107,7 @@ class OnednnDevice(Device):
         _require(str(read.LIBRARY))
         found._threads = read.INFERENCE_NUM_THREADS or self._threads
         found._precision = _precision(read, self._precision)
-        found._constants, found._arenas, found._choices = SharedConstants(), Arenas(), Choices()
+        found._constants, found._arenas, found._choices = SharedConstants(), Arenas(), Choices(_work)
         found._earlier = LruCache(ROOM)
         return found
 
@@ -174,13 +174,14 @@ class OnednnDevice(Device):
         own, earlier = graph.nodes, self._earlier.get(graph.nodes)
         before = None if earlier is None else earlier[1]()
         known = {} if before is None else before.seen
-        seen, groups = _all_seen(graph, before)
+        chosen: dict[str, Known] = {}
+        seen, groups = _seen_again(graph, before) if before is not None else (self._seen_first(graph, chosen), {})
         nodes, works = [one.node for one in seen], [one.work for one in seen]
         graph = graph.replace(nodes=tuple([one.node for one in nodes]))
         used = worth_sharing(works, threads)
         # This also refuses, in a forked process, threads that do not exist there.
         library().set_threads(used)
-        threads_of = [(sharers(*work, used), work[0]) for work in works]
+        threads_of = [(1 if used == 1 else sharers(*work, used), work[0]) for work in works]
         with naming_out_of_memory():
             executable = None
             if earlier is not None:
@@ -188,7 +189,7 @@ class OnednnDevice(Device):
                 executable = self._again((earlier[0], before), graph, nodes, threads_of, unchanged, groups, threads)
             if executable is None:
                 plans: dict[str, NodePlan] = {}
-                choose = partial(self._taken, plans)
+                choose = partial(self._taken, plans, chosen)
                 placements = tuple([place(node, *one, choose) for node, one in zip(nodes, threads_of, strict=True)])
                 if earlier is not None:
                     self._require_layouts(placements, earlier[0])
@@ -265,12 +266,15 @@ class OnednnDevice(Device):
     def _choose(self, node: TypedNode) -> Choice[OnednnKernel] | Refusal:
         if not node.is_static:
             return Refusal(Reason.DYNAMIC)
-        alone = self._threads == 1
-        return self._chosen(node, 1 if alone else sharers(single_thread_ns(node), _barriers(node), self._threads))
+        known = self._choices.get(node)
+        return self._chosen(node, 1 if self._threads == 1 else sharers(*known.work, self._threads), known)
 
-    def _chosen(self, node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
+    def _chosen(self, node: TypedNode, threads: int, known: Known | None = None) -> Choice[OnednnKernel] | Refusal:
         library().plan_threads(threads)  # what follows a choice asks oneDNN too
-        return self._choices.get(node, threads, lambda: self._chosen_anew(node, threads))
+        known = known or self._choices.get(node)
+        if known.found is None or known.found[0] != threads:
+            known.found = threads, self._chosen_anew(node, threads)
+        return known.found[1]
 
     def _chosen_anew(self, node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
         found = choose(_kernels_of(node.op), node)
@@ -280,12 +284,23 @@ class OnednnDevice(Device):
             first_product.begin()
         return found
 
-    def _taken(self, plans: dict[str, NodePlan], node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
+    def _seen_first(self, graph: Graph, chosen: dict[str, Known]) -> list[Seen]:
+        """The nodes of a graph, without others before; `chosen` gets by name what is known of each in plain types."""
+        found = []
+        for node in graph.nodes:
+            given = TypedNode.of(node, graph)
+            viewed = _viewed(given)
+            known = chosen[node.name] = self._choices.take(_plain(viewed))
+            found.append(Seen(given, viewed, known.work))
+        return found
+
+    def _taken(
+        self, plans: dict[str, NodePlan], known: Mapping[str, Known], node: TypedNode, threads: int
+    ) -> Choice[OnednnKernel] | Refusal:
         """The choice for compilation, which asks last: its plan goes to `plans` and is not kept."""
-        choice = self._chosen(node, threads)
+        choice = self._chosen(node, threads, known.get(node.name))
         if isinstance(choice, Choice) and isinstance(choice.answer, AcceptedPlan):
             plans[node.name] = choice.answer.plan
-            self._choices.drop(node.name)
         return choice
 
 
@@ -321,10 +336,8 @@ def _kernels_of(op: AbstractOperator) -> Sequence[OnednnKernel]:
     return (*_TABLE[op], *HostedKernel.of(op), *_FOR_EVERY_OPERATOR)
 
 
-def _all_seen(graph: Graph, before: OnednnExecutable | None) -> tuple[list[Seen], Mapping[str, object]]:
+def _seen_again(graph: Graph, before: OnednnExecutable) -> tuple[list[Seen], Mapping[str, object]]:
     """The nodes of a graph, those of `before` where the types are as they were; by name the groups of those that are alike."""
-    if before is None:
-        return [_seen(TypedNode.of(node, graph)) for node in graph.nodes], {}
     found, groups, firsts = [], dict[str, object](), dict[tuple[int, ...] | None, Seen]()
     seen, kinds = before.seen, before.kinds
     for node in graph.nodes:
@@ -336,13 +349,13 @@ def _all_seen(graph: Graph, before: OnednnExecutable | None) -> tuple[list[Seen]
     return found, groups
 
 
-def _seen(given: TypedNode, known: Seen | None = None, alike: Seen | None = None) -> Seen:
+def _seen(given: TypedNode, known: Seen, alike: Seen | None) -> Seen:
     """`known`, where the types are as they were; `alike` is what was seen of a node of the same group."""
-    if known is not None and _is_same(known.given, given):
+    if _is_same(known.given, given):
         return known
     if alike is None:
         node = _viewed(given)
-        return Seen(given, node, (single_thread_ns(node), _barriers(node)))
+        return Seen(given, node, _work(node))
     op, own = alike.node.op, given.node
     if op is alike.given.node.op:
         return Seen(given, given, alike.work)
@@ -358,10 +371,9 @@ def _viewed(node: TypedNode) -> TypedNode:
     return node
 
 
-def _barriers(node: TypedNode) -> int:
-    """How often threads that share the node wait for each other."""
+def _work(node: TypedNode) -> Work:
     kernels = _TABLE[node.op]
-    return max([kernel.barriers(node) for kernel in kernels]) if kernels else 1
+    return single_thread_ns(node), max([kernel.barriers(node) for kernel in kernels]) if kernels else 1
 
 
 Choose = Callable[[TypedNode, int], Choice[OnednnKernel] | Refusal]
@@ -459,11 +471,12 @@ def _are_same(types: Sequence[TensorType | None], others: Sequence[TensorType | 
 
 
 def _plain(node: TypedNode) -> TypedNode:
-    if all(t is None or t.layout is PLAIN for t in (*node.inputs, *node.outputs, *node.operands)):
-        return node
-    return TypedNode(
-        node.node,
-        tuple(t and t.with_layout(PLAIN) for t in node.inputs),
-        tuple(t.with_layout(PLAIN) for t in node.outputs),
-        tuple(t.with_layout(PLAIN) for t in node.operands),
-    )
+    for t in (*node.inputs, *node.outputs, *node.operands):
+        if t is not None and t.layout is not PLAIN:
+            return TypedNode(
+                node.node,
+                tuple([t and t.with_layout(PLAIN) for t in node.inputs]),
+                tuple([t.with_layout(PLAIN) for t in node.outputs]),
+                tuple([t.with_layout(PLAIN) for t in node.operands]),
+            )
+    return node

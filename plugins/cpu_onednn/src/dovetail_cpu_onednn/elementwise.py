@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import groupby
 
 import numpy as np
@@ -22,7 +22,7 @@ from dovetail.device import (
     TensorType,
     TypedNode,
 )
-from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
+from dovetail_cpu_onednn.binding import INFERENCE, Arg, Attr, MemoryDesc
 from dovetail_cpu_onednn.descriptors import describe, number_of, plain
 from dovetail_cpu_onednn.kernel import (
     LOW,
@@ -31,7 +31,6 @@ from dovetail_cpu_onednn.kernel import (
     PrimitiveKernel,
     Refused,
     Stage,
-    given,
     relaid,
     value_argument,
     when_asked,
@@ -76,7 +75,7 @@ class ElementwiseKernel(PrimitiveKernel):
         where = [node.node.inputs.index(p.operand) for p in own if not isinstance(p, Eltwise)]
         first, rest, dims = own[0], own[1:], _computed_dims(node)
         ends = (
-            _argument(Arg.SRC, "input", chained, _described(given(node, chained), dims)),
+            _argument(Arg.SRC, "input", chained, _described(node.given(chained), dims)),
             _argument(Arg.DST, "output", 0, _described(node.outputs[0], dims)),
         )
         if isinstance(first, Eltwise):
@@ -93,12 +92,13 @@ class ElementwiseKernel(PrimitiveKernel):
         src, chained = ends[0].desc, ends[0].index
         if _is_sloped(first, node):
             # With the slope for an operand one primitive serves all slopes.
-            slope = np.array(first.alpha, np.float32, ndmin=len(src.dims))
-            second = Argument(Arg.SRC_1, "value", 0, plain(slope.shape), value=slope)
-            third = _argument(Arg.post_op(0, Arg.SRC_1), "input", chained, src)
-            limit = _limit(first.alpha <= 1, src)
-            if not (rest or node.post_ops):
-                pd = library().describe("binary", BINARY["mul"], src, second.desc, ends[1].desc, attr=library().attr(limit))
+            rank = len(src.dims)
+            slope = np.array(first.alpha, np.float32, ndmin=rank)
+            second = Argument(Arg.SRC_1, "value", 0, _one(rank), value=slope)
+            third = _argument(_LIMIT, "input", chained, src)
+            limit, attr = _limit(first.alpha <= 1, src)
+            if not (rest or node.node.post_ops):
+                pd = library().describe("binary", BINARY["mul"], src, second.desc, ends[1].desc, attr=attr)
                 return NodePlan((Stage(pd, (*ends, second, third)),))
             return self._plan_binary(node, BINARY["mul"], (*ends, second, third), where, limit, rest)
         if first == Eltwise("pow", 1.0, 3.0):
@@ -127,7 +127,7 @@ class ElementwiseKernel(PrimitiveKernel):
         """
         extended = node
         if rest:
-            operands = (*(given(node, i) for i in inside), *node.operands)
+            operands = (*(node.given(i) for i in inside), *node.operands)
             extended = replace(node, node=replace(node.node, post_ops=(*rest, *node.post_ops)), operands=operands)
         chain = attach(extended, False, False, before=before, dims=_computed_dims(node))
         src, dst, second = (argument.desc for argument in arguments[:3])
@@ -157,10 +157,21 @@ def _argument(arg: int, place: str, index: int, desc: MemoryDesc) -> Argument:
     return Argument(arg, place, index, desc)
 
 
+_LIMIT = Arg.post_op(0, Arg.SRC_1)
+"""The argument of the first post-op."""
+
+
 @lru_cache(512)
-def _limit(is_largest: bool, desc: MemoryDesc) -> tuple[Appended, ...]:
-    """The post-op that takes the larger or the smaller one of a number and the source."""
-    return (("binary", (MAX if is_largest else MIN, desc)),)
+def _limit(is_largest: bool, desc: MemoryDesc) -> tuple[tuple[Appended, ...], Attr]:
+    """The post-op that takes the larger or the smaller one of a number and the source, and the attributes with it alone."""
+    limit: tuple[Appended, ...] = (("binary", (MAX if is_largest else MIN, desc)),)
+    return limit, library().attr(limit)
+
+
+@cache
+def _one(rank: int) -> MemoryDesc:
+    """A single number."""
+    return plain((1,) * rank)
 
 
 def _is_sloped(step: PostOp, node: TypedNode) -> bool:
@@ -238,7 +249,7 @@ def _described(tensor: TensorType, dims: tuple[int, ...] | None) -> MemoryDesc:
 
 
 def _broadcast(node: TypedNode, index: int, computed: tuple[int, ...] | None) -> MemoryDesc:
-    tensor, result = given(node, index), node.outputs[0]
+    tensor, result = node.given(index), node.outputs[0]
     if tensor.dims == result.dims:
         return _described(tensor, computed)
     if tensor.rank > result.rank:

@@ -29,7 +29,7 @@ from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.making import Making, maker
 from dovetail_cpu_onednn.memory import ALIGNMENT, naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import clip_checks
-from dovetail_cpu_onednn.nan.fused_steps import nan_checks
+from dovetail_cpu_onednn.nan.fused_steps import NanChecks, nan_checks
 from dovetail_cpu_onednn.placement import Decided, Placement, Seen, notes_of
 from dovetail_cpu_onednn.planned import (
     Planned,
@@ -47,7 +47,7 @@ from dovetail_cpu_onednn.planned import (
 from dovetail_cpu_onednn.python_kernel import Array, PythonKernel
 from dovetail_cpu_onednn.repeated import Kinds, kinds_of
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
-from dovetail_cpu_onednn.shared_constants import SharedConstants
+from dovetail_cpu_onednn.shared_constants import Constant, SharedConstants
 
 if TYPE_CHECKING:
     from dovetail_cpu_onednn.batch_parts import InBatch
@@ -84,13 +84,10 @@ class OnednnExecutable(Executable):
         self.graph = graph
         self.threads = threads
         self.shared_by = max((p.threads for p in placements), default=1)
-        nodes = [p.node for p in placements]
-        self.clip_checks = clip_checks(nodes, graph.constants)
-        guarded = {p.node.node.name for p in placements if p.kernel.stops_nan and p.kernel.is_guarded(p.node)}
-        self.nan_checks = nan_checks(nodes, graph.outputs, guarded)
+        self.clip_checks, self.nan_checks = _checks(placements, graph)
         sized = graph.replace(types=_sized(graph, placements))
         placed, taken = ({}, {}) if earlier is None else (earlier._placed, earlier._takes)
-        self._takes = {(n := p.node.node.name): taken[n] if placed.get(n) is p else _taken(p) for p in placements}
+        self._takes = _all_taken(placements, placed, taken)
         # The memory of a result decides between a sum in place and a binary post-op, so storage is planned before.
         storage = self._storage(sized, earlier)
         self.constants: Mapping[str, Array] = LaidOut(graph)
@@ -167,43 +164,51 @@ class OnednnExecutable(Executable):
         Returns the constants that were found for nodes, and for others that have those of an alike node, as before, its name.
         """
         found: dict[str, list[Found]] = {}
-        alike: dict[object, Planned] = {}
-        first: dict[int, str] = {}
         as_first: dict[str, str] = {}
-        as_before: dict[str, bool] = {}
+        alike: dict[object, Planned] = {}
+        firsts = _Firsts(before) if before.prepared else None
         asked: set[PrimitiveDesc] = set()
-        may_spare = self.graph if hurries else None
+        may_spare, threads = self.graph if hurries else None, 0
         for placement in placements:
             name, planned = placement.node.node.name, None
-            if name in before.kept:
-                self.planned[name] = before.kept[name][0]
-                self._placed[name], self.decided[name] = placement, before.decided[name]
-                if name in before.in_parts:
-                    self.in_parts[name] = before.kept[name][1]
+            if self._is_before(placement, before):
                 continue
-            if (parts := before.parts.get(name)) is not None:
-                self.in_parts[name], self.planned[name] = parts, planned_as(parts)
-                self._placed[name], self.decided[name] = placement, before.decided[name]
-                continue
+            if placement.threads != threads:
+                threads = placement.threads
+                library().plan_threads(threads)
+            plan = plans.get(name)
             if isinstance(placement.kernel, PrimitiveKernel):
-                planned = self.planned[name] = plan_node(placement, storage, helper, alike, plans.get(name), may_spare)
-                model = first.setdefault(id(planned), name)
-                if as_before.get(model) and before.are_one(name, model):
+                planned = self.planned[name] = plan_node(placement, storage, helper, alike, plan, may_spare)
+                if firsts is None:
+                    found[name] = found_constants(placement.node, planned.stages, (), self.constants, shared)
+                elif (model := firsts.model(name, planned)) is not None:
                     as_first[name] = model
                 else:
-                    known = [one.constants for one in before.prepared.get(name, ())]
+                    known = before.constants(name)
                     found[name] = found_constants(placement.node, planned.stages, known, self.constants, shared)
-                    if model is name:
-                        as_before[name] = are_before(found[name], known)
+                    firsts.note(name, are_before(found[name], known))
             elif isinstance(placement.kernel, PythonKernel):
-                library().plan_threads(placement.threads)
                 descs = {desc for desc in placement.kernel.primitives(placement.node) if desc.primitive is None} - asked
                 if descs:
                     asked |= descs
                     helper.add((placement, tuple([Stage(desc, ()) for desc in descs])))
-            self._placed[name] = labelled = relabelled(placement, planned, plans.get(name))
+            self._placed[name] = labelled = relabelled(placement, planned, plan)
             self.decided[name] = decided(labelled, planned, self._takes[name])
         return found, as_first
+
+    def _is_before(self, placement: Placement, before: "_Before") -> bool:
+        """Whether the node runs as in other sizes, or by the primitives of smaller batches: then it is noted so."""
+        name = placement.node.node.name
+        if (kept := before.kept.get(name)) is not None:
+            self.planned[name] = kept[0]
+            if name in before.in_parts:
+                self.in_parts[name] = kept[1]
+        elif (parts := before.parts.get(name)) is not None:
+            self.in_parts[name], self.planned[name] = parts, planned_as(parts)
+        else:
+            return False
+        self._placed[name], self.decided[name] = placement, before.decided[name]
+        return True
 
     def _memory(self, sized: Graph, storage: Mapping[str, str], earlier: "OnednnExecutable | None") -> MemoryPlan:
         """The memory of a request: values, and the work buffers of nodes."""
@@ -330,6 +335,37 @@ class _Before:
         """Whether two nodes had the same plan."""
         return name in self.prepared and self.planned.get(name) is self.planned.get(model) is not None
 
+    def constants(self, name: str) -> list[Mapping[int, Constant]]:
+        """Those of each stage of a node."""
+        return [one.constants for one in self.prepared.get(name, ())]
+
+
+class _Firsts:
+    """The first node of each plan, and whether its constants are as before: then so are those of the others (`are_before`)."""
+
+    def __init__(self, before: _Before) -> None:
+        self._before = before
+        self._names: dict[int, str] = {}
+        self._as_before: dict[str, bool] = {}
+
+    def model(self, name: str, planned: Planned) -> str | None:
+        """The first node of the plan, where this one had its plan before, too, and its constants are as before; else None."""
+        first = self._names.setdefault(id(planned), name)
+        return first if self._as_before.get(first) and self._before.are_one(name, first) else None
+
+    def note(self, name: str, as_before: bool) -> None:
+        """Whether the constants of a node are as before."""
+        self._as_before[name] = as_before
+
+
+def _checks(placements: Sequence[Placement], graph: Graph) -> tuple[Mapping[str, tuple[str, ...] | None], NanChecks]:
+    """The checks of runs because of fused steps: see `clip_checks` and `nan_checks`."""
+    nodes = [p.node for p in placements]
+    if not any(node.node.post_ops for node in nodes):
+        return {}, NanChecks({}, (), frozenset())
+    guarded = {p.node.node.name for p in placements if p.kernel.stops_nan and p.kernel.is_guarded(p.node)}
+    return clip_checks(nodes, graph.constants), nan_checks(nodes, graph.outputs, guarded)
+
 
 def _sized(graph: Graph, placements: Sequence[Placement]) -> Mapping[str, TensorType]:
     """The types as the memory plan counts them: with whole blocks of channels, and with all that kernels write."""
@@ -348,9 +384,20 @@ def _decisive(graph: Graph, takes: Mapping[str, Sequence[str]]) -> tuple[object,
     return sizes, takes, [types[name].layout for name in names], [node.op.is_view for node in graph.nodes]
 
 
-def _taken(placement: Placement) -> Sequence[str]:
-    known = placement.earlier
-    if known is not None and known.implementation and not known.in_place:
-        return ()
-    library().plan_threads(placement.threads)
-    return placement.in_place
+def _all_taken(
+    placements: Sequence[Placement], placed: Mapping[str, Placement], taken: Mapping[str, Sequence[str]]
+) -> dict[str, Sequence[str]]:
+    """By node the values in whose memory output 0 may be written: as `taken` has it, where the placement is as before."""
+    found, threads = dict[str, Sequence[str]](), 0
+    for placement in placements:
+        name, known = placement.node.node.name, placement.earlier
+        if placed.get(name) is placement:
+            found[name] = taken[name]
+        elif known is not None and known.implementation and not known.in_place:
+            found[name] = ()
+        else:
+            if placement.threads != threads:
+                threads = placement.threads
+                library().plan_threads(threads)
+            found[name] = placement.in_place
+    return found

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from ctypes import c_void_p
+from functools import lru_cache
 from typing import Any
 
-__all__ = ["Attr", "Handle", "Memory", "MemoryDesc", "Primitive", "PrimitiveDesc", "Stream"]
+__all__ = ["Attr", "Handle", "Memory", "MemoryDesc", "Primitive", "PrimitiveDesc", "Stream", "is_reference"]
 
 
 class _Last:
@@ -45,15 +46,23 @@ class MemoryDesc(Handle):
 
 
 class PrimitiveDesc(Handle):
-    """A primitive that was chosen; `implementation` is oneDNN's name of it.
+    """A primitive that was chosen; `implementation` is oneDNN's name of it, `is_reference` whether that is a slow one.
 
     `primitive` is set once it was made, `scratchpad` with the descriptor of its scratchpad and the bytes of that.
     """
 
-    __slots__ = ("implementation", "primitive", "scratchpad")
+    __slots__ = ("implementation", "is_reference", "primitive", "scratchpad")
     implementation: str
+    is_reference: bool
     primitive: "Primitive | None"
     scratchpad: "tuple[MemoryDesc | None, int]"
+
+
+@lru_cache(512)
+def is_reference(names: str) -> bool:
+    """Whether one of the implementations is oneDNN's slow reference, or pooling that is as slow."""
+    # A deconvolution names the convolution that it is, too: conv:any+ref:any.
+    return any(name.rpartition("+")[2].startswith(("ref", "simple_nchw")) for name in names.split(" + "))
 
 
 class Primitive(Handle):

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from dovetail.device import (
 )
 from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Stream, Unimplemented
 from dovetail_cpu_onednn.descriptors import describe, in_rank, number_of, plain, token_of, tokens
+from dovetail_cpu_onednn.handles import is_reference
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import has_clip, stays_finite
@@ -43,7 +44,6 @@ __all__ = [
     "PrimitiveKernel",
     "Refused",
     "Stage",
-    "given",
     "is_constant",
     "relaid",
     "require_data",
@@ -95,12 +95,6 @@ class Stage:
     is_number: bool = False
 
 
-@lru_cache(512)
-def _is_reference(names: str) -> bool:
-    # A deconvolution names the convolution that it is, too: conv:any+ref:any.
-    return any(name.rpartition("+")[2].startswith(("ref", "simple_nchw")) for name in names.split(" + "))
-
-
 @dataclass(frozen=True, slots=True)
 class NodePlan:
     """The stages that compute a node. `shared` is the operand in whose memory the result must be written, if there is one.
@@ -129,7 +123,7 @@ class NodePlan:
     def is_reference(self) -> bool:
         """Whether oneDNN runs a part of it by its slow reference, or by pooling that is as slow."""
         # Mostly of one stage; four times for each node.
-        return _is_reference(self.stages[0].desc.implementation if len(self.stages) == 1 else self.name)
+        return self.stages[0].desc.is_reference if len(self.stages) == 1 else is_reference(self.name)
 
     @property
     def is_slow(self) -> bool:
@@ -141,9 +135,16 @@ class NodePlan:
 
         False where what they chose is slow: kernels look for a faster way in the layouts of the types.
         """
-        chosen = {(a.place, a.index): a.desc for stage in self.stages for a in stage.arguments if a.flexible}
+        chosen = {}
+        for stage in self.stages:
+            for a in stage.arguments:
+                if a.flexible:
+                    chosen[a.place, a.index] = a.desc
         if not chosen:
-            return all(t is None or t.layout is PLAIN for t in (*node.inputs, *node.outputs, *node.operands))
+            for t in (*node.inputs, *node.outputs, *node.operands):  # noqa: SIM110  # in half the time
+                if t is not None and t.layout is not PLAIN:
+                    return False
+            return True
         if self.is_slow:
             return False
         for place, types in (("input", node.inputs), ("output", node.outputs), ("operand", node.operands)):
@@ -301,9 +302,13 @@ class PrimitiveKernel(OnednnKernel):
 
     def label(self, name: str, node: TypedNode) -> str:
         """The name of an implementation in reports: not all names of oneDNN include the data type."""
-        dtypes = {t.dtype for t in (*node.inputs, *node.outputs) if t is not None}
-        if len(dtypes) == 1 and DType.FLOAT32 in dtypes:  # mostly
+        tensors = (*node.inputs, *node.outputs)
+        for t in tensors:
+            if t is not None and t.dtype is not DType.FLOAT32:
+                break
+        else:  # mostly
             return name
+        dtypes = {t.dtype for t in tensors if t is not None}
         if DType.BFLOAT16 in dtypes and "bf16" not in name:
             return f"{name} bf16"
         return f"{name} int8" if dtypes & {DType.INT8, DType.UINT8} and "int8" not in name else name
@@ -348,8 +353,10 @@ LOW = frozenset({DType.FLOAT32, DType.BFLOAT16})
 
 def require_data(node: TypedNode, dtypes: frozenset[DType], parameters: Sequence[int] = ()) -> None:
     """Raise `Refused` unless everything that the node touches, parameters left aside, is of the types and has elements."""
-    inputs = [t for index, t in enumerate(node.inputs) if index not in parameters]
-    for tensor in filter(None, (*inputs, *node.outputs, *node.operands)):
+    inputs = [t for index, t in enumerate(node.inputs) if index not in parameters] if parameters else node.inputs
+    for tensor in (*inputs, *node.outputs, *node.operands):
+        if tensor is None:
+            continue
         if tensor.dtype not in dtypes:
             raise Refused(Reason.DTYPE, f"{tensor.dtype}; accepted: {', '.join(sorted(d.value for d in dtypes))}")
         if tensor.dtype is DType.BFLOAT16 and not library().has_bfloat16:
@@ -360,14 +367,9 @@ def require_data(node: TypedNode, dtypes: frozenset[DType], parameters: Sequence
         raise Refused(Reason.OPERATOR, "more than one output")
 
 
-def given(node: TypedNode, index: int) -> TensorType:
-    """The type of an input that the operator requires."""
-    return node.given(index)
-
-
 def is_constant(node: TypedNode, index: int) -> bool:
     """Whether the content of an input is known while planning."""
-    return given(node, index).value is not None
+    return node.given(index).value is not None
 
 
 def value_of(array: NDArray[Any] | None) -> NDArray[Any]:

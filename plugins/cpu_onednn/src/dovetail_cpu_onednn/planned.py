@@ -75,7 +75,7 @@ def plan_node(
     found: NodePlan | None,
     graph: Graph | None,
 ) -> Planned:
-    """The plan of a node. The helper makes its primitives.
+    """The plan of a node, for as many threads as the calling one plans with. The helper makes its primitives.
 
     `alike` are the plans of the groups of nodes, `found` is the plan by which the kernel accepted this one, `graph` the one whose
     nodes may have spare rows.
@@ -86,7 +86,6 @@ def plan_node(
     if known is not None and (graph is None or known.fits(placement.node, graph, storage)):
         return known
     kernel = cast("PrimitiveKernel", placement.kernel)
-    library().plan_threads(placement.threads)
     spare = None if graph is None else kernel.with_spare_rows(placement.node)
     if spare is not None and graph is not None and not _are_inside(placement.node, spare, graph, storage):
         spare = None
@@ -95,11 +94,16 @@ def plan_node(
             plan = _plan(kernel, spare or placement.node, any(sharing), found)
     except (MemoryError, OutOfMemory) as error:
         raise refused(error, placement.node.node) from error
-    # Without copies of operands in whose memory the result is written.
-    stages = tuple([s for s in plan.stages if s.unless_shared is None or not sharing[s.unless_shared]])
-    if any(stage.desc.primitive is None for stage in stages):
-        helper.add((placement, stages))
-    size = max([stage.desc.scratchpad[1] for stage in plan.stages], default=0)
+    stages = plan.stages
+    if sharing:  # without copies of operands in whose memory the result is written
+        stages = tuple([s for s in stages if s.unless_shared is None or not sharing[s.unless_shared]])
+    for stage in stages:
+        if stage.desc.primitive is None:
+            helper.add((placement, stages))
+            break
+    size = 0
+    for stage in plan.stages:
+        size = max(size, stage.desc.scratchpad[1])
     planned = Planned(sharing, plan, stages, (size, *plan.scratch) if size or plan.scratch else (), spare)
     if key is not None and is_cached(kernel):
         alike[key] = planned

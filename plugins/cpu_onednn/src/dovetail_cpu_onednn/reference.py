@@ -39,8 +39,9 @@ class ReferenceKernel(PythonKernel):
             return Refusal(Reason.OPERATOR, "a reference takes no post-ops")
         if not node.op.has_reference():
             return Refusal(Reason.OPERATOR, f"{node.op.key} has no NumPy reference")
-        if any(t is not None and t.dtype is DType.STRING for t in (*node.inputs, *node.outputs)):
-            return Refusal(Reason.DTYPE, "string")
+        for t in (*node.inputs, *node.outputs):  # in half the time of any(): asked of every node
+            if t is not None and t.dtype is DType.STRING:
+                return Refusal(Reason.DTYPE, "string")
         return _ACCEPTED
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:

@@ -21,6 +21,9 @@ Array = NDArray[Any]
 SMALL = 1 << 17
 """Bytes of a constant up to which NumPy moves it, in 40 us. A primitive takes 110 to choose and compile, and keeps threads."""
 
+ALONE = 1 << 21
+"""Bytes of a constant up to which a primitive moves it on one thread: another one would spin until the next constant comes."""
+
 
 def in_layout(array: Array, tensor: TensorType) -> Array:
     """A constant in the layout of its type."""
@@ -41,8 +44,15 @@ def moved(array: Array, src: MemoryDesc, dst: MemoryDesc, memory: Array) -> Arra
     if array.nbytes <= SMALL and src.dtype == dst.dtype == F32 and _copied(array, src, dst, memory):
         return memory
     lib = library()
-    args = ((Arg.SRC, src, array.ctypes.data), (Arg.DST, dst, memory.ctypes.data))
-    lib.execute(lib.describe_reorder(src, dst), args)
+    threads, args = lib.planned_threads, ((Arg.SRC, src, array.ctypes.data), (Arg.DST, dst, memory.ctypes.data))
+    is_alone = threads > 1 and array.nbytes <= ALONE
+    try:
+        if is_alone:
+            lib.plan_threads(1)
+        lib.execute(lib.describe_reorder(src, dst), args)
+    finally:
+        if is_alone:
+            lib.plan_threads(threads)
     return memory
 
 

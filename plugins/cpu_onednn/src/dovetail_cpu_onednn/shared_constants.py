@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dovetail.dataclass import dataclass
+from dovetail.dataclass import dataclass, field
 from dovetail.device import owner
 from dovetail.locks import Lock
 from dovetail_cpu_onednn.binding import Memory, MemoryDesc
@@ -30,7 +30,7 @@ class Referable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant(Referable):
-    """A constant as a primitive reads it: the memory object, and the array that it shows, which has layout `dst`.
+    """A constant as a primitive reads it, `offset` bytes behind the beginning of the array, in layout `dst`.
 
     It was made of `source`, which has layout `src` in C order, once repacked.
     """
@@ -40,17 +40,22 @@ class Constant(Referable):
     dst: MemoryDesc
     repack: Repack
     array: Array
-    memory: Memory
+    offset: int = 0
+    _memory: Memory | None = field(default=None, init=False)
 
-    @staticmethod
-    def of(source: Array, src: MemoryDesc, dst: MemoryDesc, repack: Repack, array: Array, offset: int = 0) -> "Constant":
-        """With a new memory object, `offset` bytes behind the beginning of the array."""
-        return Constant(source, src, dst, repack, array, library().memory(dst, int(array.ctypes.data), offset))
+    @property
+    def memory(self) -> Memory:
+        """The memory object, made for the first request that is bound to it."""
+        found = self._memory
+        if found is None:
+            found = library().memory(self.dst, int(self.array.ctypes.data), self.offset)
+            object.__setattr__(self, "_memory", found)
+        return found
 
     def is_of(self, src: MemoryDesc, dst: MemoryDesc, repack: Repack, offset: int = 0) -> bool:
         """Whether another constant from the same source would be the same."""
         equal = library().equal
-        return self.repack == repack and self.memory.offset == offset and equal(self.src, src) and equal(self.dst, dst)
+        return self.repack == repack and self.offset == offset and equal(self.src, src) and equal(self.dst, dst)
 
 
 class SharedConstants:

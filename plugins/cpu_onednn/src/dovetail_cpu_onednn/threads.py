@@ -42,8 +42,11 @@ def sharers(work: float, barriers: int, threads: int) -> int:
 def worth_sharing(works: Iterable[tuple[float, int]], threads: int) -> int:
     """How many threads a plan uses at all. `works` has the nanoseconds of each node, and how often threads wait in it."""
     works = [*works]
-    saved = _saved(sum(work for work, barriers in works if sharers(work, barriers, threads) > 1), threads)
-    least = max(PLAN_NS, min(MUCH_NS, PART * sum(work for work, _ in works)))
+    total = sum([work for work, _ in works])
+    least = max(PLAN_NS, min(MUCH_NS, PART * total))
+    if _saved(total, threads) < least:  # as of thousands of small nodes
+        return 1
+    saved = _saved(sum([work for work, barriers in works if sharers(work, barriers, threads) > 1]), threads)
     return threads if saved >= least else 1
 
 

@@ -78,7 +78,8 @@ class Attribute(NamedTuple):
     value: Any
 
 
-class Reference(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Reference:
     """In a function: an attribute that takes the value of the function's attribute `name`."""
 
     name: str

@@ -5,7 +5,7 @@ a plan where their types are the same too, the launches of one have only these e
 """
 
 import weakref
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -82,28 +82,24 @@ class AlikeNodes:
                 found[name] = first[key]
         return found
 
+    def may_lead(self, name: str, launches: Sequence[Launch]) -> bool:
+        """Whether the launches of this node have the same arrays as before, so that others may have launches like them."""
+        known = self._known.get(name)
+        return known is not None and known.holds(launches)
+
     def launches(self, node: TypedNode, leader: TypedNode, given: Sequence[Launch]) -> list[Launch] | None:
-        """The launches of a node, made of those of its leader; None where these have other arrays than before."""
+        """The launches of a node, made of those of its leader, which may lead; None where an array of it is gone."""
         known = self._known.get(node.name)
         arrays = None if known is None else [array() for array in known.arrays]
-        if arrays is None or not self._known[leader.name].holds(given) or any(array is None for array in arrays):
+        if arrays is None or any(array is None for array in arrays):
             return None
         names, constants = dict(zip(_names(leader), _names(node), strict=True)), iter(arrays)
-
-        def other(argument: Argument) -> Argument:
-            if isinstance(argument, (Read, Write)):
-                return type(argument)(names[argument.value])
-            if isinstance(argument, Scratch):
-                return Scratch(f"scratch:{node.name}:{argument.value.rpartition(':')[2]}", argument.nbytes)
-            array = next(constants) if isinstance(argument, Constant) else None
-            return argument if array is None else Constant(array)
-
         return [
             Launch(
                 launch.file,
                 launch.source,
                 launch.entry,
-                tuple([a if type(a) is Scalar else other(a) for a in launch.arguments]),
+                tuple([a if type(a) is Scalar else _other(a, node, names, constants) for a in launch.arguments]),
                 launch.global_size,
                 launch.local_size,
                 launch.options,
@@ -128,6 +124,18 @@ class AlikeNodes:
                 values = [None if t is None or t.value is None else (weakref.ref(t.value), t.layout) for t in _tensors(node)]
                 arrays = tuple([weakref.ref(array) for array in _arrays(launches[name])])
                 self._known[name] = _Known(node.node, kind, tuple(values), arrays)
+
+
+def _other(argument: Argument, node: TypedNode, names: Mapping[str, str], arrays: Iterator[NDArray[Any] | None]) -> Argument:
+    """The argument with the node's own names, or the next one of its arrays."""
+    if type(argument) is Read or type(argument) is Write:
+        return type(argument)(names[argument.value])
+    if type(argument) is Constant:
+        array = next(arrays)
+        return argument if array is None else Constant(array)
+    if isinstance(argument, Scratch):
+        return Scratch(f"scratch:{node.name}:{argument.value.rpartition(':')[2]}", argument.nbytes)
+    return argument
 
 
 def _names(node: TypedNode) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from dovetail_gpu_opencl.packed import PackedConstants, Uploaded
 from dovetail_gpu_opencl.program import ARGUMENT_INFO, Programs
 from dovetail_gpu_opencl.reorder import in_layout
 
-__all__ = ["Command", "CompiledGraph", "Flags", "Readers", "bind"]
+__all__ = ["Command", "CompiledGraph", "Flags", "bind", "readers"]
 
 ARENA = "<arena>"
 LOCKED = range(1, 1 << 28)
@@ -87,6 +87,10 @@ class CompiledGraph:
     def constant(self, array: NDArray[Any]) -> Any:
         """The buffer of an uploaded array."""
         return self._constants[id(array)].buffer
+
+    def place(self, root: str) -> Any:
+        """The buffer of a value that is a constant; None for a state, which requests are given."""
+        return None if root in self.graph.states else self.constant(self.arrays[root])
 
     def constants(self) -> Mapping[int, Uploaded]:
         """All uploaded arrays. OpenCL keeps no buffer alive because a kernel has it as an argument: requests hold these."""
@@ -257,10 +261,6 @@ class CompiledGraph:
         return found
 
 
-Readers = dict[str, list[tuple[Any, int]]]
-"""The block of a value -> the kernel objects that read it, or write a state, with the positions of their arguments."""
-
-
 @dataclass
 class Flags:
     """Two int buffers of a request, faults and counters, and how many of each the launches so far were given."""
@@ -279,49 +279,48 @@ class Flags:
         return self.counters, ints(self.counter - argument.count)[0]
 
 
-def bind(compiled: CompiledGraph, command: Command, buffers: Mapping[str, Any], flags: Flags, readers: Readers) -> KernelObject:
-    """A kernel object with its arguments set; those that are values go into `readers`."""
+def bind(compiled: CompiledGraph, command: Command, buffers: Mapping[str, Any], flags: Flags) -> KernelObject:
+    """A kernel object with its arguments set, but for states, which requests are given."""
     found = compiled.programs.kernel(command.program, command.launch.entry)
-    kernel, set_number, position = found.kernel, found.set_number, 0
+    set_number, set_place, root_of, position = found.set_number, found.set_place, compiled.memory.storage.get, 0
+    numbers = found.numbers
     for argument in command.launch.arguments:
         if type(argument) is Scalar:
-            set_number(position, argument)
+            if numbers.get(position) is not argument:
+                set_number(position, argument)
+        elif type(argument) is Read or type(argument) is Write:
+            root = root_of(argument.value, argument.value)
+            set_place(position, buffers[root] if root in buffers else compiled.place(root))
         elif type(argument) is Fault or type(argument) is Counters:
             buffer, number = flags.take(argument)
-            kernel.set_arg(position, buffer)
+            set_place(position, buffer)
             position += 1
             set_number(position, number)
+        elif type(argument) is Local:
+            found.set_local(position, argument.nbytes)
         else:
-            if type(argument) is Read or type(argument) is Write:
-                root = compiled.root(argument.value)
-                if type(argument) is Read or root in compiled.graph.states:
-                    readers.setdefault(root, []).append((kernel, position))
-                value = _block(compiled, root, buffers)
-            else:
-                value = _value(compiled, argument, buffers)
-            kernel.set_arg(position, value)
+            set_place(position, _value(compiled, argument, buffers))
         position += 1
     return found
 
 
-def _block(compiled: CompiledGraph, root: str, buffers: Mapping[str, Any]) -> Any:
-    found = buffers.get(root)
-    if found is None and root not in compiled.graph.states:  # requests are given those
-        return compiled.constant(compiled.arrays[root])
-    return found
+def readers(compiled: CompiledGraph, bound: Iterable[KernelObject], name: str) -> Iterator[tuple[KernelObject, int]]:
+    """The kernel objects that read an input or a state, or write a state, with the positions of their arguments."""
+    kinds = (Read, Write) if name in compiled.graph.states else Read
+    for command, one in zip(compiled.commands, bound, strict=True):
+        position = 0
+        for argument in command.launch.arguments:
+            if isinstance(argument, kinds) and compiled.root(argument.value) == name:
+                yield one, position
+            position += 2 if isinstance(argument, Fault | Counters) else 1
 
 
 def _value(compiled: CompiledGraph, argument: Any, buffers: Mapping[str, Any]) -> Any:
-    if isinstance(argument, (Read, Write)):
-        return _block(compiled, compiled.root(argument.value), buffers)
+    if isinstance(argument, Read | Write):
+        root = compiled.root(argument.value)
+        return buffers[root] if root in buffers else compiled.place(root)
     if isinstance(argument, Constant):
         return compiled.constant(argument.array)
-    match argument:
-        case Scratch(value) | Image(value):
-            return buffers[value]
-        case Null():
-            return None
-        case Local(nbytes):
-            return cl.LocalMemory(nbytes)
-        case _:
-            raise TypeError(f"no argument of a kernel: {argument}")
+    if isinstance(argument, Null):
+        return None
+    return buffers[argument.value]  # work buffers and images

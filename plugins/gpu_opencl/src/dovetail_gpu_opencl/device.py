@@ -30,8 +30,6 @@ from dovetail.device import (
     TensorType,
     TypedNode,
     choose,
-    plan_graph,
-    plan_regions,
 )
 from dovetail.errors import CompileError, UsageError
 from dovetail.locks import Lock
@@ -50,6 +48,7 @@ from dovetail_gpu_opencl.kernels._tiles import Tuned
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scratch
 from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.matrix_units import allowed, halves_of, remarks
+from dovetail_gpu_opencl.memory_plans import MemoryPlans
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_gpu_opencl.precision import lower
@@ -103,8 +102,8 @@ class OpenCLDevice(Device):
     def afresh(self) -> "OpenCLDevice":
         """The device for a plan that chooses the fastest kernels and parameters for its sizes, not those that are built."""
         found = copy.copy(self)
-        found._bound, found._packed, found._alike = {}, self._packed.afresh(), AlikeNodes()
-        found._shared = self._packed
+        found._bound, found._packed, found._shared = {}, self._packed.afresh(), self._packed
+        found._alike, found._memory_plans = AlikeNodes(), MemoryPlans()
         return found
 
     def for_streams(self, count: int | None) -> "OpenCLDevice":
@@ -126,7 +125,7 @@ class OpenCLDevice(Device):
         self._bound: dict[tuple[str, str], tuple[CLKernel, ...]] = {}
         # What plans decide by, and where they leave what they built; of a device that is `afresh` only the latter is shared.
         self._packed = self._shared = PackedConstants()
-        self._alike = AlikeNodes()
+        self._alike, self._memory_plans = AlikeNodes(), MemoryPlans()
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Whether one of the kernels runs the node with its post-ops."""
@@ -246,13 +245,7 @@ class OpenCLDevice(Device):
         if again and not stubs:  # a plan alone has no use for it
             self._alike.learn({name: node for name, node in typed.items() if name not in leaders}, chosen, launches)
         graph = graph.replace(states=_kept_states(graph))
-        memory = plan_graph(
-            graph,
-            lambda n: _in_place(chosen, typed, n),
-            lambda n: _scratch(launches[n.name]),
-            plan=plan_regions,
-            continues=lambda n: {} if n.name in stubs else chosen[n.name].kernel.continued(typed[n.name]),
-        )
+        memory = self._memory_plans.plan(graph, typed, {name: one.kernel for name, one in chosen.items()}, launches, stubs)
         needed = {name: [x for x in found if not _is_done(x, memory)] for name, found in launches.items()}
         titles = {name: str(typed[name].node) for name, found in needed.items() if found}
         by_node = ((launch, titles[name]) for name, found in needed.items() for launch in found)
@@ -316,14 +309,16 @@ class OpenCLDevice(Device):
         Those of nodes that are like others were let go when an earlier plan copied them.
         """
         found: dict[str, Sequence[Launch]] = {}
-        readers = ConstantReaders(graph)
+        readers, leading = ConstantReaders(graph), dict.fromkeys(leaders.values(), False)
         for name, node in typed.items():
-            leader = leaders.get(name)
-            known = None if leader is None else self._alike.launches(node, typed[leader], found[leader])
+            leader = leaders.get(name, "")
+            known = self._alike.launches(node, typed[leader], found[leader]) if leading.get(leader) else None
             if known is None:
                 made = self._launches(kernels[name], node) if name in kernels else ()
                 known = _numbered([self._exact(launch, node) for launch in made if not launch.is_empty], name)
                 readers.copied(_copied(node.node, known, graph))
+                if name in leading:
+                    leading[name] = self._alike.may_lead(name, known)
             found[name] = known
         return found
 
@@ -439,10 +434,6 @@ def _copied(node: Node, launches: Sequence[Launch], graph: Graph) -> Iterator[st
             yield name
 
 
-def _in_place(chosen: Mapping[str, Choice[CLKernel]], typed: Mapping[str, TypedNode], node: Node) -> Sequence[str]:
-    return chosen[node.name].kernel.in_place(typed[node.name])
-
-
 def _kept_states(graph: Graph) -> Mapping[str, int]:
     """The states of the graph that stay in buffers of the device: those continued by a result of a kernel."""
     computed = {name for node in graph.nodes if not node.op.is_view or node.post_ops for name in node.writes}
@@ -465,11 +456,6 @@ def _numbered(launches: Sequence[Launch], node: str) -> list[Launch]:
         return dataclasses.replace(launch, arguments=tuple(arguments))
 
     return list(launches) if all(value == name for value, name in names.items()) else [renamed(launch) for launch in launches]
-
-
-def _scratch(launches: Sequence[Launch]) -> list[int]:
-    """The bytes of the node's work buffers, each once: launches share them by name."""
-    return list({a.value: a.nbytes for launch in launches for a in launch.places if isinstance(a, Scratch)}.values())
 
 
 def _with_images(caps: Capabilities, context: Any) -> Capabilities:

@@ -85,6 +85,7 @@ class _Lowering:
         self._to = to
         self._half: dict[str, bool] = {}  # value -> whether its node keeps float32 constants
         self._finite: dict[str, bool] = {}
+        self._before: dict[str, str] = {}  # value that only widens halves which all want as halves -> these
         self.nodes: list[Node] = []
         self.types = dict(graph.types)
         self.constants = dict(graph.constants)
@@ -155,6 +156,9 @@ class _Lowering:
             return
         if not half and self._narrows(node):
             self._half[node.writes[0]] = True
+            if node.op.stem == "cast" and not node.post_ops and self.types[node.inputs[0]].dtype is self._to:
+                self._before[node.writes[0]] = node.inputs[0]
+                return
             self.types[node.writes[0]] = self.types[node.writes[0]].with_dtype(self._to)
             self._append(node, {name: self.get(name, half=False) for name in node.reads if self._is_data(name)})
             return
@@ -164,7 +168,7 @@ class _Lowering:
         names = {}
         for name in node.reads:
             if half and self._converts(node, name, constants):
-                names[name] = name if mixed else self.get(name, half=not wide)
+                names[name] = self._before.get(name, name) if mixed else self.get(name, half=not wide)
             elif self._is_data(name):
                 names[name] = self.get(name, half=False)
         self._append(node, names)
@@ -234,7 +238,7 @@ class _Lowering:
         if name in self._graph.constants:
             return self._constant(name) if half else name
         if (name in self._half) is half or not self._is_data(name):
-            return name
+            return self._before.get(name, name)
         to = self._to if half else DType.FLOAT32
         converted = self._graph.free_name(f"{name}@{to}")
         if converted not in self.types:

@@ -145,14 +145,14 @@ class Programs:
             return self._built[key]
 
     def kernel(self, program: Any, entry: str) -> KernelObject:
-        """A kernel object of one of these programs, whose arguments may be set: pyopencl takes 0.1 ms to make a new one.
+        """A kernel object of one of these programs, whose arguments may be set: one that was given back, or a new one.
 
         The first that was given back is the first to be taken, so that nodes of one graph get theirs again.
         """
         try:
             return self._spare[id(program), entry].popleft()
         except (KeyError, IndexError):
-            return KernelObject(cl.Kernel(program, entry))
+            return KernelObject(program, entry)
 
     def lend(self, owner: object, kernels: Iterable[tuple[Any, str, KernelObject]]) -> None:
         """Take these kernel objects, each after its program and entry, back when `owner`, which alone launches them, is gone."""

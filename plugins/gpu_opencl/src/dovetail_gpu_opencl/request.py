@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from dovetail.device import DeviceArray, ExecutableRequest, PartRecorder, current_budget
 from dovetail.errors import InferError, RunCancelled, TimeLimitExceeded, UsageError
-from dovetail_gpu_opencl.compiled import CompiledGraph, Flags, Readers, bind
-from dovetail_gpu_opencl.enqueue import calls, function
+from dovetail_gpu_opencl.compiled import CompiledGraph, Flags, bind, readers
+from dovetail_gpu_opencl.enqueue import Bound, KernelObject, calls
 from dovetail_gpu_opencl.failures import as_dovetail, translated
 from dovetail_gpu_opencl.kept import held, is_held, on_host
 from dovetail_gpu_opencl.lifetime import IN_USE
@@ -66,7 +66,7 @@ class CLRequest(ExecutableRequest):
         self._given: list[tuple[NDArray[Any], ...]] = []
         self._locked = LOCKED_SETS
         self._downloads = self._downloaded()
-        self._readers: Readers = {}
+        self._readers: dict[str, tuple[tuple[KernelObject, int], ...]] = {}
         self._launches = tuple(self._bind_all())
         self._part = FIRST_PART
         self._keeps = False
@@ -233,8 +233,10 @@ class CLRequest(ExecutableRequest):
 
     def _pass(self, name: str, buffer: Any) -> None:
         """Set a buffer as the argument of all kernels that read the value."""
-        for kernel, position in self._readers.get(name, ()):
-            kernel.set_arg(position, buffer)
+        if name not in self._readers:
+            self._readers[name] = tuple(readers(self._compiled, [one for one, *_ in self._launches], name))
+        for kernel, position in self._readers[name]:
+            kernel.set_place(position, buffer)
 
     @abstractmethod
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
@@ -261,16 +263,16 @@ class CLRequest(ExecutableRequest):
             elif seconds > LONG:
                 self._part = max(1, self._part // 2)
 
-    def _bind_all(self) -> list[tuple[Any, tuple[int, ...], tuple[int, ...] | None]]:
+    def _bind_all(self) -> list[Bound]:
         found, lent, flags = [], [], Flags(self._fault_buffer, self._counter_buffer)
         for command in self._compiled.commands:
             launch = command.launch
             try:  # not `translated`, which takes 3 us
-                one = bind(self._compiled, command, self._buffers, flags, self._readers)
+                one = bind(self._compiled, command, self._buffers, flags)
             except (cl.Error, MemoryError) as error:
                 what = f"node {command.node}: setting the arguments of {launch.entry!r} ({launch.file})"
                 raise as_dovetail(error, what) from error
-            found.append((one.kernel, launch.global_size, launch.local_size))
+            found.append((one, launch.global_size, launch.local_size))
             lent.append((command.program, launch.entry, one))
         self._compiled.programs.lend(self, lent)
         return found
@@ -325,8 +327,7 @@ class InOrderRequest(CLRequest):
 
     def __init__(self, compiled: CompiledGraph, create_profiled: Callable[[], ExecutableRequest] | None = None) -> None:
         super().__init__(compiled, create_profiled)
-        self._enqueue = function() if compiled.caps.kind == "GPU" else None
-        self._calls = calls(self._queue, self._launches) if self._enqueue else ()
+        self._calls = calls(self._queue, self._launches)
         self._staged_inputs: dict[Any, Staging] = {}
 
     def close(self) -> None:
@@ -339,13 +340,14 @@ class InOrderRequest(CLRequest):
         # pyopencl waits for a copy whose event is dropped, so they are kept to the end.
         pairs = zip(inputs, self._uploads, strict=True)
         events = [event for a, b in pairs if b is not None and a is not None for event in self._upload(b, a)]
-        launch = self._launch if self._enqueue is None else self._launch_without_events
-        self._in_parts(lambda first, last: launch(first, last, progress))
+        self._in_parts(lambda first, last: self._launch(first, last, progress))
         progress[0] = len(self._launches)
         if self._compiled.faults:
             events.append(copy(queue, self._faults, self._fault_buffer, is_blocking=False))
-        # A copy into pageable memory that waits in the queue behind kernels is slower than one that finds them done.
-        if self._keeps or not self._downloads or any(host.flags.owndata for host, _ in self._downloads):
+        # A copy to pageable memory that waits in the queue of a GPU behind kernels is slower than one that finds them done. On
+        # CPUs each wait takes 10 us and more.
+        is_slow = self._compiled.has_own_memory and any(host.flags.owndata for host, _ in self._downloads)
+        if self._keeps or not self._downloads or is_slow:
             queue.finish()
         for pair in self._to_read():
             copy(queue, *pair)
@@ -359,21 +361,12 @@ class InOrderRequest(CLRequest):
         return self._staged_inputs[buffer].upload(buffer, array)
 
     def _launch(self, first: int, last: int, progress: list[int]) -> None:
-        queue, enqueue, kernel = self._queue, cl.enqueue_nd_range_kernel, None
-        try:
-            for kernel, global_size, local_size in self._launches[first:last]:  # the handler reads it
-                enqueue(queue, kernel, global_size, local_size)
-        except cl.Error:
-            progress[0] = next(i for i, launch in enumerate(self._launches) if launch[0] is kernel)
-            raise
-
-    def _launch_without_events(self, first: int, last: int, progress: list[int]) -> None:
-        enqueue: Any = self._enqueue
-        for call in self._calls[first:last]:
-            if enqueue(*call):
-                progress[0] = self._calls.index(call)
+        for index, call in enumerate(self._calls[first:last], first):
+            if call():
+                progress[0] = index
                 # Once more by pyopencl, which raises the error with its reason.
-                cl.enqueue_nd_range_kernel(self._queue, *self._launches[progress[0]])
+                one, global_size, local_size = self._launches[index]
+                cl.enqueue_nd_range_kernel(self._queue, one.kernel, global_size, local_size)
 
 
 class EventRequest(CLRequest):
@@ -418,11 +411,13 @@ class EventRequest(CLRequest):
 
     def _launch(self, first: int, last: int, events: list[Any], progress: list[int], before: Callable[[], Any]) -> None:
         queue, enqueue = self._queue, cl.enqueue_nd_range_kernel
-        for index, (kernel, global_size, local_size) in enumerate(self._launches[first:last], first):
+        for index, (one, global_size, local_size) in enumerate(self._launches[first:last], first):
             progress[0] = index
             waits = self._waits[len(self._uploads) + index]
             before()
-            events.append(enqueue(queue, kernel, global_size, local_size, None, [events[i] for i in waits] if waits else None))
+            events.append(
+                enqueue(queue, one.kernel, global_size, local_size, None, [events[i] for i in waits] if waits else None)
+            )
 
 
 class DebugRequest(CLRequest):
@@ -444,11 +439,11 @@ class DebugRequest(CLRequest):
             if buffer is not None:
                 cl.enqueue_copy(self._queue, buffer, array)
         budget = current_budget()
-        for index, (kernel, global_size, local_size) in enumerate(self._launches):
+        for index, (one, global_size, local_size) in enumerate(self._launches):
             progress[0] = index
             if budget is not None:
                 budget.check(f"node {self._compiled.commands[index].node}")
-            cl.enqueue_nd_range_kernel(self._queue, kernel, global_size, local_size)
+            cl.enqueue_nd_range_kernel(self._queue, one.kernel, global_size, local_size)
             self._queue.finish()
             self._check(index)
         progress[0] = len(self._launches)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dovetail.device import PLAIN, DType, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import F32, Arg
 from dovetail_cpu_onednn.descriptors import describe, number_of, plain, tokens
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage
 from dovetail_cpu_onednn.kernels._integer import zero_point
 from dovetail_cpu_onednn.kernels._quantized import INT8
 from dovetail_cpu_onednn.library import library
@@ -31,12 +31,12 @@ class ComputedQuantize(_ComputedScaling):
     """x / scale, rounded, plus the zero point."""
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
-        op, rank = node.op, given(node, 0).rank
+        op, rank = node.op, node.given(0).rank
         assert isinstance(op, QuantizeLinear)
         zero = node.optional(2)
         if op.block_size or op.precision not in (0, DType.FLOAT32.onnx) or node.outputs[0].dtype not in INT8:
             raise Refused(Reason.ATTRIBUTE, "blocks, another precision or another type than 8 bits")
-        _require_single(node, given(node, 0).dtype)
+        _require_single(node, node.given(0).dtype)
         scale = plain((1,) * rank)
         extra = [Argument(Arg.SRC_1, "input", 1, scale)]
         chain: list[Appended] = [("eltwise", (ELTWISE["round"], 0.0, 0.0))]
@@ -55,7 +55,7 @@ class ComputedDequantize(_ComputedScaling):
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op = node.op
         assert isinstance(op, DequantizeLinear)
-        if op.block_size or given(node, 0).dtype not in INT8:
+        if op.block_size or node.given(0).dtype not in INT8:
             raise Refused(Reason.ATTRIBUTE, "blocks, or another type than 8 bits")
         _require_single(node, node.outputs[0].dtype)
         before, zero = zero_point(node)
@@ -68,12 +68,12 @@ class ComputedDequantize(_ComputedScaling):
 
 def _require_single(node: TypedNode, real: DType) -> None:
     """Raise `Refused` unless `real` numbers and the scale are float32, and there are one scale and zero point at most."""
-    if node.post_ops or not given(node, 0).rank or any(t is not None and t.size != 1 for t in node.inputs[1:]):
+    if node.post_ops or not node.given(0).rank or any(t is not None and t.size != 1 for t in node.inputs[1:]):
         raise Refused(Reason.ATTRIBUTE, "several scales or zero points, a scalar, or post-ops")
-    if real is not DType.FLOAT32 or given(node, 1).dtype is not DType.FLOAT32:
+    if real is not DType.FLOAT32 or node.given(1).dtype is not DType.FLOAT32:
         raise Refused(Reason.DTYPE, "accepted: float32 and a scale of that type")
 
 
 def _ends(node: TypedNode) -> tuple[Argument, Argument]:
-    src, dst = describe(given(node, 0)), describe(node.outputs[0])
+    src, dst = describe(node.given(0)), describe(node.outputs[0])
     return Argument(Arg.SRC, "input", 0, src, flexible=True), Argument(Arg.DST, "output", 0, dst, flexible=True)

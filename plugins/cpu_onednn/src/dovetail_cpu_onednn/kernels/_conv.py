@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dovetail.device import BYXF, PLAIN, DType, LayerConfig, Layout, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import FIRST, INFERENCE, TAG_ANY, Arg, Instead, MemoryDesc, Unimplemented
 from dovetail_cpu_onednn.descriptors import BLOCKED, blocked, describe, in_rank, number_of, plain_strides, undecided
-from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, given, is_constant, relaid, when_asked
+from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, is_constant, relaid, when_asked
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_cpu_onednn.post_ops import attach
@@ -27,8 +27,8 @@ FEW_CHANNELS = 4
 
 def activation(node: TypedNode, place: str, free: bool) -> MemoryDesc:
     """Input 0 or output 0: `any` while layouts are chosen, else its layout."""
-    tensor = given(node, 0) if place == "input" else node.outputs[0]
-    if free and isinstance(node.op, Conv) and preferred(node.op, given(node, 0), node.outputs[0]) is SEQUENCE:
+    tensor = node.given(0) if place == "input" else node.outputs[0]
+    if free and isinstance(node.op, Conv) and preferred(node.op, node.given(0), node.outputs[0]) is SEQUENCE:
         return describe(tensor.with_layout(BYXF))  # as brgconv has it; the other one would fill few channels up to blocks
     return undecided(tensor) if free else describe(tensor)
 
@@ -90,14 +90,14 @@ def _channels_last(node: TypedNode) -> TypedNode:
         same = tensor.layout == PLAIN and 3 <= tensor.rank <= 5 and (tensor.dims[1] == 1 or set(tensor.dims[2:]) == {1})
         return tensor.with_layout(BYXF) if same else tensor
 
-    x, result, *others = (given(node, 0), node.outputs[0], *node.operands)
+    x, result, *others = (node.given(0), node.outputs[0], *node.operands)
     operands = tuple(called(t) if t.dims == result.dims else t for t in others)
     return replace(node, inputs=(called(x), *node.inputs[1:]), outputs=(called(result),), operands=operands)
 
 
 def as_images(node: TypedNode) -> TypedNode:
     """The node as oneDNN computes it fastest: of the same bytes in any layout, over other axes."""
-    return _widened(node) if given(node, 0).rank == 3 else _lying(node)
+    return _widened(node) if node.given(0).rank == 3 else _lying(node)
 
 
 def _widened(node: TypedNode) -> TypedNode:
@@ -105,7 +105,7 @@ def _widened(node: TypedNode) -> TypedNode:
 
     256 channels of 500 numbers, windows of 31, channels last: 1422 -> 92 us (one thread).
     """
-    op, x, wei, result = node.op, given(node, 0), given(node, 1), node.outputs[0]
+    op, x, wei, result = node.op, node.given(0), node.given(1), node.outputs[0]
     if not isinstance(op, Conv) or not op.group == x.dims[1] > 1:
         return node
     g = op.geometry(x, wei)
@@ -131,7 +131,7 @@ def _lying(node: TypedNode) -> TypedNode:
     Converters make convolutions over time of images that are one pixel wide. oneDNN cuts the last axis into blocks: a kernel
     of 5 x 1 over 512 x 1 pixels of 256 channels takes 12.4 ms, one of 1 x 5 over 1 x 512 takes 4.1 (two threads).
     """
-    op, x, wei, result = node.op, given(node, 0), given(node, 1), node.outputs[0]
+    op, x, wei, result = node.op, node.given(0), node.given(1), node.outputs[0]
     if not isinstance(op, Conv) or x.rank != 4 or x.dims[2] == 1 or not x.dims[3] == wei.dims[3] == result.dims[3] == 1:
         return node
     g = op.geometry(x, wei)
@@ -187,15 +187,15 @@ class ConvKernel(PrimitiveKernel):
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         found = [*super().configurations(node)]
-        if given(node, 0).dims[1] <= FEW_CHANNELS:
+        if node.given(0).dims[1] <= FEW_CHANNELS:
             # A model's first layer: it may take the input as it comes, without a reorder.
             answer = self._attempt(node, self._from_plain)
             found += [answer] if isinstance(answer, LayerConfig) and answer not in found else []
-        rank, channels = given(node, 0).rank, gcd(given(node, 0).dims[1], node.outputs[0].dims[1])
+        rank, channels = node.given(0).rank, gcd(node.given(0).dims[1], node.outputs[0].dims[1])
         for layout in (BYXF, *(blocked(rank, block) for block in BLOCKED[:2])):
             taken = any({c.inputs[0], c.outputs[0]} == {layout} for c in found)
             ask = partial(self._attempt, node, partial(self._throughout, layout))
-            many = given(node, 0).dims[1] > FEW_CHANNELS  # of a model's first layer few blocks are left
+            many = node.given(0).dims[1] > FEW_CHANNELS  # of a model's first layer few blocks are left
             # Where one convolution took these blocks, which depends on the CPU, it is enough to ask others later.
             if not taken and (layout == BYXF or (many and layout in _TAKEN) or isinstance(ask(), LayerConfig)):
                 found.append(when_asked(node, self._config(node, layout), ask))
@@ -207,7 +207,7 @@ class ConvKernel(PrimitiveKernel):
         return found
 
     def _config(self, node: TypedNode, layout: Layout) -> LayerConfig:
-        src, dst = given(node, 0), node.outputs[0]
+        src, dst = node.given(0), node.outputs[0]
         operands = tuple(layout if operand.dims == dst.dims else PLAIN for operand in node.operands)
         return LayerConfig((layout, *(PLAIN,) * (len(node.inputs) - 1)), (layout,), operands, min(src.nbytes, dst.nbytes) // 2)
 
@@ -221,17 +221,17 @@ class ConvKernel(PrimitiveKernel):
 
     def _from_plain(self, node: TypedNode) -> LayerConfig:
         node = as_images(node)
-        found = self._plan(node, describe(given(node, 0)), activation(node, "output", True), True, False)
+        found = self._plan(node, describe(node.given(0)), activation(node, "output", True), True, False)
         if "jit" not in found.name or "gemm" in found.name:
             raise Refused(Reason.LAYOUT, f"only {found.name} takes a plain input")
         return found.config(node)
 
     def _plan(self, node: TypedNode, src: MemoryDesc, dst: MemoryDesc, free: bool, shared: bool) -> NodePlan:
-        if given(node, 0).rank > 5:
-            raise Refused(Reason.SHAPE, f"{given(node, 0)}; accepted: one to three spatial axes")
+        if node.given(0).rank > 5:
+            raise Refused(Reason.SHAPE, f"{node.given(0)}; accepted: one to three spatial axes")
         lib, op = library(), cast("Conv | ConvTranspose", node.op)
-        g = op.geometry(given(node, 0), given(node, 1))
-        wei = weights_of(given(node, 1), op.group, not isinstance(op, Conv))
+        g = op.geometry(node.given(0), node.given(1))
+        wei = weights_of(node.given(1), op.group, not isinstance(op, Conv))
         # Constant weights are brought into the data type of the activations too.
         wanted = lib.tagged(wei.dims, TAG_ANY, src.dtype) if is_constant(node, 1) else wei
         given_bias = node.optional(2)
@@ -240,7 +240,7 @@ class ConvKernel(PrimitiveKernel):
         gaps = tuple(d - 1 for d in g.dilations)
         sizes = (g.strides, gaps, g.pads_begin, self.padding_end(g))
         args = (INFERENCE, self.algorithm, src, wanted, bias, dst, *sizes)
-        instead = preferred(op, given(node, 0), node.outputs[0]) if isinstance(op, Conv) else FIRST
+        instead = preferred(op, node.given(0), node.outputs[0]) if isinstance(op, Conv) else FIRST
         pd = lib.describe(self.primitive, *args, attr=chain.attr, instead=instead)
         found_dst = lib.taken(pd, Arg.DST, dst)
         arguments = [

@@ -5,7 +5,7 @@ import math
 from dovetail.device import TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg
 from dovetail_cpu_onednn.descriptors import plain
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, Stage, given
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, Stage
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, attach
 
@@ -14,7 +14,7 @@ __all__ = ["group_norm"]
 
 def group_norm(node: TypedNode, groups: int, epsilon: float, parts: int) -> NodePlan:
     """Input 0, plain, normalised over each group of its channels; inputs 1 and 2 have a number for each of `parts` of them."""
-    lib, dims = library(), given(node, 0).dims
+    lib, dims = library(), node.given(0).dims
     rows = plain((dims[0] * groups, math.prod(dims[1:]) // groups))
     norm = lib.describe("layer_normalization_forward", INFERENCE, rows, rows, None, epsilon, 0)
     size = math.prod(dims[1:]) // parts

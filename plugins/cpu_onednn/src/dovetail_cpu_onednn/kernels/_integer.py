@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import F32, S32, Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain
-from dovetail_cpu_onednn.kernel import Argument, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import Argument, Refused, Stage
 from dovetail_cpu_onednn.kernels._quantized import SHIFT
 from dovetail_cpu_onednn.library import library
 
@@ -20,7 +20,7 @@ def require_constant_weights(node: TypedNode, any_zero: bool = False) -> None:
 
     With `any_zero` it may be any one number that the node gives.
     """
-    tensor, zero = given(node, 1), node.inputs[3] if len(node.inputs) > 3 else None
+    tensor, zero = node.given(1), node.inputs[3] if len(node.inputs) > 3 else None
     if tensor.value is None or (zero is not None and zero.value is None):
         raise Refused(Reason.DYNAMIC, "weights or their zero point are not constant")
     zeros = np.zeros(1, np.int32) if zero is None or zero.value is None else zero.value
@@ -46,7 +46,7 @@ def zero_point(node: TypedNode) -> tuple[tuple[Stage, ...], tuple[Argument, ...]
 
 def weights_zero_point(node: TypedNode) -> tuple[Argument, ...]:
     """The argument of the one zero point of constant weights, input 3, once these are int8."""
-    is_shifted = given(node, 1).dtype is DType.UINT8
+    is_shifted = node.given(1).dtype is DType.UINT8
     return (Argument(Arg.ZERO_POINTS | Arg.WEIGHTS, "input", 3, plain((1,), S32), repack=_shifted if is_shifted else _first),)
 
 
@@ -57,7 +57,7 @@ def scales_of(node: TypedNode, columns: int) -> tuple[list[tuple[str, int, int]]
     """
     masks, arguments = [], []
     for index, arg in ((4, Arg.SRC), (5, Arg.WEIGHTS)) if len(node.inputs) > 4 else ():
-        scale = given(node, index)
+        scale = node.given(index)
         masks.append(("scales", int(arg), 0 if scale.size == 1 else columns))
         arguments.append(Argument(Arg.SCALES | arg, "input", index, plain((scale.size,), F32)))
     return masks, arguments

@@ -7,7 +7,7 @@ from dovetail.dataclass import dataclass
 from dovetail.device import TypedNode
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import number_of, plain
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, given, is_constant
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, is_constant
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import Appended, Chain, attach
 
@@ -60,7 +60,7 @@ def product(
     fixed = is_constant(node, 1)
     # Constant weights are brought into the data type of the activations too.
     wei = lib.tagged(operands.wei.dims, TAG_ANY, operands.src.dtype) if fixed else operands.wei
-    row = None if bias is None else plain((*(1,) * (len(dims) - 1), dims[-1]), number_of(given(node, bias).dtype))
+    row = None if bias is None else plain((*(1,) * (len(dims) - 1), dims[-1]), number_of(node.given(bias).dtype))
     pd = lib.describe("matmul", operands.src, wei, row, operands.dst, attr=chain.attr)
     arguments = [
         Argument(Arg.SRC, "input", 0, operands.src),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dovetail.device import PLAIN, DType, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg, Stream
 from dovetail_cpu_onednn.descriptors import describe
-from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, NodePlan, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, NodePlan, Refused, Stage
 from dovetail_cpu_onednn.kernels._conv import padding
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan.scan import holds_no_nan_or
@@ -37,8 +37,8 @@ class PoolKernel(AnyLayoutKernel):
         """The geometry of the node."""
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
-        if given(node, 0).rank not in (3, 4, 5):
-            raise Refused(Reason.SHAPE, f"{given(node, 0)}; accepted: one to three spatial axes")
+        if node.given(0).rank not in (3, 4, 5):
+            raise Refused(Reason.SHAPE, f"{node.given(0)}; accepted: one to three spatial axes")
         result = node.outputs[0].dims
         full = [(1,) * (len(result) - t.rank) + t.dims == result for t in node.operands]
         if any(full) and any(size != 1 for axis, size in enumerate(result) if axis != 1):
@@ -47,7 +47,7 @@ class PoolKernel(AnyLayoutKernel):
         lib, g = library(), self.geometry(node)
         if (found := self._by_planes(node, g)) is not None:
             return found
-        src, dst = describe(given(node, 0)), describe(node.outputs[0])
+        src, dst = describe(node.given(0)), describe(node.outputs[0])
         chain = attach(node, False, False)
         gaps = tuple(d - 1 for d in g.dilations)
         sizes = (g.strides, g.kernel, gaps, g.pads_begin, padding(g))
@@ -57,7 +57,7 @@ class PoolKernel(AnyLayoutKernel):
 
     def _by_planes(self, node: TypedNode, g: ConvGeometry) -> NodePlan | None:
         """Whole planes by oneDNN's reduction, where they are long: 64 of 56 x 56 take 11 us, and by pooling 42 (one thread)."""
-        x, result = given(node, 0), node.outputs[0]
+        x, result = node.given(0), node.outputs[0]
         length = math.prod(g.kernel)
         if length < (_LONG if length % 16 == 0 else 2 * _LONG):
             return None
@@ -81,7 +81,7 @@ class MaximumKernel(PoolKernel):
         return Alg.POOLING_MAX
 
     def is_guarded(self, node: TypedNode) -> bool:
-        return given(node, 0).dtype in LOW
+        return node.given(0).dtype in LOW
 
     def safety(self, node: TypedNode, array: Callable[[str], NDArray[Any]], stream: Stream) -> Callable[[], bool]:
         """Whether the input holds neither NaN nor minus infinity."""
@@ -98,7 +98,7 @@ class WholeMeanKernel(PoolKernel):
         return Alg.POOLING_AVG_EXCLUDE_PADDING
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
-        plan, g, src = super().plan(node, free, shared), self.geometry(node), given(node, 0)
+        plan, g, src = super().plan(node, free, shared), self.geometry(node), node.given(0)
         if src.dtype is not DType.FLOAT32 or len(g.kernel) < 2 or math.prod(g.kernel) <= _EXACT:
             return plan
         lib, rows = library(), TensorType(src.dtype, (*src.dims[:-1], 1), layout=src.layout)
@@ -132,6 +132,6 @@ _SRC, _ROWS, _DST = ("input", 0), ("scratch", 0), ("output", 0)
 
 def whole(node: TypedNode) -> ConvGeometry:
     """The window of the global operators: everything."""
-    dims = given(node, 0).dims[2:]
+    dims = node.given(0).dims[2:]
     ones, zeros = (1,) * len(dims), (0,) * len(dims)
     return ConvGeometry(dims, ones, dims, ones, ones, zeros, zeros)

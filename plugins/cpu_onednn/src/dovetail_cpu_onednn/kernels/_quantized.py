@@ -26,7 +26,6 @@ from dovetail_cpu_onednn.kernel import (
     PrimitiveKernel,
     Refused,
     Stage,
-    given,
     is_constant,
     value_argument,
 )
@@ -61,7 +60,7 @@ def require_int8() -> None:
 
 def weights_argument(node: TypedNode, desc: MemoryDesc, wanted: MemoryDesc) -> Argument:
     """The constant weights, which have layout `desc`, as a primitive takes them."""
-    return Argument(Arg.WEIGHTS, "input", 1, desc, wanted, repack=_shifted if given(node, 1).dtype is DType.UINT8 else None)
+    return Argument(Arg.WEIGHTS, "input", 1, desc, wanted, repack=_shifted if node.given(1).dtype is DType.UINT8 else None)
 
 
 def _shifted(weights: Array) -> Array:
@@ -117,7 +116,7 @@ class AnyLayoutQuantizedKernel(QuantizedKernel, AnyLayoutKernel):
 
 def _source(node: TypedNode, op: Quantized, index: int) -> tuple[float, int]:
     scaling = op.scalings[index] if index < len(op.scalings) else None
-    if scaling is None or given(node, index).dtype not in INT8:
+    if scaling is None or node.given(index).dtype not in INT8:
         raise Refused(Reason.DTYPE, f"input {index} is not quantized to 8 bits")
     scale, zero = single_scale(scaling)
     return scale, int(zero)
@@ -128,7 +127,7 @@ def _weight_scales(node: TypedNode, op: Quantized, axis: int) -> Array:
     scaling = op.scalings[1]
     if scaling is None or not is_constant(node, 1):
         raise Refused(Reason.DTYPE, "weights that are not constant and quantized")
-    tensor = given(node, 1)
+    tensor = node.given(1)
     if (scaling.zero_point != (SHIFT if tensor.dtype is DType.UINT8 else 0)).any():
         raise Refused(Reason.ATTRIBUTE, "weights with a zero point")
     if scaling.scale.size > 1 and scaling.axis % tensor.rank != axis:
@@ -248,15 +247,15 @@ def _convolution(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
 
 
 def _convolution_in(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
-    conv, src_type, dst_type = op.main, given(node, 0), node.outputs[0]
+    conv, src_type, dst_type = op.main, node.given(0), node.outputs[0]
     assert isinstance(conv, Conv)
     scale, zero = _source(node, op, 0)
-    dims = given(node, 1).dims
+    dims = node.given(1).dims
     units, maps = np.float32(scale) * _weight_scales(node, op, 0), dims[0]
     chain = Epilogue.of(node, op, free, units, sums=True)
     shapes = _Shapes((maps,), (1, maps, *(1,) * (len(dims) - 2)), 3 if conv.group > 1 else 1)
     parameters = _Parameters.of(chain, units, _bias(node, op, 2, maps), zero, shapes)
-    lib, g = library(), conv.geometry(src_type, given(node, 1))
+    lib, g = library(), conv.geometry(src_type, node.given(1))
     wei = weights_of(TensorType(DType.INT8, dims), conv.group, False)
     src, dst = (undecided(t) if free else describe(t) for t in (src_type, dst_type))
     wanted = lib.tagged(wei.dims, TAG_ANY, wei.dtype)
@@ -283,7 +282,7 @@ def _product(
     chain = Epilogue.of(node, op, False, units, sums=True, dims=result)
     row = (*(1,) * (len(result) - 1), result[-1])
     parameters = _Parameters.of(chain, units, added, zero, _Shapes(row, row, 1 << (len(result) - 1)))
-    src, dst = plain(rows, number_of(given(node, 0).dtype)), plain(result, number_of(node.outputs[0].dtype))
+    src, dst = plain(rows, number_of(node.given(0).dtype)), plain(result, number_of(node.outputs[0].dtype))
     wanted = lib.tagged(wei.dims, TAG_ANY, wei.dtype)
     attr = lib.attr([*parameters.before, *chain.appended], [*parameters.masks, *chain.masks])
     pd = lib.describe("matmul", src, wanted, parameters.row, dst, attr=attr)
@@ -297,7 +296,7 @@ def _product(
 
 
 def _mat_mul(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
-    a, b = given(node, 0), given(node, 1)
+    a, b = node.given(0), node.given(1)
     shapes = collapse(a.dims, b.dims)
     if a.rank < 2 or b.rank != 2:
         raise Refused(Reason.SHAPE, f"{a} by {b}; accepted: matrices by one matrix")
@@ -307,7 +306,7 @@ def _mat_mul(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
 def _gemm(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     gemm = op.main
     assert isinstance(gemm, Gemm)
-    m, n, k = gemm.sizes(given(node, 0), given(node, 1))
+    m, n, k = gemm.sizes(node.given(0), node.given(1))
     if gemm.transA:
         raise Refused(Reason.ATTRIBUTE, "transA 1; accepted: 0")
     wei = library().strided((k, n), (1, k) if gemm.transB else (n, 1), number_of(DType.INT8))
@@ -317,7 +316,7 @@ def _gemm(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
 
 def _sum(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     """Two quantized values of one shape; their zero points become one offset behind the sum."""
-    if given(node, 0).dims != given(node, 1).dims or _own_inputs(op) != 2:
+    if node.given(0).dims != node.given(1).dims or _own_inputs(op) != 2:
         raise Refused(Reason.SHAPE, "summands of different shapes")
     (s0, z0), (s1, z1) = (_source(node, op, index) for index in (0, 1))
     lib, chain = library(), Epilogue.of(node, op, False, np.array([s0, s1]), sums=False)
@@ -327,7 +326,7 @@ def _sum(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     factor, offset = chain.head
     shifted = offset - factor * (s0 * z0 + s1 * z1)
     before: list[Appended] = [("eltwise", (ELTWISE["linear"], 1.0, shifted))] if shifted else []
-    descs = [describe(t) for t in (given(node, 0), given(node, 1), node.outputs[0])]
+    descs = [describe(t) for t in (node.given(0), node.given(1), node.outputs[0])]
     masks = [("scales", int(arg), 0) for arg in (Arg.SRC, Arg.SRC_1)]
     pd = lib.describe("binary", BINARY["add"], *descs, attr=lib.attr([*before, *chain.appended], masks))
     places = ((Arg.SRC, "input", 0), (Arg.SRC_1, "input", 1), (Arg.DST, "output", 0))
@@ -347,15 +346,15 @@ def _scaled(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
         raise Refused(Reason.SHAPE, "one factor twice, a chain, a float32 result, or channels in blocks")
     sources = [_source(node, op, index) for index in (0, 1)]
     dims = node.outputs[0].dims
-    at = min((index for index in (0, 1) if given(node, index).dims == dims), key=lambda index: sources[index][1] != 0, default=-1)
+    at = min((index for index in (0, 1) if node.given(index).dims == dims), key=lambda index: sources[index][1] != 0, default=-1)
     if at < 0:
         raise Refused(Reason.SHAPE, "two factors that broadcast")
     (scale, zero), (other_scale, other_zero), (unit, shift) = sources[at], sources[1 - at], single_scale(result)
     factor = scale * other_scale / unit
     if shift % 2 and gives_halves(np.array(factor)):
         raise Refused(Reason.ATTRIBUTE, "scales that give exact halves before an odd zero point")
-    other = _by_channel(given(node, 1 - at), node.outputs[0], bool(zero))
-    lib, (src, dst) = library(), (describe(t) for t in (given(node, at), node.outputs[0]))
+    other = _by_channel(node.given(1 - at), node.outputs[0], bool(zero))
+    lib, (src, dst) = library(), (describe(t) for t in (node.given(at), node.outputs[0]))
     if other.dims == dims:  # element by element: with channels last, oneDNN takes float32 for numbers of src's size
         src, dst = (plain(other.memory_dims, desc.dtype) for desc in (src, dst))
     read, real = (plain(other.memory_dims, number_of(dtype)) for dtype in (other.dtype, DType.FLOAT32))
@@ -394,13 +393,13 @@ def _by_channel(other: TensorType, result: TensorType, shifted: bool) -> TensorT
 
 def _mean(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     """The mean of each channel."""
-    if op.result is None or node.outputs[0].dtype is not given(node, 0).dtype:
+    if op.result is None or node.outputs[0].dtype is not node.given(0).dtype:
         raise Refused(Reason.DTYPE, "a mean of another type than its elements")
     scale, zero = _source(node, op, 0)
     lib, g = library(), whole(node)
     chain = Epilogue.of(node, op, False, np.array(scale / math.prod(g.kernel)), sums=False)
     chain.head = (chain.head[0] * scale, chain.head[1] - chain.head[0] * scale * zero)
-    src, dst = describe(given(node, 0)), describe(node.outputs[0])
+    src, dst = describe(node.given(0)), describe(node.outputs[0])
     gaps = tuple(d - 1 for d in g.dilations)
     sizes = (g.strides, g.kernel, gaps, g.pads_begin, padding(g))
     args = (INFERENCE, Alg.POOLING_AVG_EXCLUDE_PADDING, src, dst, *sizes)

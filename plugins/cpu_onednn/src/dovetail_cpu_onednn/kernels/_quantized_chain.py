@@ -15,7 +15,7 @@ from dovetail.device import Binary, DType, Eltwise, PostOp, Reason, TensorType, 
 from dovetail_cpu_onednn.binding import Arg, MemoryDesc, PrimitiveDesc
 from dovetail_cpu_onednn.descriptors import describe, number_of, plain, undecided
 from dovetail_cpu_onednn.elementwise import MAX, MIN
-from dovetail_cpu_onednn.kernel import Argument, Refused, given, value_argument
+from dovetail_cpu_onednn.kernel import Argument, Refused, value_argument
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended, eltwise_kind
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
@@ -149,7 +149,7 @@ class Epilogue:
     def _step(self, node: TypedNode, op: Quantized, step: QuantizedStep) -> None:
         result = node.outputs[0].with_dtype(DType.FLOAT32)
         names = ["" if i is None else str(i) for i in step.inputs]
-        real = [t if s is None else given(node, i).with_dtype(DType.FLOAT32) for i, (t, s) in _inputs(node, op)]
+        real = [t if s is None else node.given(i).with_dtype(DType.FLOAT32) for i, (t, s) in _inputs(node, op)]
         types = [None if i is None else result if i < 0 else real[i] for i in step.inputs]
         chain = step.op.post_ops(types, names, names.index("-1"))
         if chain is None:
@@ -192,7 +192,7 @@ class Epilogue:
         if not isinstance(post_op, Binary) or post_op.algorithm not in BINARY:
             raise Refused(Reason.POST_OP, f"{post_op} on quantized values")
         index = int(post_op.operand)
-        tensor, scaling = given(node, index), op.scalings[index]
+        tensor, scaling = node.given(index), op.scalings[index]
         scale, zero = (1.0, 0.0) if scaling is None else single_scale(scaling)
         sign = {"add": 1.0, "sub": -1.0}.get(post_op.algorithm, 0.0)
         if scaling is not None and not sign and zero:

@@ -15,7 +15,7 @@ from dovetail.dataclass import dataclass
 from dovetail.device import DType, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg, MemoryDesc, PrimitiveDesc, Stream
 from dovetail_cpu_onednn.descriptors import plain
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage
 from dovetail_cpu_onednn.kernels._lengths import by_lengths
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
@@ -61,7 +61,7 @@ class RecurrentKernel(PrimitiveKernel):
         return len(self.order)
 
     def barriers(self, node: TypedNode) -> int:
-        op, src = node.op, given(node, 0)
+        op, src = node.op, node.given(0)
         assert isinstance(op, Recurrent)
         return src.dims[1 if op.layout else 0] * op.directions
 
@@ -73,7 +73,7 @@ class RecurrentKernel(PrimitiveKernel):
         """Whether all sequences are as long as the time: the primitives know no other lengths."""
         op, lengths = node.op, array(node.node.inputs[LENGTHS])
         assert isinstance(op, Recurrent)
-        time = given(node, 0).dims[1 if op.layout else 0]
+        time = node.given(0).dims[1 if op.layout else 0]
         return lambda: bool(lengths.min() >= time)
 
     def otherwise(
@@ -164,10 +164,10 @@ class RecurrentKernel(PrimitiveKernel):
 
     def _weights(self, node: TypedNode, op: Recurrent, d: int) -> dict[int, "Weights"]:
         """The constants, by argument."""
-        gates, hidden = len(self.order), given(node, 2).dims[2]
+        gates, hidden = len(self.order), node.given(2).dims[2]
         found: dict[int, Weights] = {}
         for arg, index in ((Arg.WEIGHTS, 1), (Arg.WEIGHTS_1, 2)):
-            dims = (1, 1, given(node, index).dims[2], gates, hidden)
+            dims = (1, 1, node.given(index).dims[2], gates, hidden)
             found[arg] = Weights(index, dims, _Transposed(d, self.order, dims))
         rows = (1, 1, self.biases(op), hidden)
         if node.optional(BIAS) is None:  # the fast implementations want one
@@ -181,7 +181,7 @@ class _Sizes:
     """Descriptors of direction `d` inside of the whole tensors, in ONNX's layout 0 or 1 (batch first)."""
 
     def __init__(self, node: TypedNode, op: Recurrent, d: int) -> None:
-        lib, dims, h, count = library(), given(node, 0).dims, given(node, 2).dims[2], op.directions
+        lib, dims, h, count = library(), node.given(0).dims, node.given(2).dims[2], op.directions
         n, t, c = dims if op.layout else (dims[1], dims[0], dims[2])
         if op.layout:
             self.src = lib.strided((t, n, c), (c, t * c, 1))
@@ -246,7 +246,7 @@ def is_default(op: Recurrent) -> bool:
 
 
 def _check(node: TypedNode, op: Recurrent, lengths: TensorType | None) -> None:
-    time = given(node, 0).dims[1 if op.layout else 0]
+    time = node.given(0).dims[1 if op.layout else 0]
     if node.post_ops:
         raise Refused(Reason.POST_OP, "the rnn primitives take none")
     if op.clip is not None:

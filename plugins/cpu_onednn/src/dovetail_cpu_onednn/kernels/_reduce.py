@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg, Stream
 from dovetail_cpu_onednn.descriptors import plain
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, given
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused
 from dovetail_cpu_onednn.kernels._ufunc_reduction import EXACT
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan.scan import holds_no_nan_or
@@ -37,7 +37,7 @@ class ReductionKernel(PrimitiveKernel):
         refuse_lines(node, self.longest)
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
-        src, chosen = given(node, 0), _axes(node)
+        src, chosen = node.given(0), _axes(node)
         dims = tuple(1 if axis in chosen else size for axis, size in enumerate(src.dims))
         given_desc, dst = plain(src.dims), plain(dims)
         if dims == src.dims:
@@ -78,7 +78,7 @@ class ColumnKernel(PrimitiveKernel):
         self.is_mean = is_mean
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
-        src, chosen = given(node, 0), _axes(node)
+        src, chosen = node.given(0), _axes(node)
         first, end = chosen[0], chosen[-1] + 1
         batch, rows, columns = (math.prod(src.dims[cut]) for cut in (slice(first), slice(first, end), slice(end, None)))
         if len(chosen) != end - first or columns == 1:
@@ -98,7 +98,7 @@ class ColumnKernel(PrimitiveKernel):
 
 def refuse_lines(node: TypedNode, longest: int = EXACT) -> None:
     """Raise `Refused` for lines that NumPy reduces in less time."""
-    op, data = cast("ReduceSum", node.op), given(node, 0)
+    op, data = cast("ReduceSum", node.op), node.given(0)
     lines = op.lines(data, _axes(node))
     if lines is None:
         return
@@ -120,7 +120,7 @@ def _axes(node: TypedNode) -> tuple[int, ...]:
     op, axes = cast("ReduceSum", node.op), node.optional(1)
     if axes is not None and axes.value is None:
         raise Refused(Reason.DYNAMIC, "the axes are not constant")
-    chosen = op.reduced_axes(given(node, 0).rank, None if axes is None else axes.value)
+    chosen = op.reduced_axes(node.given(0).rank, None if axes is None else axes.value)
     if not chosen:
         raise Refused(Reason.ATTRIBUTE, "no axes")
     return chosen

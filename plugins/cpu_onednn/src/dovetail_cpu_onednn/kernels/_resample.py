@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dovetail.device import DType, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg
 from dovetail_cpu_onednn.descriptors import describe
-from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, NodePlan, Refused, given
+from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, NodePlan, Refused
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import attach, is_one_element_a_channel
 from dovetail_ops_onnx.resize import Resize, Resize_10
@@ -27,7 +27,7 @@ class ResamplingKernel(AnyLayoutKernel):
     dtypes = frozenset({DType.FLOAT32, DType.INT8, DType.UINT8})
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
-        x, y, op = given(node, 0), node.outputs[0], node.op
+        x, y, op = node.given(0), node.outputs[0], node.op
         assert isinstance(op, Resize | Resize_10 | Upsample)
         sampling = op.sampling
         if sampling.coordinate == "tf_crop_and_resize":

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dovetail.device import PLAIN, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import describe, tokens
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, Refused, Stage, given, value_argument
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, Refused, Stage, value_argument
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE
 
@@ -21,7 +21,7 @@ def scaled_reorder(node: TypedNode, axis: int, side: int, stored: np.dtype[Any])
 
     Raises `Refused` for parameters that are not constant, and zero points that differ along the axis.
     """
-    lib, src = library(), given(node, 0)
+    lib, src = library(), node.given(0)
     scale, zeros = _parameters(node, stored)
     masks = [("scales", int(side), 1 << (axis % src.rank) if scale.size > 1 else 0)]
     extra = [value_argument(Arg.SCALES | side, scale)]
@@ -39,11 +39,13 @@ def scaled_reorder(node: TypedNode, axis: int, side: int, stored: np.dtype[Any])
 
 def quotient(node: TypedNode, axis: int) -> NodePlan:
     """Input 0 divided by its scale, rounded, plus the zero point; data in one layout. Raises as `scaled_reorder` does."""
-    lib, src = library(), given(node, 0)
+    lib, src = library(), node.given(0)
     scale, zeros = _parameters(node, np.dtype(np.float32))
     dims = [scale.size if scale.size > 1 and at == axis % src.rank else 1 for at in range(src.rank)]
     divisor = value_argument(Arg.SRC_1, scale.reshape(dims))
-    chain = [("eltwise", (ELTWISE["round"], 0.0, 0.0)), ("eltwise", (ELTWISE["linear"], 1.0, float(zeros[0])))]
+    chain = [("eltwise", (ELTWISE["round"], 0.0, 0.0))]
+    if zeros[0]:
+        chain.append(("eltwise", (ELTWISE["linear"], 1.0, float(zeros[0]))))
     descs = describe(src), describe(node.outputs[0])
     pd = lib.describe("binary", BINARY["div"], descs[0], divisor.desc, descs[1], attr=lib.attr(chain))
     arguments = [Argument(Arg.SRC, "input", 0, descs[0], flexible=True), Argument(Arg.DST, "output", 0, descs[1], flexible=True)]
@@ -52,11 +54,11 @@ def quotient(node: TypedNode, axis: int) -> NodePlan:
 
 def _parameters(node: TypedNode, stored: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Scales and zero points of inputs 1 and 2 as vectors; the latter are equal."""
-    scale, zero = given(node, 1), node.optional(2)
+    scale, zero = node.given(1), node.optional(2)
     if node.post_ops or scale.value is None or (zero is not None and zero.value is None):
         raise Refused(Reason.DYNAMIC, "post-ops, or parameters that are not constant")
     zeros = np.zeros(1, stored) if zero is None or zero.value is None else zero.value.reshape(-1)
-    if (zeros != zeros[:1]).any() or not given(node, 0).rank or scale.value.dtype != np.float32:
+    if (zeros != zeros[:1]).any() or not node.given(0).rank or scale.value.dtype != np.float32:
         raise Refused(Reason.ATTRIBUTE, "several zero points, a scalar, or a scale of another type than float32")
     return scale.value.reshape(-1), zeros
 

@@ -10,7 +10,7 @@ from dovetail.dataclass import dataclass
 from dovetail.device import BYXF, PLAIN, LayerConfig, Reason, TypedNode, same_bytes
 from dovetail_cpu_onednn.binding import FIRST, INFERENCE, TAG_ANY, Alg, Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import describe, plain
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, is_constant
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, is_constant
 from dovetail_cpu_onednn.kernels._conv import LONG, SEQUENCE
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
@@ -43,7 +43,7 @@ class WholeStrides(PrimitiveKernel):
 
     @cached_plan
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
-        x, result, rows = given(node, 0), node.outputs[0], _rows(node)
+        x, result, rows = node.given(0), node.outputs[0], _rows(node)
         if not free and not all(same_bytes(t, t.with_layout(BYXF)) for t in (x, result)):
             raise Refused(Reason.LAYOUT, "accepted: channels last")
         if any(operand.size != 1 for operand in node.operands):
@@ -90,7 +90,7 @@ class _Rows:
 
 def _rows(node: TypedNode) -> _Rows:
     """The rows that hold the result. Raises `Refused` unless windows are whole strides over one axis."""
-    op, x, wei = node.op, given(node, 0), given(node, 1)
+    op, x, wei = node.op, node.given(0), node.given(1)
     assert isinstance(op, ConvTranspose)
     if x.rank != 3 or op.group != 1:
         raise Refused(Reason.SHAPE, f"{x} in {op.group} groups; accepted: one group, one spatial axis")

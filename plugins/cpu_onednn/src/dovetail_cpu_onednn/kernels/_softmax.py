@@ -6,7 +6,7 @@ from typing import Any
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain
-from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["SoftmaxKernel"]
@@ -29,7 +29,7 @@ class SoftmaxKernel(PrimitiveKernel):
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         if node.post_ops:
             raise Refused(Reason.POST_OP, "the reference, which runs when there are NaN, takes none")
-        dims, inner = given(node, 0).dims, 1
+        dims, inner = node.given(0).dims, 1
         op: Any = node.op
         axis = int(op.axis) % len(dims)
         if node.op.since < 13:
@@ -40,7 +40,7 @@ class SoftmaxKernel(PrimitiveKernel):
         if inner > 1:
             # Bringing the axis to the end and back takes three times as long as the reference.
             raise Refused(Reason.ATTRIBUTE, f"axis {axis} with more than one element behind it; accepted: the last")
-        src, dst = (plain(dims, number_of(t.dtype)) for t in (given(node, 0), node.outputs[0]))
+        src, dst = (plain(dims, number_of(t.dtype)) for t in (node.given(0), node.outputs[0]))
         pd = library().describe("softmax_forward", INFERENCE, self.algorithm, src, dst, 1)
         arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
         return NodePlan((Stage(pd, arguments),))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from dovetail.device import BYXF, PLAIN, Accepted, LayerConfig, Reason, Refusal, TypedNode
-from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.kernels._ufunc import FLOATS, NUMBERS
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
 
@@ -34,19 +33,19 @@ class UfuncReduction(PythonKernel):
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         if node.post_ops:
             return Refusal(Reason.POST_OP, "a ufunc takes none")
-        if given(node, 0).dtype not in (FLOATS if self._is_mean else NUMBERS) or not given(node, 0).size:
-            return Refusal(Reason.DTYPE, f"{given(node, 0)}; accepted: numbers, at least one")
+        if node.given(0).dtype not in (FLOATS if self._is_mean else NUMBERS) or not node.given(0).size:
+            return Refusal(Reason.DTYPE, f"{node.given(0)}; accepted: numbers, at least one")
         if any(t is not None and t.value is None for t in node.inputs[1:]):
             return Refusal(Reason.DYNAMIC, "the axes are not constant")
         return Accepted(self.name)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """Plain, and with channels last where these are the columns of what is reduced."""
-        plain, axes, ranks = LayerConfig.uniform(node, PLAIN), self._axes(node), (given(node, 0).rank, node.outputs[0].rank)
+        plain, axes, ranks = LayerConfig.uniform(node, PLAIN), self._axes(node), (node.given(0).rank, node.outputs[0].rank)
         keeps_channels = ranks[0] == ranks[1] or axes[0] > 1
         if not keeps_channels or 1 in axes or not all(BYXF.fits(rank) for rank in ranks):
             return (plain,)
-        if self._ufunc is np.add and math.prod(given(node, 0).dims[axis] for axis in axes) > EXACT:
+        if self._ufunc is np.add and math.prod(node.given(0).dims[axis] for axis in axes) > EXACT:
             return (plain,)
         return plain, LayerConfig((BYXF, *plain.inputs[1:]), (BYXF,))
 
@@ -55,10 +54,10 @@ class UfuncReduction(PythonKernel):
 
     def _axes(self, node: TypedNode) -> tuple[int, ...]:
         op, axes = cast("ReduceSum", node.op), node.optional(1)
-        return op.reduced_axes(given(node, 0).rank, None if axes is None else axes.value)
+        return op.reduced_axes(node.given(0).rank, None if axes is None else axes.value)
 
     def binding(self, node: TypedNode) -> Callable[[Callable[[str], Array]], Iterable[Call]]:
-        op, data, axes = cast("ReduceSum", node.op), given(node, 0), self._axes(node)
+        op, data, axes = cast("ReduceSum", node.op), node.given(0), self._axes(node)
         source, result, is_last = node.node.inputs[0], node.node.outputs[0], node.outputs[0].layout == BYXF
         lines = None if is_last else op.lines(data, axes)
         if lines is not None:

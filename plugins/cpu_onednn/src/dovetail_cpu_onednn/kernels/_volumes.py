@@ -9,7 +9,7 @@ from dovetail.dataclass import dataclass
 from dovetail.device import BYXF, DType, Reason, TypedNode, same_bytes
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg
 from dovetail_cpu_onednn.descriptors import describe, plain
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, Refused, Stage, given, is_constant, require_data
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, Refused, Stage, is_constant, require_data
 from dovetail_cpu_onednn.kernels._conv import DEPTHWISE, padding, weights_of
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.conv import Conv
@@ -32,7 +32,7 @@ def by_images(node: TypedNode, free: bool) -> NodePlan:
     of 5 x 5 x 5: 24.2 -> 1.9 ms (CPU time, one thread, plain data).
     """
     _require(node)
-    if not free and not all(same_bytes(t, t.with_layout(BYXF)) for t in (given(node, 0), node.outputs[0])):
+    if not free and not all(same_bytes(t, t.with_layout(BYXF)) for t in (node.given(0), node.outputs[0])):
         raise Refused(Reason.LAYOUT, "accepted: channels last")
     return NodePlan(tuple(_stage(node, step) for step in _steps(node)))
 
@@ -44,6 +44,8 @@ def is_by_images(plan: NodePlan) -> bool:
 
 def waits(node: TypedNode) -> int:
     """How often threads that share the node wait for each other, if it runs so; else once."""
+    if node.given(0).rank != VOLUMES:  # mostly
+        return 1
     try:
         _require(node)
     except Refused:
@@ -66,7 +68,7 @@ class _Step:
 
 def _require(node: TypedNode) -> None:
     """Raise `Refused` for what other kernels run."""
-    op, x, result = node.op, given(node, 0), node.outputs[0]
+    op, x, result = node.op, node.given(0), node.outputs[0]
     assert isinstance(op, Conv)
     if x.rank != VOLUMES or not op.group == x.dims[1] == result.dims[1] > 1:
         raise Refused(
@@ -83,12 +85,12 @@ def _require(node: TypedNode) -> None:
 
 def _geometry(node: TypedNode) -> ConvGeometry:
     assert isinstance(node.op, Conv)
-    return node.op.geometry(given(node, 0), given(node, 1))
+    return node.op.geometry(node.given(0), node.given(1))
 
 
 def _steps(node: TypedNode) -> tuple[_Step, ...]:
     """The convolutions in order. Where images of the result follow each other as they do in the data, one makes many of them."""
-    g, batch = _geometry(node), given(node, 0).dims[0]
+    g, batch = _geometry(node), node.given(0).dims[0]
     size, made, stride = g.input[0], g.output[0], g.strides[0]
     shifts = [tap * g.dilations[0] - g.pads_begin[0] for tap in range(g.kernel[0])]
     parts = [(0, made)] if stride == 1 else [(image, image + 1) for image in range(made)]
@@ -111,14 +113,14 @@ def _of_part(part: tuple[int, int], shifts: Sequence[int], stride: int, batch: i
 
 
 def _stage(node: TypedNode, step: _Step) -> Stage:
-    x, wei, result, g = given(node, 0), given(node, 1), node.outputs[0], _geometry(node)
+    x, wei, result, g = node.given(0), node.given(1), node.outputs[0], _geometry(node)
     lib = library()
     (src, from_bytes), (dst, to_bytes) = (
         (describe(t.with_shape((step.count, t.dims[1], *t.dims[3:])).with_layout(BYXF)), 4 * t.size // t.dims[0] // t.dims[2])
         for t in (x, result)
     )
     flat = weights_of(wei.with_shape((wei.dims[0], 1, *wei.dims[3:])), wei.dims[0], False)
-    bias = plain(given(node, 2).dims) if not step.adds and len(node.inputs) > 2 and node.inputs[2] is not None else None
+    bias = plain(node.given(2).dims) if not step.adds and len(node.inputs) > 2 and node.inputs[2] is not None else None
     sizes = (g.strides[1:], tuple(d - 1 for d in g.dilations[1:]), g.pads_begin[1:], padding(g)[1:])
     args = (INFERENCE, Alg.CONVOLUTION_DIRECT, src, lib.tagged(flat.dims, TAG_ANY), bias, dst, *sizes)
     attr = lib.attr([("sum", (1.0, 0, 0))] if step.adds else [])

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dovetail.device import BYXF, PLAIN, Accepted, DType, LayerConfig, Reason, Refusal, TypedNode
-from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
@@ -29,13 +28,13 @@ class _WideScaling(PythonKernel):
     """0 where the input has 16 bits, 1 where the output has."""
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
-        op, types = node.op, (given(node, 0).dtype, node.outputs[0].dtype)
+        op, types = node.op, (node.given(0).dtype, node.outputs[0].dtype)
         assert isinstance(op, DequantizeLinear | QuantizeLinear)
         if types[self.stored] not in _WIDE or types[1 - self.stored] is not DType.FLOAT32:
             return Refusal(Reason.DTYPE, "accepted: float32 and 16 bits")
         if any(t is not None and (t.value is None or t.size != 1) for t in node.inputs[1:]) or node.post_ops:
             return Refusal(Reason.DYNAMIC, "several scales, scales that are not constant, or post-ops")
-        if given(node, 1).dtype is not DType.FLOAT32 or getattr(op, "precision", 0) not in (0, DType.FLOAT32.onnx):
+        if node.given(1).dtype is not DType.FLOAT32 or getattr(op, "precision", 0) not in (0, DType.FLOAT32.onnx):
             return Refusal(Reason.ATTRIBUTE, "another precision than float32")
         return Accepted(self.name)
 

@@ -13,7 +13,7 @@ from dovetail.dataclass import dataclass
 from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import F32, INFERENCE, Alg, Arg, MemoryDesc, Stream
 from dovetail_cpu_onednn.descriptors import number_of, plain, plain_strides
-from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_cpu_onednn.post_ops import BINARY, Appended, times
@@ -37,13 +37,13 @@ class Heads(PrimitiveKernel):
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op = node.op
         assert isinstance(op, Attention_23)
-        s = op.sizes(given(node, 0), given(node, 1), given(node, 2))
+        s = op.sizes(node.given(0), node.given(1), node.given(2))
         self._check(node, op, s)
         bias = _bias(node, op, s)
         # Numbers that are made for the node are made once, for the whole.
         chunks = _chunks(s) if bias is None or bias.content is None else [_Chunk(0, s.batch, 0, s.heads, 0, s.queries)]
         largest = max(chunk.batch * chunk.heads * chunk.queries for chunk in chunks) * s.total
-        scratch = [4 * largest] + [2 * largest] * (number_of(given(node, 2).dtype) != F32)
+        scratch = [4 * largest] + [2 * largest] * (number_of(node.given(2).dtype) != F32)
         heads = _heads(node, s)
         if not heads[0].is_packed or chunks[0].heads == s.heads:
             stages = [stage for chunk in chunks for stage in _stages(node, op, s, heads, chunk, bias)]
@@ -72,7 +72,7 @@ class Heads(PrimitiveKernel):
             raise Refused(Reason.ATTRIBUTE, "softcap or softmax_precision; accepted: none, float32")
 
     def is_guarded(self, node: TypedNode) -> bool:
-        return node.optional(_OPTIONAL) is not None and given(node, _OPTIONAL).value is None
+        return node.optional(_OPTIONAL) is not None and node.given(_OPTIONAL).value is None
 
     def safety(self, node: TypedNode, array: Callable[[str], NDArray[Any]], stream: Stream) -> Callable[[], bool]:
         """Whether the mask leaves every row a key."""
@@ -162,13 +162,13 @@ def _heads(node: TypedNode, s: Sizes) -> tuple[_Heads, ...]:
     """Of Q, K, V and Y."""
     found = []
     for place, index, tensor, length, size in (
-        ("input", 0, given(node, 0), s.queries, s.head),
-        ("input", 1, given(node, 1), s.keys, s.head),
-        ("input", 2, given(node, 2), s.keys, s.v_head),
+        ("input", 0, node.given(0), s.queries, s.head),
+        ("input", 1, node.given(1), s.keys, s.head),
+        ("input", 2, node.given(2), s.keys, s.v_head),
         ("output", 0, node.outputs[0], s.queries, s.v_head),
     ):
         dims = s.batch, s.heads, length, size
-        found.append(_Heads(place, index, number_of(tensor.dtype), tensor.dtype.itemsize, dims, given(node, 0).rank == 3))
+        found.append(_Heads(place, index, number_of(tensor.dtype), tensor.dtype.itemsize, dims, node.given(0).rank == 3))
     return tuple(found)
 
 
@@ -221,7 +221,7 @@ def _part(node: TypedNode, bias: Argument, chunk: _Chunk) -> Argument:
     sizes, first = (chunk.batch, chunk.heads, chunk.queries), (chunk.first_batch, chunk.first_head, chunk.first_query)
     dims = (*(1 if full == 1 else size for full, size in zip(whole, sizes, strict=False)), whole[3])
     steps = zip(whole, first, plain_strides(whole), strict=False)
-    mask = given(node, _OPTIONAL)
+    mask = node.given(_OPTIONAL)
     offset = sum(at * step for full, at, step in steps if full != 1) * (mask.nbytes // mask.size)
     return replace(bias, desc=plain(dims, bias.desc.dtype), offset=offset)
 

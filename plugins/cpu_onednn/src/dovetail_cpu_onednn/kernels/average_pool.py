@@ -2,7 +2,7 @@
 
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import Alg
-from dovetail_cpu_onednn.kernel import Refused, given
+from dovetail_cpu_onednn.kernel import Refused
 from dovetail_cpu_onednn.kernels._pool import PoolKernel
 from dovetail_ops_onnx.average_pool import AveragePool
 from dovetail_ops_onnx.spatial import ConvGeometry
@@ -13,7 +13,7 @@ class Pooling(PoolKernel):
 
     def geometry(self, node: TypedNode) -> ConvGeometry:
         assert isinstance(node.op, AveragePool)
-        return node.op.geometry(given(node, 0))
+        return node.op.geometry(node.given(0))
 
     def algorithm(self, node: TypedNode, g: ConvGeometry) -> int:
         assert isinstance(node.op, AveragePool)

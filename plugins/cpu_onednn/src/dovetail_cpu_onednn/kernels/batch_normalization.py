@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dovetail.device import PLAIN, Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, Flag, Stream
 from dovetail_cpu_onednn.descriptors import describe, plain
-from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, NodePlan, Refused, given, is_constant, value_argument, value_of
+from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, NodePlan, Refused, is_constant, value_argument, value_of
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan.fused_steps import has_no_nan
 from dovetail_cpu_onednn.post_ops import BINARY, attach
@@ -35,7 +35,7 @@ class BatchNorm(AnyLayoutKernel):
         return has_no_nan(array(node.node.inputs[0]), stream)
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
-        op, src = node.op, given(node, 0)
+        op, src = node.op, node.given(0)
         if not isinstance(op, BatchNormalization):
             raise Refused(Reason.ATTRIBUTE, "the operator as it was before version 9")
         if op.training_mode or not 2 <= src.rank <= 5:
@@ -61,8 +61,8 @@ def _by_channel(node: TypedNode, epsilon: float) -> NodePlan:
     For such data oneDNN's batch normalization has only an implementation that is not compiled: 64 channels of 56 x 56 take it
     197 us, and the binary primitive 21 (one thread).
     """
-    lib, src = library(), given(node, 0)
-    scale, shift, mean, variance = (value_of(given(node, index).value).astype(np.float64) for index in range(1, 5))
+    lib, src = library(), node.given(0)
+    scale, shift, mean, variance = (value_of(node.given(index).value).astype(np.float64) for index in range(1, 5))
     with np.errstate(all="ignore"):
         factor = scale / np.sqrt(variance + epsilon)
     args = (Arg.SRC_1, Arg.post_op(0, Arg.SRC_1), Arg.post_op(1, Arg.SRC_1))
@@ -79,7 +79,7 @@ def _by_channel(node: TypedNode, epsilon: float) -> NodePlan:
 
 def _are_regular(node: TypedNode, epsilon: float) -> bool:
     """Whether the factor and the offset of each channel, as oneDNN computes them, are finite, and no factor is 0."""
-    values = [given(node, index).value for index in range(1, 5)]
+    values = [node.given(index).value for index in range(1, 5)]
     if any(value is None for value in values):
         return False
     scale, shift, mean, variance = (np.asarray(value, np.float32) for value in values)

@@ -7,7 +7,6 @@ import numpy as np
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail.op import INTEGERS
-from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.python_kernel import Array, Call
 from dovetail_ops_onnx.cast import conversion
@@ -21,7 +20,7 @@ class CastCopy(StridedCopy):
     """A converting copy. From float to integer it is undefined out of range, so that is left to the reference."""
 
     def refuse(self, node: TypedNode) -> Refusal | None:
-        source, target = given(node, 0).dtype, node.outputs[0].dtype
+        source, target = node.given(0).dtype, node.outputs[0].dtype
         if {source, target} == _HALF:
             return None
         if (source in _WHOLE and target in _WHOLE | _WIDE) or (source in _WIDE and target in _WIDE | {DType.BOOL}):
@@ -32,7 +31,7 @@ class CastCopy(StridedCopy):
         yield array(node.node.outputs[0]), array(node.node.inputs[0])
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        if DType.FLOAT16 in (given(node, 0).dtype, node.outputs[0].dtype):
+        if DType.FLOAT16 in (node.given(0).dtype, node.outputs[0].dtype):
             return [conversion(src, dst) for dst, src in self.pairs(node, array)]
         return [partial(np.copyto, dst, src, "unsafe") for dst, src in self.pairs(node, array)]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import describe
-from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, NodePlan, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, NodePlan, Refused, Stage
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.python_kernel import Array
@@ -31,7 +31,7 @@ class Concatenation(AnyLayoutKernel):
             raise Refused(Reason.POST_OP, "concat takes no post-ops")
         if _has_short_runs(node, node.op.axis % node.outputs[0].rank):
             raise Refused(Reason.SHAPE, f"many runs of up to {_SHORT} bytes; NumPy takes less time for them")
-        sources = [describe(given(node, index)) for index in range(len(node.inputs))]
+        sources = [describe(node.given(index)) for index in range(len(node.inputs))]
         dst = describe(node.outputs[0])
         pd = library().describe_concat(dst, node.op.axis % len(dst.dims), sources)
         reads = [Argument(Arg.MULTIPLE_SRC + i, "input", i, desc) for i, desc in enumerate(sources)]
@@ -56,7 +56,7 @@ class ConcatCopy(StridedCopy):
 def _has_short_runs(node: TypedNode, axis: int) -> bool:
     """Whether the result is made of many runs of few bytes."""
     result = node.outputs[0]
-    longest = max(math.prod(given(node, index).dims[axis:]) for index in range(len(node.inputs)))
+    longest = max(math.prod(node.given(index).dims[axis:]) for index in range(len(node.inputs)))
     return math.prod(result.dims[:axis]) >= _MANY and longest * result.dtype.itemsize <= _SHORT
 
 

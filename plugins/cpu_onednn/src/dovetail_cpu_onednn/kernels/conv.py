@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dovetail.device import BYXF, PLAIN, LayerConfig, TypedNode
 from dovetail_cpu_onednn.binding import Alg, Unimplemented
-from dovetail_cpu_onednn.kernel import NodePlan, Refused, given
+from dovetail_cpu_onednn.kernel import NodePlan, Refused
 from dovetail_cpu_onednn.kernels._conv import ConvKernel
 from dovetail_cpu_onednn.kernels._volumes import VOLUMES, by_images, is_by_images, waits
 
@@ -17,13 +17,15 @@ class Convolution(ConvKernel):
     algorithm = Alg.CONVOLUTION_DIRECT
 
     def instead(self, node: TypedNode, free: bool) -> NodePlan | None:
+        if node.given(0).rank != VOLUMES:  # mostly
+            return None
         try:
             return by_images(node, free)
         except (Refused, Unimplemented):
             return None
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        if given(node, 0).rank == VOLUMES:
+        if node.given(0).rank == VOLUMES:
             found = self._attempt(node, lambda n: self.plan(n, True, False))
             if isinstance(found, NodePlan) and is_by_images(found):
                 return (LayerConfig((BYXF, *(PLAIN,) * (len(node.inputs) - 1)), (BYXF,)),)

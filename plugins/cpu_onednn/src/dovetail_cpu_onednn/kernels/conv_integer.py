@@ -5,7 +5,7 @@ from functools import partial
 from dovetail.device import DType, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg
 from dovetail_cpu_onednn.descriptors import describe, undecided
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, given
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused
 from dovetail_cpu_onednn.kernels._conv import in_faster_layout, padding, preferred, weights_of
 from dovetail_cpu_onednn.kernels._integer import require_constant_weights, scales_of, zero_point
 from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8, weights_argument
@@ -39,7 +39,7 @@ class IntegerConvolution(PrimitiveKernel):
 
     def _plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         require_int8()
-        op, x, result = node.op, given(node, 0), node.outputs[0]
+        op, x, result = node.op, node.given(0), node.outputs[0]
         assert isinstance(op, ConvInteger | ConvIntegerToFloat)
         if x.rank > 5:
             raise Refused(Reason.SHAPE, f"{x}; accepted: one to three spatial axes")
@@ -49,7 +49,7 @@ class IntegerConvolution(PrimitiveKernel):
         before, zero = zero_point(node)
         masks, scales = scales_of(node, GROUPED_CHANNELS if op.conv().group > 1 else CHANNELS)
         lib, conv = library(), op.conv()
-        g, wei = conv.geometry(x, given(node, 1)), weights_of(TensorType(DType.INT8, given(node, 1).dims), conv.group, False)
+        g, wei = conv.geometry(x, node.given(1)), weights_of(TensorType(DType.INT8, node.given(1).dims), conv.group, False)
         src, dst = (undecided(t) if free else describe(t) for t in (x, result))
         sizes = (g.strides, tuple(d - 1 for d in g.dilations), g.pads_begin, padding(g))
         attr = lib.attr(chain.appended, [*([("zero_points", int(Arg.SRC), 0)] if zero else ()), *masks])

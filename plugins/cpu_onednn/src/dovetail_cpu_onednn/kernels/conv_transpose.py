@@ -12,7 +12,7 @@ from dovetail.device import BYXF, PLAIN, LayerConfig, Reason, TypedNode, same_by
 from dovetail_cpu_onednn.binding import F32, TAG_ANY, Alg, Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import number_of, plain, plain_strides
 from dovetail_cpu_onednn.elementwise import MAX
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, is_constant
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, is_constant
 from dovetail_cpu_onednn.kernels._conv import ConvKernel
 from dovetail_cpu_onednn.kernels._sequence import Repeated, WholeStrides
 from dovetail_cpu_onednn.library import library
@@ -34,7 +34,7 @@ class NonOverlapping(PrimitiveKernel):
 
     @cached_plan
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
-        x, result = given(node, 0), node.outputs[0]
+        x, result = node.given(0), node.outputs[0]
         window = _window(node)
         if not free and not all(same_bytes(t, t.with_layout(BYXF)) for t in (x, result)):
             raise Refused(Reason.LAYOUT, "accepted: channels last")
@@ -68,7 +68,7 @@ class NonOverlapping(PrimitiveKernel):
 
 def _window(node: TypedNode) -> tuple[int, ...]:
     """The size of the windows. Raises `Refused` unless they neither overlap nor have gaps."""
-    op, x, wei = node.op, given(node, 0), given(node, 1)
+    op, x, wei = node.op, node.given(0), node.given(1)
     assert isinstance(op, ConvTranspose)
     if not 3 <= x.rank <= 5 or op.group != 1:
         raise Refused(Reason.SHAPE, f"{x} in {op.group} groups; accepted: one group, one to three spatial axes")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dovetail.device import PLAIN, LayerConfig, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import describe, tokens
-from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, OnednnKernel, PrimitiveKernel, Stage, given
+from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, OnednnKernel, PrimitiveKernel, Stage
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["KERNELS"]
@@ -18,7 +18,7 @@ class ConvertKernel(PrimitiveKernel):
     dtypes = LOW
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
-        src, dst = describe(given(node, 0)), describe(node.outputs[0])
+        src, dst = describe(node.given(0)), describe(node.outputs[0])
         arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
         return NodePlan((Stage(library().describe_reorder(src, dst), arguments),))
 

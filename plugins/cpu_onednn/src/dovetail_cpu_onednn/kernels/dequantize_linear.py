@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dovetail.device import DType, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
-from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Refused, given
+from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Refused
 from dovetail_cpu_onednn.kernels._computed_scaling import ComputedDequantize
 from dovetail_cpu_onednn.kernels._quantized import INT8
 from dovetail_cpu_onednn.kernels._scaling import between_layouts, scaled_reorder
@@ -21,9 +21,9 @@ class Dequantize(PrimitiveKernel):
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op = node.op
         assert isinstance(op, DequantizeLinear)
-        if op.block_size or node.outputs[0].dtype is not DType.FLOAT32 or given(node, 0).dtype not in INT8:
+        if op.block_size or node.outputs[0].dtype is not DType.FLOAT32 or node.given(0).dtype not in INT8:
             raise Refused(Reason.ATTRIBUTE, "blocks, or types other than 8 bits and float32")
-        return scaled_reorder(node, op.axis, Arg.SRC, given(node, 0).dtype.numpy)
+        return scaled_reorder(node, op.axis, Arg.SRC, node.given(0).dtype.numpy)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         return between_layouts(node)

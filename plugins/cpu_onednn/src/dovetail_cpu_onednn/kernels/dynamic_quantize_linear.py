@@ -10,7 +10,6 @@ import numpy as np
 from dovetail.device import PLAIN, Accepted, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_cpu_onednn.binding import DESCRIPTORS, U8, Arg, Memory, MemoryDesc, PrimitiveDesc
 from dovetail_cpu_onednn.descriptors import plain, tokens
-from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, Values
@@ -24,7 +23,7 @@ class DynamicQuantize(PythonKernel):
     stops_nan = True
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
-        if node.post_ops or len(node.outputs) != 3 or not given(node, 0).size:
+        if node.post_ops or len(node.outputs) != 3 or not node.given(0).size:
             return Refusal(Reason.SHAPE, "no elements, outputs left out, or post-ops")
         return Accepted(self.name)
 
@@ -33,11 +32,11 @@ class DynamicQuantize(PythonKernel):
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         # Not in blocks, in which neither the primitive's result nor the range should have channels that fill them up.
-        layouts = (layout for layout in tokens(given(node, 0).rank) if not layout.block)
+        layouts = (layout for layout in tokens(node.given(0).rank) if not layout.block)
         return [LayerConfig((layout,), (layout, PLAIN, PLAIN)) for layout in layouts]
 
     def primitives(self, node: TypedNode) -> Sequence[PrimitiveDesc]:
-        return _quantization(_matrix(given(node, 0).memory_dims), library().planned_threads)[:1]
+        return _quantization(_matrix(node.given(0).memory_dims), library().planned_threads)[:1]
 
     def bind(self, node: TypedNode, array: Values) -> Iterable[Call]:
         lib, source, (result, scale, zero) = library(), node.node.inputs[0], node.node.outputs

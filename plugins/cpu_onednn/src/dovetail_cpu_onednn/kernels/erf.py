@@ -4,7 +4,7 @@ from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg
 from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.elementwise import MAX
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended
 
@@ -21,7 +21,7 @@ class Polynomial(PrimitiveKernel):
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         if node.post_ops:
             raise Refused(Reason.POST_OP, "its own are a chain already")
-        lib, data = library(), plain((given(node, 0).size,))
+        lib, data = library(), plain((node.given(0).size,))
         square = lib.describe("eltwise_forward", INFERENCE, ELTWISE["square"], data, data, 0.0, 0.0)
         times: Appended = ("binary", (BINARY["mul"], data))
         chain = [_linear(*_COEFFICIENTS[:2])]

@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 
 from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
-from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel
 from dovetail_ops_onnx.gather import Gather, check_gathered, outside, taking_one
 
@@ -25,9 +24,9 @@ class Take(PythonKernel):
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         if node.post_ops:
             return Refusal(Reason.POST_OP, "take takes none")
-        if given(node, 0).dtype is DType.STRING:
+        if node.given(0).dtype is DType.STRING:
             return Refusal(Reason.DTYPE, "string")
-        if not (given(node, 1).size and node.outputs[0].size):
+        if not (node.given(1).size and node.outputs[0].size):
             return Refusal(Reason.SHAPE, "nothing to gather")
         return Accepted(self.name)
 
@@ -35,7 +34,7 @@ class Take(PythonKernel):
         assert isinstance(node.op, Gather)
         data, given_indices, dst = (array(name) for name in (*node.node.inputs, node.node.outputs[0]))
         axis, bound = node.op.axis, data.shape[node.op.axis]
-        if given(node, 1).value is not None:
+        if node.given(1).value is not None:
             fixed = given_indices.astype(_INDEX)
             # Wrong constants are an error of the run, which names the node.
             return [partial(check_gathered, fixed, bound, axis)] if outside(fixed, bound) else [_taking(data, fixed, axis, dst)]

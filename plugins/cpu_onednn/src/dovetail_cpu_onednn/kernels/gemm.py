@@ -2,7 +2,7 @@
 
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.descriptors import number_of, plain
-from dovetail_cpu_onednn.kernel import LOW, NodePlan, PrimitiveKernel, Refused, given
+from dovetail_cpu_onednn.kernel import LOW, NodePlan, PrimitiveKernel, Refused
 from dovetail_cpu_onednn.kernels._matmul import Product, product
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
@@ -20,8 +20,8 @@ class GemmProduct(PrimitiveKernel):
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op = node.op
         assert isinstance(op, Gemm)
-        m, n, k = op.sizes(given(node, 0), given(node, 1))
-        src_type, wei_type, dst_type = (number_of(t.dtype) for t in (given(node, 0), given(node, 1), node.outputs[0]))
+        m, n, k = op.sizes(node.given(0), node.given(1))
+        src_type, wei_type, dst_type = (number_of(t.dtype) for t in (node.given(0), node.given(1), node.outputs[0]))
         src = library().strided((m, k), (1, m) if op.transA else (k, 1), src_type)
         wei = library().strided((k, n), (1, k) if op.transB else (n, 1), wei_type)
         operands = Product(src, wei, plain((m, n), dst_type))

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from dovetail.device import PLAIN, Accepted, DType, LayerConfig, Layout, Reason, Refusal, TypedNode
-from dovetail_cpu_onednn.kernel import OnednnKernel, given
+from dovetail_cpu_onednn.kernel import OnednnKernel
 from dovetail_cpu_onednn.kernels._pool import MaximumKernel, whole
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
 from dovetail_cpu_onednn.reorder import logical
@@ -23,7 +23,7 @@ class SequenceKernel(PythonKernel):
     name = "ufunc"
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
-        src = given(node, 0)
+        src = node.given(0)
         if node.post_ops:
             return Refusal(Reason.POST_OP, "a ufunc takes none")
         if src.rank != 3 or src.dtype is not DType.FLOAT32 or not src.size:
@@ -34,7 +34,7 @@ class SequenceKernel(PythonKernel):
         return [LayerConfig.uniform(node, layout) for layout in (PLAIN, CHANNELS_LAST)]
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        src, dst = logical(array(node.node.inputs[0]), given(node, 0)), logical(array(node.node.outputs[0]), node.outputs[0])
+        src, dst = logical(array(node.node.inputs[0]), node.given(0)), logical(array(node.node.outputs[0]), node.outputs[0])
         return [quiet(partial(np.maximum.reduce, src, axis=2, keepdims=True, out=dst))]
 
 

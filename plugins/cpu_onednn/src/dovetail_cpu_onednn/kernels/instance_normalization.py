@@ -1,7 +1,7 @@
 """InstanceNormalization: oneDNN's layer normalisation and binary primitive."""
 
 from dovetail.device import TypedNode
-from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, given
+from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel
 from dovetail_cpu_onednn.kernels._group_norm import group_norm
 from dovetail_ops_onnx.instance_normalization import InstanceNormalization
 
@@ -14,7 +14,7 @@ class InstanceNorm(PrimitiveKernel):
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         assert isinstance(node.op, InstanceNormalization)
-        channels = given(node, 0).dims[1]
+        channels = node.given(0).dims[1]
         return group_norm(node, channels, node.op.epsilon, channels)
 
 

@@ -3,7 +3,7 @@
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg
 from dovetail_cpu_onednn.descriptors import describe
-from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, NodePlan, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, NodePlan, Refused, Stage
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.lrn import LRN
 
@@ -20,7 +20,7 @@ class ResponseNormalization(AnyLayoutKernel):
             raise Refused(Reason.ATTRIBUTE, f"size {op.size}; accepted: odd numbers")
         if node.post_ops:
             raise Refused(Reason.POST_OP, "lrn takes none")
-        desc = describe(given(node, 0))
+        desc = describe(node.given(0))
         args = (INFERENCE, Alg.LRN_ACROSS_CHANNELS, desc, desc, op.size, op.alpha, op.beta, op.bias)
         pd = library().describe("lrn_forward", *args)
         arguments = (Argument(Arg.SRC, "input", 0, desc), Argument(Arg.DST, "output", 0, desc))

@@ -3,7 +3,7 @@
 from dovetail.dataclass import dataclass
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, PrimitiveDesc
-from dovetail_cpu_onednn.kernel import Refused, given
+from dovetail_cpu_onednn.kernel import Refused
 from dovetail_cpu_onednn.kernels._recurrent import Array, Recurrent, RecurrentKernel, Roles, Weights, is_default
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.lstm import LSTM
@@ -30,7 +30,7 @@ class LongShortTerm(RecurrentKernel):
     def _weights(self, node: TypedNode, op: Recurrent, d: int) -> dict[int, Weights]:
         found = super()._weights(node, op, d)
         if node.optional(PEEPHOLE) is not None:
-            dims = (1, 1, 3, given(node, 2).dims[2])
+            dims = (1, 1, 3, node.given(2).dims[2])
             found[Arg.WEIGHTS_2] = Weights(PEEPHOLE, dims, _Peepholes(d, dims))
         return found
 

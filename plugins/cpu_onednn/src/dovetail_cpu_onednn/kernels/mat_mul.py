@@ -2,7 +2,7 @@
 
 from dovetail.device import TypedNode
 from dovetail_cpu_onednn.descriptors import number_of, plain
-from dovetail_cpu_onednn.kernel import LOW, NodePlan, PrimitiveKernel, given
+from dovetail_cpu_onednn.kernel import LOW, NodePlan, PrimitiveKernel
 from dovetail_cpu_onednn.kernels._matmul import Product, collapse, product
 from dovetail_cpu_onednn.node_plans import cached_plan
 
@@ -15,7 +15,7 @@ class MatrixProduct(PrimitiveKernel):
 
     @cached_plan
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
-        types = (given(node, 0), given(node, 1), node.outputs[0])
+        types = (node.given(0), node.given(1), node.outputs[0])
         shapes = collapse(types[0].dims, types[1].dims)
         descs = (plain(shape, number_of(t.dtype)) for shape, t in zip(shapes, types, strict=True))
         return product(node, Product(*descs), shared)

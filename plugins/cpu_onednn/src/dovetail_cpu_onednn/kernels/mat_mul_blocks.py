@@ -13,7 +13,7 @@ from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
 from dovetail.lru import LruCache
 from dovetail_cpu_onednn.binding import BF16, F32, S32, U8, Arg, Launch, Memory, MemoryDesc, PrimitiveDesc, Stream, Unimplemented
 from dovetail_cpu_onednn.descriptors import number_of, plain
-from dovetail_cpu_onednn.kernel import given, is_constant, value_of
+from dovetail_cpu_onednn.kernel import is_constant, value_of
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import aligned
 from dovetail_cpu_onednn.post_ops import BINARY
@@ -58,7 +58,7 @@ class _Part:
     @staticmethod
     def of(node: TypedNode) -> "_Part":
         """All columns of a node, whose offsets are not known to be those of a centre."""
-        op, a, q, (blocks, n) = node.op, given(node, 0), given(node, 1), given(node, 2).dims
+        op, a, q, (blocks, n) = node.op, node.given(0), node.given(1), node.given(2).dims
         assert isinstance(op, MatMulBlocks)
         rows, stored = math.prod(a.dims[:-1]), U8 if op.bits == 4 else number_of(q.dtype)
         has_offsets = len(node.inputs) > 3 and node.inputs[3] is not None
@@ -213,8 +213,8 @@ class BlocksProduct(PythonKernel):
         assert isinstance(op, MatMulBlocks)
         if node.post_ops or op.bits > 8 or outputs[0].dtype is not DType.FLOAT32:
             return Refusal(Reason.OPERATOR, "post-ops, numbers of 16 bits, or halves")
-        blocks, rows = given(node, 2).dims[0], math.prod(outputs[0].dims[:-1])
-        if rows <= (_FEW if blocks > 1 else 1) or 0 in given(node, 0).dims or 0 in outputs[0].dims:
+        blocks, rows = node.given(2).dims[0], math.prod(outputs[0].dims[:-1])
+        if rows <= (_FEW if blocks > 1 else 1) or 0 in node.given(0).dims or 0 in outputs[0].dims:
             return Refusal(Reason.SHAPE, f"{rows} rows for {blocks} blocks, where scaling the sums takes less")
         if not all(is_constant(node, index) for index in range(1, len(node.inputs)) if node.inputs[index] is not None):
             return Refusal(Reason.DYNAMIC, "weights that are not constant")
@@ -272,7 +272,7 @@ def _whole(node: TypedNode) -> _Part:
     whole = _Part.of(node)
     if not whole.has_offsets:
         return whole
-    scales, offsets = value_of(given(node, 2).value), value_of(given(node, 3).value)
+    scales, offsets = value_of(node.given(2).value), value_of(node.given(3).value)
     with np.errstate(all="ignore"):
         centre = np.rint(-offsets[:1, :1] / scales[:1, :1]).item()
     if not 0 < centre < 1 << 8 or not np.array_equal(offsets, scales * np.float32(-centre)):

@@ -12,7 +12,7 @@ from dovetail.dataclass import dataclass
 from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import S8, TAG_ANY, Arg
 from dovetail_cpu_onednn.descriptors import plain
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, is_constant
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, is_constant
 from dovetail_cpu_onednn.kernels._quantized import require_int8
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
@@ -90,10 +90,10 @@ class DigitsProduct(PrimitiveKernel):
         if node.post_ops or not all(is_constant(node, index) for index in (2, 3)):
             raise Refused(Reason.POST_OP if node.post_ops else Reason.DYNAMIC, "post-ops, or weights that are not constant")
         assert isinstance(node.op, MatMulDigits)
-        *lead, digits = given(node, 1).dims
-        rows, n = math.prod(lead), given(node, 3).dims[1]
+        *lead, digits = node.given(1).dims
+        rows, n = math.prod(lead), node.given(3).dims[1]
         width = n if n < 2 * _COLUMNS else _COLUMNS
-        batches, height, _ = given(node, 0).dims
+        batches, height, _ = node.given(0).dims
         is_exact = digits > batches * node.op.group  # more than one digit a number
         if rows > 1 and (rows * digits * width > _MOST or (is_exact and height > _EXACT_ROWS)):
             raise Refused(Reason.SHAPE, f"{rows} rows in {digits} digits of blocks, where float32 takes less")
@@ -106,11 +106,11 @@ class DigitsProduct(PrimitiveKernel):
         """The columns from `left` to `right`."""
         lib, op, n = library(), node.op, right - left
         assert isinstance(op, MatMulDigits)
-        batches, rows, width = given(node, 0).dims
+        batches, rows, width = node.given(0).dims
         blocks = batches * op.group
         src, wei, dst = plain((batches, rows, width), S8), plain((batches, width, n), S8), plain((batches, rows, n))
         scaled, scales = plain((blocks, rows // op.group, n)), plain((blocks, 1, n))
-        repack = None if given(node, 3).dims == (blocks, n) else _Scales(blocks, left, right)
+        repack = None if node.given(3).dims == (blocks, n) else _Scales(blocks, left, right)
         # Blocks that are batches can be scaled as they are written.
         steps = [("binary", (BINARY["mul"], scales))] if op.group == 1 else []
         pd = lib.describe("matmul", src, lib.tagged(wei.dims, TAG_ANY, S8), None, dst, attr=lib.attr(steps))
@@ -132,13 +132,13 @@ class DigitsProduct(PrimitiveKernel):
 def _added(node: TypedNode, left: int, n: int) -> Iterator[Stage]:
     """Sums times offsets, if there are any, and factors times the scaled products in work buffer 0."""
     lib, has_offsets = library(), len(node.inputs) > 5 and node.inputs[5] is not None
-    *lead, digits = given(node, 1).dims
-    rows, columns = math.prod(lead), given(node, 3).dims[1]
+    *lead, digits = node.given(1).dims
+    rows, columns = math.prod(lead), node.given(3).dims[1]
     dst = plain((1, n)) if rows == 1 else lib.strided((rows, n), (columns, 1))
     result = Argument(Arg.DST, "output", 0, dst, offset=4 * left)
     if has_offsets:
-        blocks = given(node, 5).dims[0]
-        stride = given(node, 4).dims[-1]
+        blocks = node.given(5).dims[0]
+        stride = node.given(4).dims[-1]
         sums, offsets = plain((1, blocks)) if rows == 1 else lib.strided((rows, blocks), (stride, 1)), plain((blocks, n))
         repack = None if n == columns else _Columns(left, left + n)
         arguments = (Argument(Arg.SRC, "input", 4, sums), Argument(Arg.WEIGHTS, "input", 5, offsets, repack=repack), result)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage
 from dovetail_cpu_onednn.kernels._integer import require_constant_weights, scales_of, weights_zero_point, zero_point
 from dovetail_cpu_onednn.kernels._matmul import collapse
 from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8, weights_argument
@@ -62,10 +62,10 @@ class IntegerMatMul(PrimitiveKernel):
         lib, result = library(), node.outputs[0]
         if node.post_ops and result.dtype is not DType.FLOAT32:
             raise Refused(Reason.POST_OP, "sums in int32 take none")
-        tensor = given(node, 1)
-        if tensor.rank != 2 or given(node, 0).rank < 2:
-            raise Refused(Reason.SHAPE, f"{given(node, 0)} by {tensor}; accepted: matrices by one matrix")
-        rows, wei_dims, dims = collapse(given(node, 0).dims, tensor.dims)
+        tensor = node.given(1)
+        if tensor.rank != 2 or node.given(0).rank < 2:
+            raise Refused(Reason.SHAPE, f"{node.given(0)} by {tensor}; accepted: matrices by one matrix")
+        rows, wei_dims, dims = collapse(node.given(0).dims, tensor.dims)
         chain = attach(node, False, shared, dims=None if dims == result.dims else dims, sums=True)
         before, zero = zero_point(node)
         masks, scales = scales_of(node, COLUMNS)
@@ -74,7 +74,7 @@ class IntegerMatMul(PrimitiveKernel):
         wei = plain(wei_dims, number_of(DType.INT8))
         stages: list[Stage] = []
         for start, count in parts:
-            src = plain((count, rows[1]), number_of(given(node, 0).dtype))
+            src = plain((count, rows[1]), number_of(node.given(0).dtype))
             dst = plain((count, dims[1]), number_of(result.dtype))
             attr = lib.attr(appended_for(chain.appended, count), [*zeros, *masks])
             pd = lib.describe("matmul", src, lib.tagged(wei_dims, TAG_ANY, wei.dtype), None, dst, attr=attr)
@@ -92,7 +92,7 @@ class IntegerMatMul(PrimitiveKernel):
 
 
 def _rows(node: TypedNode) -> int:
-    return math.prod(given(node, 0).dims[:-1])
+    return math.prod(node.given(0).dims[:-1])
 
 
 class ShiftedIntegerMatMul(IntegerMatMul):

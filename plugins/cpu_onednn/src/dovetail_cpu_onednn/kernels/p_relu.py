@@ -7,7 +7,7 @@ import numpy as np
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Arg, Stream
 from dovetail_cpu_onednn.descriptors import describe, plain
-from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, NodePlan, Refused, Stage, given, is_constant, value_of
+from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, NodePlan, Refused, Stage, is_constant, value_of
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan.bounds import are_moderate
 from dovetail_cpu_onednn.python_kernel import Array
@@ -31,9 +31,9 @@ class Slopes(AnyLayoutKernel):
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         if node.post_ops:
             raise Refused(Reason.POST_OP, "prelu takes none")
-        if is_constant(node, 1) and not np.isfinite(value_of(given(node, 1).value)).all():
+        if is_constant(node, 1) and not np.isfinite(value_of(node.given(1).value)).all():
             raise Refused(Reason.ATTRIBUTE, "slopes of NaN or infinity; accepted: finite slopes")
-        x, slope = given(node, 0), given(node, 1)
+        x, slope = node.given(0), node.given(1)
         desc, dims = describe(x), (1,) * (x.rank - slope.rank) + slope.dims
         fixed = is_constant(node, 1)
         spread = fixed and slope.size == 1 and x.rank > 1

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_cpu_onednn.kernel import given, value_of
+from dovetail_cpu_onednn.kernel import value_of
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.python_kernel import Array
 from dovetail_ops_onnx.pad import Pad
@@ -16,7 +16,7 @@ class Padding(StridedCopy):
         assert isinstance(node.op, Pad)
         if any(t is not None and t.value is None for t in node.inputs[1:]):
             return Refusal(Reason.DYNAMIC, "pads that are not constant")
-        if not node.op.is_one_copy(given(node, 0).dims, *_places(node)):
+        if not node.op.is_one_copy(node.given(0).dims, *_places(node)):
             return Refusal(Reason.SHAPE, f"mode {node.op.mode!r} adds more than one copy of the input")
         return None
 
@@ -32,7 +32,7 @@ class Padding(StridedCopy):
 def _places(node: TypedNode) -> tuple[Array, Array | None]:
     """The pads and their axes."""
     axes = node.optional(3)
-    return value_of(given(node, 1).value), None if axes is None else axes.value
+    return value_of(node.given(1).value), None if axes is None else axes.value
 
 
 KERNELS = (Padding(),)

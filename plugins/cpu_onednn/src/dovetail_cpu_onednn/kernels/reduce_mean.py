@@ -4,7 +4,7 @@ import numpy as np
 
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import Alg
-from dovetail_cpu_onednn.kernel import Refused, given
+from dovetail_cpu_onednn.kernel import Refused
 from dovetail_cpu_onednn.kernels._pool import WholeMeanKernel, whole
 from dovetail_cpu_onednn.kernels._reduce import ColumnKernel, ReductionKernel, refuse_lines
 from dovetail_cpu_onednn.kernels._ufunc_reduction import UfuncReduction
@@ -22,7 +22,7 @@ class SpatialMean(WholeMeanKernel):
         assert isinstance(op, ReduceMean)
         if axes is not None and axes.value is None:
             raise Refused(Reason.DYNAMIC, "the axes are not constant")
-        rank = given(node, 0).rank
+        rank = node.given(0).rank
         if not op.keepdims or op.reduced_axes(rank, None if axes is None else axes.value) != tuple(range(2, rank)):
             raise Refused(Reason.ATTRIBUTE, "accepted: all spatial axes, kept with size 1")
         if rank == 3:  # for which pooling needs channels last: the reorder takes longer than NumPy's sums

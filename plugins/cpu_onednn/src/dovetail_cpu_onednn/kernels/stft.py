@@ -7,7 +7,6 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
-from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
 from dovetail_ops_onnx.stft import STFT
 
@@ -21,8 +20,8 @@ class RealFrames(PythonKernel):
         assert isinstance(node.op, STFT)
         if node.post_ops:
             return Refusal(Reason.POST_OP, "a transform takes none")
-        if given(node, 0).dtype is not DType.FLOAT32:
-            return Refusal(Reason.DTYPE, f"{given(node, 0).dtype}; accepted: float32")
+        if node.given(0).dtype is not DType.FLOAT32:
+            return Refusal(Reason.DTYPE, f"{node.given(0).dtype}; accepted: float32")
         if node.op.real_frames(node.inputs) is None or not node.outputs[0].size:
             return Refusal(Reason.ATTRIBUTE, "accepted: a real signal, one side, known steps and lengths")
         return Accepted(self.name)

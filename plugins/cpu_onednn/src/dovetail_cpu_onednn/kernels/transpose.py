@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dovetail.device import PLAIN, AbstractOperator, DType, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain, plain_strides
-from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, OnednnKernel, PrimitiveKernel, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, OnednnKernel, PrimitiveKernel, Refused, Stage
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.python_kernel import Array
@@ -26,8 +26,8 @@ class _Permuting(OnednnKernel):
 def _unmoved(node: TypedNode) -> Sequence[LayerConfig]:
     """The layouts in which the node moves nothing. None where it converts, from bfloat16 to float32 (see `precision.lower`)."""
     assert isinstance(node.op, Transpose)
-    changes = node.post_ops or given(node, 0).dtype is not node.outputs[0].dtype
-    found = () if changes else node.op.unmoved(given(node, 0).rank)
+    changes = node.post_ops or node.given(0).dtype is not node.outputs[0].dtype
+    found = () if changes else node.op.unmoved(node.given(0).rank)
     return [LayerConfig((source,), (result,)) for source, result in found]
 
 
@@ -39,12 +39,12 @@ class Permutation(_Permuting, PrimitiveKernel):
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         assert isinstance(node.op, Transpose)
-        dims = given(node, 0).dims
+        dims = node.given(0).dims
         if node.post_ops or not dims:
             raise Refused(Reason.POST_OP if node.post_ops else Reason.SHAPE, "reorder takes no post-ops and no scalars")
         strides = plain_strides(dims)
         order = node.op.order(len(dims))
-        src_type, dst_type = (number_of(t.dtype) for t in (given(node, 0), node.outputs[0]))
+        src_type, dst_type = (number_of(t.dtype) for t in (node.given(0), node.outputs[0]))
         src = library().strided([dims[axis] for axis in order], [strides[axis] for axis in order], src_type)
         dst = plain(node.outputs[0].dims, dst_type)
         pd = library().describe_reorder(src, dst)

@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 
 from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
-from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
 
@@ -39,7 +38,7 @@ class BitSelect(PythonKernel):
 
     def binding(self, node: TypedNode) -> Callable[[Callable[[str], Array]], Iterable[Call]]:
         bits = np.dtype(f"i{node.outputs[0].dtype.itemsize}")
-        return partial(self._calls, node, np.empty(given(node, 0).dims, bits))
+        return partial(self._calls, node, np.empty(node.given(0).dims, bits))
 
     def _calls(self, node: TypedNode, mask: Array, array: Callable[[str], Array]) -> Iterable[Call]:
         bits = mask.dtype

@@ -30,7 +30,7 @@ _WITHIN_ONE = frozenset({"logistic", "tanh"})
 
 def has_clip(node: TypedNode) -> bool:
     """Whether the post-ops include a clip."""
-    return any(_is_clip(p) for p in node.post_ops)
+    return any(map(_is_clip, node.node.post_ops)) if node.node.post_ops else False  # mostly without
 
 
 def stays_finite(node: TypedNode) -> bool:

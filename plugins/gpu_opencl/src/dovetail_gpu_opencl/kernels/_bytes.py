@@ -1,6 +1,7 @@
 """Exact products of 8-bit numbers by constants on GPUs: tiles_pipelined.cl with int sums, on matrix units or by dot products."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -165,17 +166,23 @@ class Images:
         return filled.reshape(maps, -1)
 
 
+@functools.lru_cache(64)
+def _tilings(problem: Problem, caps: Capabilities) -> tuple[Pipeline, ...]:
+    units, found = has_matrix_units(caps), list[Pipeline]()
+    for shape in pipelines(problem, caps, (*SHAPES, *_WIDE_SHAPES)):
+        steps = ceil_div(ceil_div(problem.k, shape.tile_k), shape.splits)
+        tiling = dataclasses.replace(shape, stages=min(shape.stages, max(2, steps + 1)))
+        if units or (not tiling.parts(problem) and max(tiling.work_m, tiling.work_n) <= _FEW):
+            found.append(tiling)
+    return tuple(found)
+
+
 class ByteTiles(Pipelined):
     """The base of the kernels: for which devices they are, and their launches."""
 
     def possible(self, problem: Problem) -> Iterable[Pipeline]:
         """Those of matrix units; elsewhere smaller ones, whose groups do not share a tile. None has more stages than slices."""
-        units = has_matrix_units(self.caps)
-        for shape in pipelines(problem, self.caps, (*SHAPES, *_WIDE_SHAPES)):
-            steps = ceil_div(ceil_div(problem.k, shape.tile_k), shape.splits)
-            tiling = dataclasses.replace(shape, stages=min(shape.stages, max(2, steps + 1)))
-            if units or (not tiling.parts(problem) and max(tiling.work_m, tiling.work_n) <= _FEW):
-                yield tiling
+        return _tilings(problem, self.caps)
 
     def default(self, problem: Problem) -> Pipeline:
         """The one that the cost model finds fastest."""
@@ -359,6 +366,7 @@ def _wrapped(numbers: NDArray[np.int64]) -> NDArray[np.int32]:
     return numbers.astype(np.uint32).view(np.int32)
 
 
+@functools.lru_cache(64)
 def _aligned(text: str) -> str:
     """Generated source whose vectors are at multiples of their size: drivers read packed ones byte by byte."""
     text = re.sub(r"\bpacked_([a-z]+)(\d+)", r"aligned_\1\2", text)

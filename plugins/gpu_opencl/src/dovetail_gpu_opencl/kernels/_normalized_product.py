@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dovetail.device import Eltwise, Graph, Node, PostOp, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import DType, Eltwise, Graph, Node, PostOp, Reason, Refusal, TensorType, TypedNode
 from dovetail.op import AbstractOperator, Port
 from dovetail.passes import represented_by
 from dovetail_gpu_opencl.kernel import ceil_div
@@ -37,8 +37,8 @@ of 24 for MiniLM's products of 128 rows; without them it chooses ones that take 
 class NormalizedProduct(AbstractOperator):
     """LayerNormalization, over the last axis, of a product after a chain of post-ops, which has the type of A in between.
 
-    The second output, where it is not left out, is that product, for others that read it. Inputs are the factors A and B, Scale
-    and B of the normalization, and the operands of `chain` in their order.
+    `dtype` is the type of the result. The second output, where it is not left out, is that product, for others that read it.
+    Inputs are the factors A and B, Scale and B of the normalization, and the operands of `chain` in their order.
     """
 
     domain: ClassVar[str] = "dovetail.opencl"
@@ -50,12 +50,13 @@ class NormalizedProduct(AbstractOperator):
     product: MatMul
     chain: tuple[PostOp, ...]
     epsilon: float
+    dtype: DType
 
     def infer(
         self, A: TensorType, B: TensorType, Scale: TensorType, Shift: TensorType | None, *operands: TensorType
     ) -> tuple[TensorType, ...]:
         product = self.product.infer(A, B)
-        return product, product
+        return product.with_dtype(self.dtype), product
 
     def multiplied(self, node: TypedNode) -> TypedNode:
         """The product with its chain alone."""
@@ -85,7 +86,7 @@ def merge_normalizations(graph: Graph, accepts: Callable[[TypedNode], bool]) -> 
         readers = graph.consumers[result]
         if any(places[reader.name] < places[node.name] for reader in readers):
             return None
-        return [maker], _merged(maker, node, result in graph.outputs or len(readers) > 1)
+        return [maker], _merged(maker, node, result in graph.outputs or len(readers) > 1, graph.types[node.writes[0]].dtype)
 
     return merge(graph, find, accepts)
 
@@ -100,11 +101,11 @@ def _normalizes(graph: Graph, maker: Node, node: Node) -> bool:
     return last and len(node.writes) == 1
 
 
-def _merged(maker: Node, node: Node, is_read: bool) -> Node:
-    """The node in place of both; `is_read` says whether others read the product."""
+def _merged(maker: Node, node: Node, is_read: bool, dtype: DType) -> Node:
+    """The node in place of both, whose result has this type; `is_read` says whether others read the product."""
     assert isinstance(node.op, LayerNormalization)
     assert isinstance(maker.op, MatMul)
-    op = NormalizedProduct(maker.op, maker.post_ops, node.op.epsilon)
+    op = NormalizedProduct(maker.op, maker.post_ops, node.op.epsilon, dtype)
     shift = node.inputs[2] if len(node.inputs) > 2 else ""
     inputs = (*maker.inputs, node.inputs[1], shift, *maker.operands)
     return dataclasses.replace(

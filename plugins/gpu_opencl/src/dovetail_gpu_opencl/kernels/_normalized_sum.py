@@ -66,7 +66,7 @@ def merge_sums(graph: Graph, accepts: Callable[[TypedNode], bool]) -> Graph:
         others = tuple(name for name in names if name not in found)
         if not found or not all(_repeats(graph.types[name], graph.types[total.writes[0]]) for name in others):
             return None
-        return [total, *found.values()], _merged(node, tuple(found.values()), others, graph.types[node.writes[0]].dtype)
+        return [total, *found.values()], _merged(node, total, tuple(found.values()), others, graph.types[node.writes[0]].dtype)
 
     return merge(graph, find, accepts)
 
@@ -98,11 +98,10 @@ def _repeats(addend: TensorType, result: TensorType) -> bool:
     return bool(own) and own == result.dims[-len(own) :]
 
 
-def _merged(node: Node, lookups: Sequence[Node], others: Sequence[str], dtype: DType) -> Node:
+def _merged(node: Node, total: Node, lookups: Sequence[Node], others: Sequence[str], dtype: DType) -> Node:
     assert isinstance(node.op, LayerNormalization)
     shift = node.inputs[2] if len(node.inputs) > 2 else ""
     tables = [name for lookup in lookups for name in lookup.inputs]
     op = NormalizedSum(len(lookups), node.op.epsilon, dtype)
-    return dataclasses.replace(
-        node, op=op, inputs=(node.inputs[1], shift, *tables, *others), outputs=node.writes, origins=represented_by(*lookups, node)
-    )
+    inputs, stands_for = (node.inputs[1], shift, *tables, *others), represented_by(*lookups, total, node)
+    return dataclasses.replace(node, op=op, inputs=inputs, outputs=node.writes, origins=stands_for)

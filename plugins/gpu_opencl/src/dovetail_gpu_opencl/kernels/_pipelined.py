@@ -108,7 +108,7 @@ class Pipeline:
 
     def defines(self) -> dict[str, int]:
         """The tunables as macros."""
-        return {name.upper(): value for name, value in dataclasses.asdict(self).items()}
+        return {name.upper(): getattr(self, name) for name in self.__slots__}
 
     def numbers(self) -> list[int]:
         """As tables of tuned parameters keep it."""
@@ -173,8 +173,13 @@ def depth_of(problem: Problem) -> int:
     return problem.k * problem.itemsize // 2
 
 
-def pipelines(problem: Problem, caps: Capabilities, shapes: Iterable[tuple[int, ...]] = SHAPES) -> Iterator[Pipeline]:
-    """All tilings of these shapes that can run the problem on a device."""
+@functools.lru_cache(64)
+def pipelines(problem: Problem, caps: Capabilities, shapes: tuple[tuple[int, ...], ...] = SHAPES) -> tuple[Pipeline, ...]:
+    """All tilings of these shapes that can run the problem on a device; kept, because a plan asks for few problems many times."""
+    return tuple(_pipelines(problem, caps, shapes))
+
+
+def _pipelines(problem: Problem, caps: Capabilities, shapes: Iterable[tuple[int, ...]]) -> Iterator[Pipeline]:
     for shape in shapes:
         tiling = Pipeline(*shape)
         if problem.itemsize == 4 and tiling.work_m * tiling.work_n > _MOST_FLOATS:

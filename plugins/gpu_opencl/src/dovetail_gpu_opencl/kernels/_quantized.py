@@ -30,8 +30,7 @@ from dovetail_gpu_opencl.kernels._quantized_steps import (
     Refused,
     Steps,
     given,
-    is_as_large,
-    places_of,
+    reading_of,
     relus_before,
     stored_bounds,
 )
@@ -190,10 +189,13 @@ def _bias(node: TypedNode, op: Quantized, channels: int) -> NDArray[np.float64]:
     return np.broadcast_to(value.astype(np.float64).reshape(-1), channels)
 
 
-def result_of(factors: Scales, caps: Capabilities, vec: int) -> tuple[Result, Argument]:
-    """The steps after the sums, for vectors too where `vec` is not 1, and the bias that starts the sums. Raises `Refused`."""
+def result_of(factors: Scales, caps: Capabilities, vec: int, *, quick: bool = False) -> tuple[Result, Argument]:
+    """The steps after the sums, for vectors too where `vec` is not 1, and the bias that starts the sums.
+
+    With `quick`, for GPUs, STORED is a float, and NaN where `Steps` says so. Raises `Refused`.
+    """
     node, op = factors.node, factors.op
-    steps, (relus, scaling) = Steps(node, op, vec, branches=caps.kind == "GPU"), relus_before(op)
+    steps, (relus, scaling) = Steps(node, op, vec, branches=caps.kind == "GPU", quick=quick), relus_before(op)
     at = 1 + relus if scaling is not None else 0
     if scaling is not None:
         steps.whole(scaling, relus, last=at == len(op.steps))
@@ -210,13 +212,15 @@ def result_of(factors: Scales, caps: Capabilities, vec: int) -> tuple[Result, Ar
         "RESULT_ARGS": declared + steps.parameters,
         "STORE_SUM(o, s, z, m, n)": f"(dst[o] = ({c_type})(steps_1(value_1(s, n{passed}), o{steps.passed})))",
     }
-    quick = "quick_1" if scaling is not None and caps.kind == "GPU" else "value_1"
-    defines["STORED(s, n, o)"] = f"({c_type})(steps_1({quick}(s, n{passed}), o{steps.passed}))"
+    first = "quick_1" if scaling is not None and caps.kind == "GPU" else "value_1"
+    defines["STORED(s, n, o)"] = f"({'float' if quick else c_type})(steps_1({first}(s, n{passed}), o{steps.passed}))"
     if vec > 1:
         real = f"steps_v(value_v(sums, n{passed}), o{steps.passed})"
         defines["STORE_SUMS(o, sums, n)"] = f"(((__global PACKED_T*)(dst + (o)))->v = convert_{c_type}{vec}({real}))"
     bias = Null() if counts is None or not counts.any() else Constant(counts)
-    source = steps.source + value.replace("PARAMETERS", declared)
+    if quick:
+        value = value.replace("? r : value_1(s, n PASSED)", "? r : NAN")
+    source = steps.source + value.replace("PARAMETERS", declared).replace("PASSED", passed)
     return Result(source, defines, (*arguments, *steps.arguments), caps.exact_options), bias
 
 
@@ -272,9 +276,7 @@ def _value(
         .replace("EXACT", " + bias[n]" if adds else "")
         .replace("ADDED_1", " + added[n]" if adds else "")
     )
-    text = text.replace("ADDED_V", " + LOAD(added + n)" if adds else "").replace(
-        "PASSED", "".join(f", {name}" for name in arrays)
-    )
+    text = text.replace("ADDED_V", " + LOAD(added + n)" if adds else "")
     text = re.sub(r"LOAD\(([^)]*)\)", lambda m: f"({vector_at('float', VECTOR, m[1])})", text).replace("REAL", real)
     text = text.replace("WHOLE", WHOLE.format("t"))
     types = {
@@ -304,11 +306,7 @@ class QuantizedSums(QuantizedKernel, Generic[S]):
         found, result = list[Hashable](), node.outputs[0]
         for step in self.op(node).steps[1:]:
             for index in step.inputs if isinstance(step, QuantizedStep) else ():
-                tensor = None if index is None or index < 0 else given(node, index)
-                if tensor is not None and not is_as_large(tensor, result):
-                    found.append((tensor.dims, () if tensor.size == 1 else places_of(tensor, result)))
-                else:
-                    found.append(tensor is None)
+                found.append(reading_of(None if index is None or index < 0 else given(node, index), result))
         return tuple(found)
 
 

@@ -41,7 +41,7 @@ class QuantizedTiles(ByteTiles, QuantizedSums[Factors]):
                 return None
 
         def direct(work_n: int) -> Result | None:
-            return self.packed.once(f"{self.name} direct", node, (work_n, self.reads(node)), lambda: made(work_n))
+            return self.packed.once(f"{self.name} direct {work_n}", node, self.reads(node), lambda: made(work_n))
 
         return self.launches_of(node, images, factors.weights, start, factors.zero_point, result, direct)
 

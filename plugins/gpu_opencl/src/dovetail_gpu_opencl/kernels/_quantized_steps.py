@@ -26,6 +26,7 @@ __all__ = [
     "given",
     "is_as_large",
     "places_of",
+    "reading_of",
     "relus_before",
     "steps_behind",
     "stored_bounds",
@@ -38,9 +39,24 @@ their rint one element at a time."""
 _ROUNDED = f"""static float rounded_1(const float s, const float scale, const float inverse) {{
   const float t = s * inverse, r = {WHOLE.format("t")};
   // Up to 1024, beyond what can be stored, t is less than this away from the quotient.
-  return fabs(fabs(t - r) - 0.5f) > 0.000244140625f ? r : {WHOLE.format("s / scale")};
+  return fabs(fabs(t - r) - 0.5f) > 0.000244140625f ? r : EXACT;
 }}
 """
+_BOUNDED = """#ifdef MATRIX_UNITS
+static float bounded_1(float s, const float least, const float most) {
+  asm("max.NaN.f32 %0, %0, %1;" : "+f"(s) : "f"(least));
+  asm("min.NaN.f32 %0, %0, %1;" : "+f"(s) : "f"(most));
+  return s;
+}
+#else
+static float bounded_1(float s, const float least, const float most) {
+  s = s < least ? least : s;
+  return s > most ? most : s;
+}
+#endif
+"""
+"""A number within bounds, or NaN."""
+_ARITHMETIC = {"add", "sub", "rsub", "mul", "div", "rdiv"}
 NUMBERS = "qn"
 """The argument with the numbers of all steps."""
 
@@ -83,8 +99,8 @@ class Steps:
     """Steps under construction: functions `steps_1` and `steps_v`, the latter for `vec` consecutive elements.
 
     Each takes the value `s`, the index `o` of the result, and `parameters`; `passed` is how the kernel calls them. With
-    `branches`, for GPUs, they divide only where a product by the reciprocal comes near a half. Vectors do not leave the last
-    `run_axes` axes; with 0 they may.
+    `branches`, for GPUs, they divide only where a product by the reciprocal comes near a half; with `quick`, too, they give NaN
+    there and for NaN, so that one branch serves several numbers. Vectors do not leave the last `run_axes` axes; with 0 they may.
     """
 
     node: TypedNode
@@ -95,6 +111,7 @@ class Steps:
     lines: dict[int, list[str]] = field(default_factory=dict)
     kinds: list[PostOp] = field(default_factory=list)
     branches: bool = False
+    quick: bool = False
     run_axes: int = 1
     sizes: RuntimeSizes = field(default_factory=lambda: RuntimeSizes("step_n"))
     scaled: "_Scaled | None" = None
@@ -151,10 +168,11 @@ class Steps:
         near, whole = literal((len(own.exact) + 3) * 2.0**-14, "float"), WHOLE.format(f"s / {scale}")
         for lines in self.lines.values():
             del lines[own.first :]
+        exact = "  return NAN;\n" if self.quick else f"{''.join(own.exact)}  return {whole};\n"
         self.functions.append(
             f"static float {name}(float s, __global const float* restrict {NUMBERS}) {{\n"
             f"  const float t = s * {factor}, r = {WHOLE.format('t')};\n"
-            f"  if (fabs(fabs(t - r) - 0.5f) > {near}) return r;\n{''.join(own.exact)}  return {whole};\n}}\n"
+            f"  if (fabs(fabs(t - r) - 0.5f) > {near}) return r;\n{exact}}}\n"
         )
         return name
 
@@ -171,6 +189,8 @@ class Steps:
     def _bounded(self, vec: int, least: str, most: str) -> str:
         """The statement that keeps the value within bounds, NaN as 0."""
         v = vector(vec)
+        if self.quick:
+            return f"  s = bounded_1(s, {least}, {most});\n"
         if self.branches:
             return f"  s = s == s ? s : ({v})(0); s = fmin(fmax(s, ({v})({least})), ({v})({most}));\n"
         bounds = f"s = s < {least} ? ({v})({least}) : s; s = s > {most} ? ({v})({most}) : s;"
@@ -273,10 +293,13 @@ class Steps:
 
     @property
     def source(self) -> str:
-        """The functions."""
+        """The functions. Raises `Refused`."""
+        if self.quick and not all(isinstance(p, Binary) and p.algorithm in _ARITHMETIC for p in self.kinds):
+            raise Refused("operators that may give numbers for NaN")
         text = (
             "#pragma OPENCL FP_CONTRACT OFF\n"
-            + (_branches(self.vec) if self.branches else "")
+            + (_BOUNDED if self.quick else "")
+            + (_branches(self.vec).replace("EXACT", "NAN" if self.quick else WHOLE.format("s / scale")) if self.branches else "")
             + post_ops.vector_functions(self.kinds, "float", self.vec)
             + "".join(self.functions)
         )
@@ -294,9 +317,9 @@ def _branches(vec: int) -> str:
     return f"{_ROUNDED}static {v} rounded_v(const {v} s, const float scale, const float inverse) {{ return ({v})({each}); }}\n"
 
 
-def steps_behind(node: TypedNode, op: Quantized, vec: int, *, branches: bool) -> Steps:
+def steps_behind(node: TypedNode, op: Quantized, vec: int, *, branches: bool, quick: bool = False) -> Steps:
     """All steps behind the first, the last rounding included. Raises `Refused`."""
-    steps = Steps(node, op, vec, branches=branches)
+    steps = Steps(node, op, vec, branches=branches, quick=quick)
     steps.add(*op.steps[1:])
     if op.result is not None:
         steps.round(op.result, last=True)
@@ -325,6 +348,13 @@ def places_of(tensor: TensorType, result: TensorType) -> Hashable:
         tensor, result = post_ops.in_order(tensor, result), post_ops.in_order(result, result)
     axes = followed(tensor, result.dims)
     return layout, axes, result.dims[axes.index(True) if True in axes else len(axes) :]
+
+
+def reading_of(tensor: TensorType | None, result: TensorType) -> Hashable:
+    """All of the sizes and layouts on which it depends how an operand is read."""
+    if tensor is None or is_as_large(tensor, result):
+        return tensor is None
+    return tensor.dims, () if tensor.size == 1 else places_of(tensor, result)
 
 
 def is_as_large(tensor: TensorType, result: TensorType) -> bool:

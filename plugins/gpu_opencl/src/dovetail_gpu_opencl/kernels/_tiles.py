@@ -197,8 +197,14 @@ _STEPS = 2
 """A part of a split works on at least so many slices: one alone waits for its loads."""
 
 
-def tilings(problem: Problem, caps: Capabilities) -> Iterator[Tiling]:
-    """All tilings that can run the problem on a device. Never empty: the last but one asks for 64 work items and 33 kB."""
+@functools.lru_cache(64)
+def tilings(problem: Problem, caps: Capabilities) -> tuple[Tiling, ...]:
+    """All tilings that can run the problem on a device; kept, because a plan asks for few problems many times."""
+    return tuple(_tilings(problem, caps))
+
+
+def _tilings(problem: Problem, caps: Capabilities) -> Iterator[Tiling]:
+    """Mostly some: the last shape but one asks for 64 work items and 33 kB."""
     for shape in _MATRIX_SHAPES if problem.matrix else _SHAPES:
         for buffers in (2, 1):
             tiling = Tiling(*shape, buffers=buffers, matrix=problem.matrix)
@@ -296,7 +302,7 @@ class Tiled(Tuned[Tiling]):
 
     def refusal(self, problem: Problem) -> Refusal | None:
         """Why the device runs no tiling of the problem."""
-        if next(tilings(problem, self.caps), None) is None:
+        if not tilings(problem, self.caps):
             return Refusal(Reason.CAPABILITY, "too few work items in a group, or too little local memory")
         return None
 
