@@ -50,6 +50,11 @@ def test_where(invoke: Invoke, invoke_json: InvokeJson, device: str, asked: str)
     assert str(definition) in invoke("where", asked).stdout
 
 
+def test_where_finds_cases_in_the_table(invoke_json: InvokeJson) -> None:
+    (found,) = invoke_json("where", "Cosh")["operators"]
+    assert [Path(file).parts[-2:] for file in found["cases"]] == [("cases", "_table.py")]
+
+
 def test_where_finds_operators_of_packs(invoke: Invoke, invoke_json: InvokeJson) -> None:
     rows = [row for row in invoke_json("ops")["operators"] if any(b.endswith(" kernel") for b in row["brings"])]
     assert rows, "no installed pack brings a kernel source"

@@ -22,6 +22,7 @@ from dovetail.device import NHWC, PLAIN, Binary, DeviceInfo, DType, Eltwise, Gra
 from dovetail.graph import GraphBuilder
 from dovetail.op import OpenCLKernel, Operator
 from dovetail.testing import Case
+from dovetail.testing.case_files import cases_of
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
@@ -148,7 +149,7 @@ def missing(kernels: set[str], files: set[str]) -> list[str]:
 def cases() -> Iterator[tuple[str, Case]]:
     """The conformance kit's cases of all operators that have kernels or are chains."""
     for stem in sorted({*stems(), *CHAINS} - WITHOUT_CASES):
-        for case in import_module(f"dovetail_ops_onnx.cases.{stem}").cases(np.random.default_rng(5)):
+        for case in cases_of(stem, np.random.default_rng(5)):
             arrays = [a for a in (*case.inputs, *case.expected) if a is not None]
             if not any(DType.of(a.dtype) is DType.STRING for a in arrays):
                 yield f"{stem}/{case.name}", case

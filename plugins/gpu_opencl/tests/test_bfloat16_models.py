@@ -1,12 +1,10 @@
 """The hint bf16 for float32 models, with matrix units emulated, against float64, within errors that are followed through."""
 
 import dataclasses
-import importlib
 import itertools
 import math
 import runpy
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ import dovetail
 from dovetail.device import DeviceError, DeviceInfo, DType, Refusal, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.testing import KernelBench
+from dovetail.testing.case_files import cases_of, standard_cases
 from dovetail_gpu_opencl import matrix_units, precision
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
@@ -368,7 +367,7 @@ def test_on_matrix_units(infos: Any, bench: Any, rng: Any, monkeypatch: pytest.M
             transformer.expected(ids).check(got)
 
 
-LOWERED = sorted(stem for stem in precision._FOLLOWERS if find_spec(f"dovetail_ops_onnx.cases.{stem}"))
+LOWERED = sorted(precision._FOLLOWERS & {stem for stem, _ in standard_cases(0)})
 
 
 @pytest.fixture(scope="module")
@@ -387,9 +386,8 @@ def choosers(infos: Any) -> dict[DType, OpenCLDevice]:
 @pytest.mark.parametrize("stem", LOWERED)
 def test_kernels_that_take_float16_take_bfloat16(stem: str, choosers: dict[DType, OpenCLDevice]) -> None:
     """Every case of every operator that is lowered, with its parameters as constants or not, and a result of either type."""
-    cases = importlib.import_module(f"dovetail_ops_onnx.cases.{stem}").cases(np.random.default_rng(0))
     compared = 0
-    for case in cases:
+    for case in cases_of(stem, np.random.default_rng(0)):
         arrays = [a for a in case.inputs if a is not None]
         if not all(isinstance(a, np.ndarray) for a in arrays) or arrays[0].dtype != np.float32:
             continue

@@ -81,14 +81,16 @@ def _source(operator: "type[Operator]") -> str | None:
 
 
 def _case_files(operators: "Iterable[type[Operator]]") -> list[str]:
-    """The conformance cases: `cases/<stem>.py` in the top-level package of each class."""
+    """The conformance cases: `cases/<stem>.py` in the top-level package of each class, or the table of those without a file."""
     found = set()
     for operator in operators:
         package = sys.modules.get(operator.__module__.partition(".")[0])
         for folder in getattr(package, "__path__", ()):
-            file = Path(folder, "cases", f"{operator.stem}.py")
+            file, table = Path(folder, "cases", f"{operator.stem}.py"), Path(folder, "cases", "_table.py")
             if file.is_file():
                 found.add(str(file))
+            elif table.is_file() and f'"{operator.op_type}":' in table.read_text("utf-8"):
+                found.add(str(table))
     return sorted(found)
 
 

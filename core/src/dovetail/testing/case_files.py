@@ -1,11 +1,15 @@
-"""Cases in files: `<package>/cases/<stem>.py` holds `cases(rng)`, an iterable of `Case`."""
+"""Cases in files: `<package>/cases/<stem>.py` holds `cases(rng)`, an iterable of `Case`.
+
+Those that need no file are functions in the mapping `CASES` of `<package>/cases/__init__.py`, by stem.
+"""
 
 import dataclasses
 import functools
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
@@ -20,19 +24,30 @@ __all__ = ["cases_of", "moved_to", "random_kinds", "replaced_cases", "standard_c
 
 
 def _cases_in(package: str, rng: np.random.Generator) -> Iterator[tuple[str, Case]]:
-    """Every case in the files of a package, with the stem of its file. Imports them all."""
+    """Every case of a package, with its stem. Imports all files."""
     folder = importlib.import_module(f"{package}.cases")
-    for module in pkgutil.iter_modules(folder.__path__):
-        if not module.name.startswith("_"):
-            for case in importlib.import_module(f"{folder.__name__}.{module.name}").cases(rng):
-                yield module.name, case
+    files = {module.name for module in pkgutil.iter_modules(folder.__path__) if not module.name.startswith("_")}
+    for stem in sorted({*files, *getattr(folder, "CASES", ())}):
+        for case in _cases_of_stem(package, stem, rng) or ():
+            yield stem, case
+
+
+def _cases_of_stem(package: str, stem: str, rng: np.random.Generator) -> Iterable[Case] | None:
+    """The cases of one operator; None where the package has none."""
+    if not find_spec(f"{package}.cases"):
+        return None
+    make = getattr(importlib.import_module(f"{package}.cases"), "CASES", {}).get(stem)
+    if make is None and find_spec(f"{package}.cases.{stem}"):
+        make = importlib.import_module(f"{package}.cases.{stem}").cases
+    found: Iterable[Case] | None = None if make is None else make(rng)
+    return found
 
 
 def cases_of(stem: str, rng: np.random.Generator) -> Iterator[Case]:
-    """The cases of one standard operator. Raises `UsageError` when no installed pack has a file for this stem."""
+    """The cases of one standard operator. Raises `UsageError` when no installed pack has any for this stem."""
     for package in _standard_packs():
-        if find_spec(f"{package}.cases.{stem}"):
-            yield from importlib.import_module(f"{package}.cases.{stem}").cases(rng)
+        if (found := _cases_of_stem(package, stem, rng)) is not None:
+            yield from found
             return
     raise UsageError(f"no installed pack of the standard operators has cases for {stem!r}")
 
@@ -44,13 +59,12 @@ def replaced_cases(cls: type[Operator], rng: np.random.Generator) -> Iterator[Ca
     """
     name = cls.domain, cls.op_type
     replaced = [base for base in cls.__mro__[1:] if issubclass(base, Operator) and (base.domain, base.op_type) == name]
-    packages = [base.package for base in replaced] + (_standard_packs() if not cls.domain else [])
+    packages: list[Any] = [*(base.package for base in replaced), *(_standard_packs() if not cls.domain else [])]
     for package in dict.fromkeys(packages):
-        if package != cls.package and find_spec(f"{package}.cases") and find_spec(f"{package}.cases.{cls.stem}"):
-            for case in importlib.import_module(f"{package}.cases.{cls.stem}").cases(rng):
-                own = type(case.op)
-                if own in replaced or (not replaced and (own.op_type, own.since) == (cls.op_type, cls.since)):
-                    yield moved_to(cls, case)
+        for case in (package != cls.package and _cases_of_stem(package, cls.stem, rng)) or ():
+            own = type(case.op)
+            if own in replaced or (not replaced and (own.op_type, own.since) == (cls.op_type, cls.since)):
+                yield moved_to(cls, case)
 
 
 def moved_to(cls: type[Operator], case: Case) -> Case:

@@ -9,8 +9,9 @@ from dovetail_gpu_opencl.kernels._with_attributes import WithAttributes
 
 __all__ = ["KERNELS"]
 
-# NaN wins in maxima and minima. Neg and Relu of floating-point numbers are chains of post-ops.
+# NaN wins in maxima and minima. Abs, Neg, Relu and Sign of floating-point numbers are chains of post-ops.
 KERNELS: Mapping[str, CLKernel] = {
+    "abs": Expression(None, "a < 0 ? (A)-a : a"),
     "acos": Expression("acos(a)", vectorizable=True),
     "acosh": Expression("acosh(a)", vectorizable=True),
     "add": Expression("a + b", "a + b", vectorizable=True),
@@ -51,6 +52,7 @@ KERNELS: Mapping[str, CLKernel] = {
     "reduce_sum_square": Reduce("a + b", "0", "x * x"),
     "relu": Expression(None, "a > 0 ? a : (A)0"),
     "shrink": WithAttributes("a < -({lambd}) ? a + {bias} : (a > {lambd} ? a - {bias} : (A)0)", vectorizable=True),
+    "sign": Expression(None, "a < 0 ? -1 : a > 0"),
     "sinh": Expression("sinh(a)", vectorizable=True),
     "softsign": Expression("a / ((A)1 + fabs(a))", vectorizable=True),
     "sub": Expression("a - b", "a - b", vectorizable=True),

@@ -1,6 +1,6 @@
 """Cases that elementwise operators share."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dovetail.op import Operator
 from dovetail.testing.case import Case
 
-__all__ = ["binary", "comparison", "drawn", "truth_table", "typed", "unary"]
+__all__ = ["binary", "comparison", "drawn", "truth_table", "typed", "unary", "with_attributes", "with_others"]
 
 _SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0)
 _TOLERANCE = {"float16": (2e-3, 1e-3), "float32": (1e-5, 1e-6), "float64": (1e-13, 1e-14)}
@@ -55,6 +55,26 @@ def unary(
     yield typed(f"{prefix}special", op, function, np.array(special, np.float32))
     yield typed(f"{prefix}float16", op, function, draw((2, 9), np.float16))
     yield typed(f"{prefix}float64", op, function, draw((33,), np.float64))
+
+
+def with_attributes(
+    rng: np.random.Generator, cls: type[Operator], *given: tuple[Mapping[str, float], Callable[[NDArray[Any]], Any]]
+) -> Iterator[Case]:
+    """As `unary`, for attributes and the function with these."""
+    for attributes, function in given:
+        yield from unary(rng, cls(**attributes), function)
+
+
+def with_others(
+    rng: np.random.Generator,
+    cls: type[Operator],
+    function: Callable[[NDArray[Any]], Any],
+    *others: tuple[str, Any, Sequence[float], Sequence[float]],
+) -> Iterator[Case]:
+    """As `unary`, and cases by hand: name, type, input and result."""
+    yield from unary(rng, cls(), function)
+    for name, dtype, given, want in others:
+        yield Case(name, cls(), (np.array(given, dtype),), (np.array(want, dtype),))
 
 
 def binary(

@@ -43,6 +43,15 @@ def by_hand(kind: type[Reduction], name: str, dtype: Any, data: Sequence[Any], w
     return Case(name, kind(), (np.array(data, dtype), np.array([1])), (expected,), constants=(1,))
 
 
+def reductions(
+    rng: np.random.Generator, kind: type[Reduction], fold: Fold, *written: tuple[str, Any, Any, Any]
+) -> Iterator[Case]:
+    """Those of every reduction, and the arguments of `by_hand`."""
+    yield from reduction_cases(rng, kind, fold)
+    for one in written:
+        yield by_hand(kind, *one)
+
+
 def _reduced(x: NDArray[Any], axes: tuple[int, ...], keepdims: bool, fold: Fold) -> NDArray[Any]:
     chosen = {a % x.ndim for a in axes}
     y = np.zeros([1 if a in chosen else d for a, d in enumerate(x.shape)])

@@ -1,7 +1,7 @@
 """Cases that the windows of signal processing share."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from dovetail.testing.case import Case
 __all__ = ["windows"]
 
 
-def windows(cls: Callable[..., Operator], coefficients: tuple[float, float, float]) -> Iterator[Case]:
+def windows(_: np.random.Generator, cls: type[Operator], coefficients: tuple[float, float, float]) -> Iterator[Case]:
     """Odd and even sizes, 0, periodic and symmetric, two types of size and result; the size is a constant."""
     a, b, c = coefficients
     for size in (0, 2, 7, 10):
