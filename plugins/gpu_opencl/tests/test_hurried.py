@@ -195,6 +195,18 @@ def test_parameters_that_are_settled(bench: Any) -> None:
     assert packed.settled("k", node, 32) == 1
 
 
+def test_a_final_plan_leaves_what_was_found_for_hurried_ones(bench: Any) -> None:
+    """Its nodes have the same names, and are other objects."""
+    made = []
+    packed, nodes = PackedConstants(), []
+    for _ in range(2):
+        graph, _feeds = bench.single(bench.op("Relu"), [np.ones((3, 5), np.float32)], ())
+        nodes.append(TypedNode.of(graph.nodes[0], graph))
+    for store, node in ((packed, nodes[0]), (packed.afresh(), nodes[1]), (packed, nodes[0])):
+        store.once("k", node, "key", lambda node=node: made.append(node))
+    assert made == nodes
+
+
 def programs_and_launches(device: Any) -> tuple[Programs, list[Launch]]:
     """None of them is built yet."""
     launches = [Launch("x.cl", f"__kernel void k{i}(__global int* x) {{ x[0] = {i}; }}", f"k{i}", (), (1,)) for i in range(2)]

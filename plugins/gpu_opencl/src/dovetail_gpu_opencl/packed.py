@@ -106,7 +106,8 @@ class PackedConstants:
     def afresh(self) -> "PackedConstants":
         """The same for a plan that hurries not: it knows what was built, takes over no kernel, and gives none to others."""
         found = copy.copy(self)
-        found.hurried, found.choices = False, {}
+        # Its nodes are others, whose results would take the place of those that the next hurried plan asks for.
+        found.hurried, found.choices, found._made = False, {}, {}
         # Of a copy, which takes one step: a plan on another thread adds to it meanwhile.
         found.built_with = {key: [*parameters] for key, parameters in self.built_with.copy().items()}
         return found
