@@ -1,6 +1,7 @@
 """ConvInteger with its sums converted to float32. Only a graph pass makes this operator; it is not part of the standard."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,6 +31,7 @@ class ConvIntegerToFloat(AbstractOperator):
     op_type: ClassVar[str] = "ConvIntegerToFloat"
     stem: ClassVar[str] = "conv_integer_to_float"
     magnitude = "sum_of_integers"
+    attributes: ClassVar[Mapping[str, Any]] = MappingProxyType({"sums": None})
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("x"),
         Port("w"),
