@@ -419,9 +419,9 @@ def test_kernel_objects_are_released(info: DeviceInfo) -> None:
     program = cl.Program(context, "__kernel void one(__global int* to) { to[0] = 1; }").build()
     bound = KernelObject(program, "one")
     kernel = bound.kernel
-    assert kernel.reference_count == 2
+    both = kernel.reference_count  # drivers may hold it, too
     del bound
-    assert kernel.reference_count == 1
+    assert kernel.reference_count == both - 1
 
 
 @pytest.mark.parametrize("algorithm", ["div", "rdiv", "mul"])

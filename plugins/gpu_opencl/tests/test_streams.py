@@ -261,7 +261,7 @@ SHAPE = (128, 128, 32, 64, 32, 3)
 def chosen(caps: Any, tiles: tuple[int, int], k: int) -> Pipeline:
     """The choice of the cost model for a product of halves of so many tiles of `SHAPE`, among the tilings with this shape."""
     problem = Problem("product", 1, tiles[0] * SHAPE[0], tiles[1] * SHAPE[1], k, 2)
-    return min(pipelines(problem, caps, [SHAPE]), key=lambda t: weighed(problem, t, caps))
+    return min(pipelines(problem, caps, (SHAPE,)), key=lambda t: weighed(problem, t, caps))
 
 
 @pytest.fixture
@@ -293,7 +293,7 @@ def test_the_cost_model_wants_a_tenth_less(caps: Any, rng: Any) -> None:
     seen = set()
     for tiles, k in zip(rng.integers(1, 24, (80, 2)), rng.integers(4, 128, 80), strict=True):
         problem = Problem("product", 1, int(tiles[0]) * SHAPE[0], int(tiles[1]) * SHAPE[1], int(k) * 64, 2)
-        costs = {t: estimate(problem, t, caps) for t in pipelines(problem, caps, [SHAPE])}
+        costs = {t: estimate(problem, t, caps) for t in pipelines(problem, caps, (SHAPE,))}
         plain = min(cost for t, cost in costs.items() if not t.streams)
         shared = min((cost for t, cost in costs.items() if t.streams), default=np.inf)
         found = chosen(caps, (int(tiles[0]), int(tiles[1])), int(k) * 64)
