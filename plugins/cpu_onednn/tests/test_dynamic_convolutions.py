@@ -8,7 +8,6 @@ from dovetail.device import DType
 from dovetail.graph import GraphBuilder
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx import find
-from dovetail_ops_onnx.conv_integer import ConvInteger
 from dovetail_ops_onnx.conv_integer_to_float import ConvIntegerToFloat
 
 IN_FLOAT32 = not library().has_int8
@@ -94,7 +93,7 @@ def test_a_clip_behind_scales_that_are_no_numbers(fill):
     x, w = rng.uniform(-3, 5, (1, 16, 8, 8)).astype(np.float32), rng.integers(-127, 127, (16, 16, 1, 1), np.int8)
     scales = g.input("scale", "float32", ()), g.constant(np.float32(0.5))
     stored, _, shift = g.node(op("DynamicQuantizeLinear"), g.input("x", "float32", x.shape), outputs=3)
-    real = g.node(ConvIntegerToFloat(ConvInteger()), stored, g.constant(w), shift, "", *scales)
+    real = g.node(ConvIntegerToFloat(), stored, g.constant(w), shift, "", *scales)
     compiled = Core().compile_model(g.model([g.node(op("Clip"), real, *limits(g))]), "ONEDNN")
     (got,) = compiled({"x": x, "scale": np.float32(fill)}).values()
     with np.errstate(all="ignore"):

@@ -11,7 +11,6 @@ from dovetail.testing import Case
 from dovetail_gpu_opencl.kernels._quantized_attention import QuantizedAttention
 from dovetail_ops_onnx import find
 from dovetail_ops_onnx.byte_table import ByteTable
-from dovetail_ops_onnx.conv_integer import ConvInteger
 from dovetail_ops_onnx.conv_integer_to_float import ConvIntegerToFloat
 from dovetail_ops_onnx.mat_mul_integer_to_float import MatMulIntegerToFloat
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
@@ -36,11 +35,11 @@ def runs() -> Iterator[Run]:
         x, w = _bytes(rng, n, channels, side, side), _bytes(rng, maps, channels, 3, 3).view(kind)
         zeros = np.array(rng.integers(1, 255), np.uint8), np.array(rng.integers(1, 100), kind)
         scales = np.array(0.02, np.float32), np.array(0.3, np.float32)
-        op = ConvIntegerToFloat(ConvInteger(pads=(1, 1, 1, 1), strides=(1 + number % 2,) * 2))
+        op = ConvIntegerToFloat(pads=(1, 1, 1, 1), strides=(1 + number % 2,) * 2)
         for innermost in (False, True):
             label, case, constants, _ = _named(op, (x, w, *zeros, *scales), (1, 3, 5))
             yield label, case, constants, innermost
-    yield _named(ConvIntegerToFloat(ConvInteger(group=5)), (_bytes(rng, 1, 5, 4, 7), _bytes(rng, 5, 1, 3, 3)), (1,))
+    yield _named(ConvIntegerToFloat(group=5), (_bytes(rng, 1, 5, 4, 7), _bytes(rng, 5, 1, 3, 3)), (1,))
     for size in (2047, 2049, 8193, 33000):
         yield _named(_standard("DynamicQuantizeLinear"), (rng.standard_normal(size).astype(np.float32),), ())
     for size, kind in ((size, kind) for size in (1, 4, 5, 1023, 1028) for kind in (np.uint8, np.int8)):

@@ -11,7 +11,6 @@ from dovetail import Core, Model
 from dovetail.device import NHWC, Binary, DeviceInfo, DType, Eltwise, Graph, Layout, TensorType, TypedNode
 from dovetail.op import GraphBuilder
 from dovetail_ops_onnx import find
-from dovetail_ops_onnx.conv_integer import ConvInteger
 from dovetail_ops_onnx.conv_integer_to_float import ConvIntegerToFloat
 from dovetail_ops_onnx.mat_mul_integer_to_float import MatMulIntegerToFloat
 
@@ -227,7 +226,7 @@ def test_sums_of_convolutions_become_floats(
     image = rng.standard_normal(sums.shape).astype(np.float32) * 100
     chain = [Binary("mul", "factor"), Binary("add", "shift"), Binary("add", "image"), Eltwise("relu")]
     operands = {"factor": factor, "shift": shift, "image": image}
-    op = ConvIntegerToFloat(ConvInteger(group=groups, strides=(stride,) * 2, pads=(pad,) * 4))
+    op = ConvIntegerToFloat(group=groups, strides=(stride,) * 2, pads=(pad,) * 4)
     graph, feeds = bench.single(op, [x, w, *zeros, scale, own], (1, 3, 5), post_ops=chain, operands=operands)
     assert graph.types["y0"] == TensorType(DType.FLOAT32, sums.shape)
     results = each_layout(kind_device(kind), bench, graph, feeds)

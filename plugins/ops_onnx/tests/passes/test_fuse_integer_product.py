@@ -104,7 +104,7 @@ def test_convolutions_with_scales(scale):
     before = convolution(scale)
     after = fuse_integer_products(before, lambda *_: True)
     assert kinds(after) == ["dovetail::ConvIntegerToFloat"]
-    assert (after.nodes[0].op.sums.pads, after.nodes[0].op.sums.strides) == ((1, 0, 1, 0), (2, 1))
+    assert (after.nodes[0].op.pads, after.nodes[0].op.strides) == ((1, 0, 1, 0), (2, 1))
     known = {"x": np.arange(40, dtype=np.uint8).reshape(1, 2, 4, 5), "z": np.uint8(3), "s": np.float32(0.1)}
     arrays = {name: np.asarray(value) for name, value in known.items()}
     composed = decompose(after, lambda node, _: not node.op.domain)

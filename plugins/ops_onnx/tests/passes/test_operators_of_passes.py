@@ -67,6 +67,14 @@ def test_operators_of_passes_and_compositions_name_their_attributes() -> None:
     assert len(found) > 10
 
 
+def test_convolutions_of_alike_layers_are_equal() -> None:
+    """Passes and plans group nodes by operators and attributes, which an operator of a model inside would keep apart."""
+    from dovetail_ops_onnx.conv_integer_to_float import ConvIntegerToFloat
+
+    assert ConvIntegerToFloat(group=2) == ConvIntegerToFloat(group=2)
+    assert ConvIntegerToFloat(group=2) != ConvIntegerToFloat(group=3)
+
+
 def _fields(operator: Any) -> set[str]:
     return {field.name for field in dataclasses.fields(operator)}
 

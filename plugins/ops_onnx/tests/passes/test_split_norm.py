@@ -13,7 +13,6 @@ from dovetail.graph import Graph, GraphBuilder
 from dovetail.graph.validate import validate
 from dovetail.passes.constant_folding import fold_constants
 from dovetail_ops_onnx import find
-from dovetail_ops_onnx.conv_integer import ConvInteger
 from dovetail_ops_onnx.conv_integer_to_float import ConvIntegerToFloat
 from dovetail_ops_onnx.passes.fuse_quantized import hold_quantized
 from dovetail_ops_onnx.passes.split_norm import split_norm
@@ -39,7 +38,7 @@ def norm(dims: tuple[int, ...] = (2, C, 5), *, version: int = 21, dtype: str = "
     value = op("DequantizeLinear", x, real(0.03), g.constant(np.uint8(99)))
     if changed.get("sums"):
         w = g.constant(np.arange(-40, 41, 10, dtype=np.int8).reshape(C, C, *(1,) * (len(dims) - 2)))
-        value = g.node(ConvIntegerToFloat(ConvInteger()), x, w, g.constant(np.uint8(99)), "", real(0.03), real(0.02))
+        value = g.node(ConvIntegerToFloat(), x, w, g.constant(np.uint8(99)), "", real(0.03), real(0.02))
         value = op("Add", value, op("Abs", value)) if changed["sums"] in ("added", "scaled") else value
         value = op("Mul", real(0.5), value) if changed["sums"] == "scaled" else value
     value = op("Relu", value) if changed.get("between") else value

@@ -47,7 +47,7 @@ class IntegerConvolution(PrimitiveKernel):
             raise Refused(Reason.POST_OP, "sums in int32 take none")
         chain = attach(node, free, shared, sums=True)
         before, zero = zero_point(node)
-        masks, scales = scales_of(node, GROUPED_CHANNELS if op.conv().group > 1 else CHANNELS)
+        masks, scales = scales_of(node, GROUPED_CHANNELS if op.group > 1 else CHANNELS)
         lib, conv = library(), op.conv()
         g, wei = conv.geometry(x, node.given(1)), weights_of(TensorType(DType.INT8, node.given(1).dims), conv.group, False)
         src, dst = (undecided(t) if free else describe(t) for t in (x, result))

@@ -77,7 +77,7 @@ class IntegerConv(CLKernel):
         """The numbers of the node, by the names that the kernels use."""
         maps, channels = self.weights(node).dims[:2]
         op: Any = node.op
-        return {"GROUPS": op.conv().group, "C": channels, "M": maps, **spatial_defines(self.geometry(node))}
+        return {"GROUPS": op.group, "C": channels, "M": maps, **spatial_defines(self.geometry(node))}
 
     def result(self, node: TypedNode) -> Result:
         """The steps after the sums."""

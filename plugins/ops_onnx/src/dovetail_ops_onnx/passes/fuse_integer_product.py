@@ -86,7 +86,7 @@ def _fused(merged: tuple[Node, ...], inputs: tuple[str, ...]) -> Node:
 def _to_float(op: AbstractOperator) -> AbstractOperator:
     if not isinstance(op, ConvInteger):
         return MatMulIntegerToFloat()
-    return ConvIntegerToFloat(op)
+    return ConvIntegerToFloat(**{name: getattr(op, name) for name in ConvInteger.attributes})
 
 
 def _scales(product: Node, cast: Node, reader: Node, graph: Graph) -> tuple[Node, str, str] | None:
