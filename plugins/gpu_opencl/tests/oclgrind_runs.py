@@ -65,7 +65,6 @@ ELSEWHERE = {
 }
 """Kernels and files of cl/ that Oclgrind cannot run, each with the reason."""
 
-
 CHANGED = (
     *((_conv_winograd, "_BETTER", 1e9), (_pointwise_depthwise, "_ENQUEUE", 1e9), (_pointwise_depthwise, "_SHORT", 1e9)),
     (quantized_attention, "has_matrix_units", lambda caps: True),  # without them it multiplies in OpenCL C
@@ -122,8 +121,7 @@ WITHOUT_CASES = frozenset(
 
 def stems() -> list[str]:
     folder = resources.files("dovetail_gpu_opencl") / "kernels"
-    files = {p.name.removesuffix(".py") for p in folder.iterdir() if p.name.endswith(".py") and p.name[0] != "_"}
-    return sorted(files | IN_TABLE.keys())
+    return sorted(IN_TABLE.keys() | {p.name[:-3] for p in folder.iterdir() if p.name.endswith(".py") and p.name[0] != "_"})
 
 
 def known_kernels() -> set[str]:
@@ -150,8 +148,7 @@ def cases() -> Iterator[tuple[str, Case]]:
     """The conformance kit's cases of all operators that have kernels or are chains."""
     for stem in sorted({*stems(), *CHAINS} - WITHOUT_CASES):
         for case in cases_of(stem, np.random.default_rng(5)):
-            arrays = [a for a in (*case.inputs, *case.expected) if a is not None]
-            if not any(DType.of(a.dtype) is DType.STRING for a in arrays):
+            if DType.STRING not in {DType.of(a.dtype) for a in (*case.inputs, *case.expected) if a is not None}:
                 yield f"{stem}/{case.name}", case
 
 
@@ -217,9 +214,9 @@ def _kernel(device: Forced, case: Case, constants: tuple[int, ...]) -> Any:
 
 def _tiled(kind: str, device: Forced, case: Case, constants: tuple[int, ...], tiling: Any) -> Iterator[Item]:
     kernel, (graph, feeds) = _kernel(device, case, constants), single(case, constants)
-    if _whole(tiling) in kernel.possible(kernel.problem(TypedNode.of(graph.nodes[0], graph))):
+    node = graph.nodes[0]
+    if _whole(tiling) in kernel.possible(kernel.problem(TypedNode.of(node, graph))):
         yield Item(f"{case.name} in tiles {tiling}", kind, kernel.using(tiling), graph, feeds, _exact(case))
-        node = graph.nodes[0]
         innermost = {name: graph.types[name].with_layout(NHWC) for name in node.writes if graph.types[name].rank == 4}
         if kernel.name == "conv_tiled" and innermost:
             graph = graph.replace(types={**graph.types, **innermost})
@@ -229,8 +226,8 @@ def _tiled(kind: str, device: Forced, case: Case, constants: tuple[int, ...], ti
 def _exact(case: Case) -> Case:
     """The case with the reference's result."""
     given = [a.astype(np.float64) for a in case.inputs if a is not None]
-    expected = case.op.reference(*given, *[None] * (len(case.op.inputs) - len(given))).astype(np.float32)
-    return dataclasses.replace(case, expected=(expected,))
+    expected = case.op.reference(*given, *[None] * (len(case.op.inputs) - len(given)))
+    return dataclasses.replace(case, expected=(expected.astype(np.float32),))
 
 
 # --- what is not an operator ----------------------------------------------------------------------------------------------------

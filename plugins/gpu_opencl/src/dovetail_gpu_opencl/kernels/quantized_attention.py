@@ -48,7 +48,7 @@ class AttentionOfBytes(CLKernel):
         if scores > _INT_MAX:  # which are no value of the graph, so that no other check sees them
             return Refusal(Reason.SHAPE, f"{scores} scores; accepted: {_INT_MAX}, as places of operands are ints")
         try:
-            self._made(node)
+            self._functions(node)
         except Refused as error:
             return Refusal(Reason.ATTRIBUTE, str(error))
         return None
@@ -58,7 +58,7 @@ class AttentionOfBytes(CLKernel):
         if not dst.size:
             return ()
         op, keys = self._op(node), k.dims[1]
-        defines, source, arguments = self._made(node)
+        defines, source, arguments = self._functions(node)
         zeros = [_zero(s) for s in (*op.scores.scalings[:2], *op.values.scalings[:2])]
         stored = [q.dtype, k.dtype, *(_dtype(one.result) for one in (op.scores, op.weights)), v.dtype]
         types: dict[str, object] = {"S_T": C_TYPES[stored.pop(2)]}
@@ -81,12 +81,12 @@ class AttentionOfBytes(CLKernel):
         text = assemble(file, sized, source)
         return (Launch(file, text, self.name, passed, (groups * _ITEMS,), (_ITEMS,), self.caps.exact_options),)
 
-    def _made(self, node: TypedNode) -> tuple[dict[str, object], str, tuple[Argument, ...]]:
+    def _functions(self, node: TypedNode) -> tuple[dict[str, object], str, tuple[Argument, ...]]:
         result = TensorType(DType.FLOAT32, _steps_dims(node))
         key = tuple(reading_of(tensor, result) for tensor in node.inputs[3:])
-        return self.packed.once(self.name, node, key, lambda: self._parts(node))
+        return self.packed.once(self.name, node, key, lambda: self._generated(node))
 
-    def _parts(self, node: TypedNode) -> tuple[dict[str, object], str, tuple[Argument, ...]]:
+    def _generated(self, node: TypedNode) -> tuple[dict[str, object], str, tuple[Argument, ...]]:
         """The functions that make stored numbers, as macros, their source and arguments. Raises `Refused`.
 
         Those of `QUICK_` macros give floats, and NaN where they are not sure.
