@@ -45,6 +45,10 @@ def texts(*others: Any) -> Build:
     return lambda n, h, w: [floats(n, w, 12), *others]
 
 
+def rows(*others: Any) -> Build:
+    return lambda n, h, w: [floats(n, 24), *others]
+
+
 def numbers(low: int, high: int, *dims: int) -> Any:
     return np.arange(int(np.prod(dims)), dtype=np.int64).reshape(dims) % (high - low) + low
 
@@ -129,6 +133,7 @@ CASES: dict[str, tuple[str | Operator, dict[str, Any], Build]] = QUANTIZED | {
     "few_maps": ("Conv", {"pads": (1, 1, 1, 1)}, images(W[: 2 * 54].reshape(2, 6, 3, 3))),
     "conv_transpose": ("ConvTranspose", {"strides": (2, 2)}, images(W[: 6 * 5 * 4].reshape(6, 5, 2, 2))),
     "gemm": ("Gemm", {"transB": 1}, lambda n, h, w: [floats(n, 12), W[: 20 * 12].reshape(20, 12), W[:20]]),
+    "few_rows": ("Gemm", {}, rows(W[: 24 * 20].reshape(24, 20), W[:20])),
     "mat_mul": ("MatMul", {}, texts(W[: 12 * 40].reshape(12, 40))),
     "max_pool": ("MaxPool", {"kernel_shape": (3, 3)}, padded()),
     "average_pool": ("AveragePool", {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}, images()),

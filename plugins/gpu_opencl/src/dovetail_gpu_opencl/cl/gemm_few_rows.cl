@@ -1,9 +1,10 @@
 // dst[m][n] = post(sum over k of a[m][k] * wei[n][k]) for a few rows, for GPUs: such products take as long as it takes to read
 // wei.
 //
-// LANES items add up a column together, eight elements at a time. NDRange: (ceil(N * LANES / GROUP) * GROUP), local size GROUP.
+// LANES items add up a column together, eight elements at a time, of ROWS rows at once. NDRange: (ceil(N * LANES / GROUP) * GROUP,
+// ceil(M / ROWS)), local size (GROUP, 1).
 //
-// Layout: a [ROWS][K] of As with a_m elements from row to row, wei [N][K] of Ws, dst dense [ROWS][N]. K and a_m are multiples of
+// Layout: a [M][K] of As with a_m elements from row to row, wei [N][K] of Ws, dst dense [M][N]. K and a_m are multiples of
 // 8.
 //
 // With BIASED bia has N floats, which are added before post. With PARTS columns from begin1 and begin2 on are those of the
@@ -58,7 +59,8 @@ static float8 load_float8(__global const float* p) {
 #endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void gemm_few_rows(
-    __global const A* restrict a, __global const W* restrict wei, __global T* dst, const int N, const int K, const int a_m
+    __global const A* restrict a, __global const W* restrict wei, __global T* dst, const int M, const int N, const int K,
+    const int a_m
 #ifdef BIASED
     , __global const float* restrict bia
 #endif
@@ -75,6 +77,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void gemm_few_rows(
   // With EPSILON the last sum of a row is that of its squares.
   __local float part[SUMS][ROWS][GROUP];
   const int item = get_local_id(0), lane = item % LANES, n = get_group_id(0) * (GROUP / LANES) + item / LANES;
+  const int row = get_global_id(1) * ROWS;
   float4 sum[SUMS][ROWS];
 #pragma unroll
   for (int i = 0; i < SUMS; ++i)
@@ -91,7 +94,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void gemm_few_rows(
 #endif
 #pragma unroll
     for (int m = 0; m < ROWS; ++m) {
-      float8 x = READ_A(a + m * a_m + k);
+      float8 x = READ_A(a + (size_t)min(row + m, M - 1) * a_m + k);
 #ifdef EPSILON
       sum[MATRICES][m] += x.lo * x.lo;
       sum[MATRICES][m] += x.hi * x.hi;
@@ -118,7 +121,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void gemm_few_rows(
     }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (lane < ROWS && n < N) {
+  if (lane < min(ROWS, M - row) && n < N) {
     float v[MATRICES];
 #pragma unroll
     for (int i = 0; i < MATRICES; ++i) {
@@ -140,7 +143,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void gemm_few_rows(
     if (n >= begin1 && n < begin2) width = begin2 - begin1;
     if (n >= begin2) to = dst2, at = n - begin2, width = N - begin2;
 #endif
-    const int o = lane * width + at;
+    const int o = (row + lane) * width + at;
 #ifdef GATED
     STORE_T(to, o, POST(v[0], o) * v[1]);
 #else

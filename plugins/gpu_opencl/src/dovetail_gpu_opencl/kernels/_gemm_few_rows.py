@@ -9,17 +9,18 @@ from numpy.typing import NDArray
 
 from dovetail.device import Binary, DType, Graph, Node, PostOp, Reason, Refusal, Sum, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
-from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div, group_size
 from dovetail_gpu_opencl.kernels._gemm import GemmKernel, Product
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Write, ints
 from dovetail_gpu_opencl.precision import holds
 from dovetail_gpu_opencl.source import assemble, storage
 
-__all__ = ["GemmFewRows", "few_rows"]
+__all__ = ["GemmFewRows"]
 
 _ROWS = 4
 """Rows up to which matrix units gain nothing: reading the weights takes longer."""
+_HURRIED_ROWS = 64
+"""Those up to which a hurried plan reads the weights again for each few of them: a program takes longer to build."""
 _AT_ONCE = 8
 """Elements that an item reads at once."""
 _GROUP = 128
@@ -39,8 +40,9 @@ class GemmFewRows(GemmKernel):
     def fits(self, product: Product) -> Refusal | None:
         if self.caps.kind != "GPU":
             return Refusal(Reason.CAPABILITY, "made for GPUs")
-        if product.m > _ROWS or product.batch != 1:
-            return Refusal(Reason.SHAPE, f"{product.batch} products of {product.m} rows; accepted: one of up to {_ROWS}")
+        most = _HURRIED_ROWS if self.packed.hurried else _ROWS
+        if product.m > most or product.batch != 1:
+            return Refusal(Reason.SHAPE, f"{product.batch} products of {product.m} rows; accepted: one of up to {most}")
         value, a = product.b.type.value, product.a
         if product.bias or value is None or value.size != product.k * product.n:
             return Refusal(Reason.ATTRIBUTE, "a bias for each row, or a second factor that is not constant")
@@ -62,9 +64,9 @@ class GemmFewRows(GemmKernel):
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
         weights, chain = self.weights(product, product.a.type.dtype), post_ops.epilogue(node)
-        defines, work, group = few_rows(self.caps, product, node.outputs[0].dtype, weights.dtype, product.n)
+        defines, work, group = self.sizes(product, node, weights.dtype, product.n)
         arguments = (Read(product.a.name), Constant(weights), Write(node.node.outputs[0]))
-        sizes = ints(product.n, product.k, product.a.row)
+        sizes = ints(product.m, product.n, product.k, product.a.row)
         source = assemble("gemm_few_rows.cl", defines, chain.source)
         return (Launch("gemm_few_rows.cl", source, self.name, (*arguments, *sizes, *chain.arguments), work, group),)
 
@@ -78,23 +80,23 @@ class GemmFewRows(GemmKernel):
         order = (self.name, str(dtype), product.k, product.n, product.b.row, product.b.column)
         return self.packed.get(value, order, lambda: np.ascontiguousarray(dense[0].T, dtype))
 
-
-def few_rows(
-    caps: Capabilities, product: Product, result: DType, weights: np.dtype[Any], columns: int
-) -> tuple[dict[str, object], tuple[int], tuple[int]]:
-    """The defines of gemm_few_rows.cl for so many columns, the global and the local size."""
-    group = group_size(caps, _GROUP)
-    # Enough items a column for a few reads each.
-    lanes = min(group, 32 if product.k < 1024 else 64 if product.k < 4096 else 128)
-    defines = {
-        **storage(result),
-        **storage(product.a.type.dtype, "A"),
-        **storage(DType.of(weights), "W"),
-        "ROWS": product.m,
-        "LANES": lanes,
-        "GROUP": group,
-    }
-    return defines, (ceil_div(columns * lanes, group) * group,), (group,)
+    def sizes(
+        self, product: Product, node: TypedNode, weights: np.dtype[Any], columns: int
+    ) -> tuple[dict[str, object], tuple[int, int], tuple[int, int]]:
+        """The defines of gemm_few_rows.cl for so many columns, the global and the local size."""
+        group = group_size(self.caps, _GROUP)
+        # Enough items a column for a few reads each.
+        lanes = min(group, 32 if product.k < 1024 else 64 if product.k < 4096 else 128)
+        rows = self.packed.settled(self.name, node, min(product.m, _ROWS))
+        defines = {
+            **storage(node.outputs[0].dtype),
+            **storage(product.a.type.dtype, "A"),
+            **storage(DType.of(weights), "W"),
+            "ROWS": rows,
+            "LANES": lanes,
+            "GROUP": group,
+        }
+        return defines, (ceil_div(columns * lanes, group) * group, ceil_div(product.m, rows)), (group, 1)
 
 
 def _bias(node: TypedNode) -> str | None:

@@ -10,7 +10,7 @@ from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernels import gemm, mat_mul
 from dovetail_gpu_opencl.kernels._gemm import Product
-from dovetail_gpu_opencl.kernels._gemm_few_rows import GemmFewRows, few_rows
+from dovetail_gpu_opencl.kernels._gemm_few_rows import GemmFewRows
 from dovetail_gpu_opencl.kernels._joined import JoinedProducts, normalization, parts_of
 from dovetail_gpu_opencl.kernels.mat_mul_blocks import BlocksRow, BlocksSplit, with_gate
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
@@ -46,16 +46,16 @@ class JoinedFewRows(GemmFewRows):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         parts, gated, norm = parts_of(node), with_gate(node), normalization(node)
-        (first, *others), result = self._products(parts), node.outputs[0].dtype
+        first, *others = self._products(parts)
         columns = [first.n, *(product.n for product in others)] if gated is node else [first.n]
         if not first.m or not all(columns):
             return ()
-        half = DType.FLOAT16 if DType.FLOAT16 in (result, first.a.type.dtype) else DType.FLOAT32
+        half = DType.FLOAT16 if DType.FLOAT16 in (node.outputs[0].dtype, first.a.type.dtype) else DType.FLOAT32
         weights = self._together(parts, 1, half, lambda: [self.weights(product, half) for product in (first, *others)])
-        defines, work, group = few_rows(self.caps, first, result, weights.dtype, sum(columns))
+        defines, work, group = self.sizes(first, node, weights.dtype, sum(columns))
         begins = [sum(columns[:index]) for index in range(1, len(columns))]
         arguments: list[Argument] = [Read(first.a.name), Constant(weights), Write(node.node.outputs[0])]
-        arguments += ints(sum(columns), first.k, first.a.row)
+        arguments += ints(first.m, sum(columns), first.k, first.a.row)
         if len(parts[0].inputs) > 2:
             biases = self._together(parts, 2, half, lambda: [v.astype(np.float32).ravel() for v in _constants(parts, 2)])
             arguments.append(Constant(biases))
