@@ -11,7 +11,6 @@ from dovetail._lazy import lazy_names
 from dovetail.devices.arenas import Arenas
 from dovetail.devices.contract import Device, DeviceInfo, Executable, ExecutableRequest, NodeReport, StagedRun, Unavailable
 from dovetail.devices.device_array import DeviceArray
-from dovetail.devices.hosting import HostedKernel, quiet_context, read_only
 from dovetail.devices.kernels import REFERENCE_KERNEL, Choice, Kernel, KernelTable, choose
 from dovetail.devices.memory import MemoryPlan, plan_graph, plan_memory, plan_regions, share_storage, shares_again
 from dovetail.devices.options import FLAG, OPERATOR_TYPES, DeviceOptions, Values, one_of
@@ -19,7 +18,7 @@ from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import LayerConfig, TypedNode
 from dovetail.devices.work_budget import WorkBudget, current_budget
 from dovetail.errors import DeviceError, DeviceLost, DeviceUnavailable, OutOfMemory
-from dovetail.evaluate.context import node_context, node_failure
+from dovetail.evaluate.context import node_context, node_failure, quiet_context
 from dovetail.evaluate.inference import padded
 from dovetail.evaluate.reference import node_reference, run_reference
 from dovetail.graph.dtype import DType
@@ -27,16 +26,17 @@ from dovetail.graph.graph import AbstractOperator, Graph, KernelSource, Node
 from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp, PostOps, Prelu, Sum
 from dovetail.graph.reloadable import ConstantReaders, aligned, owner
-from dovetail.graph.types import Shape, TensorType, same_bytes
+from dovetail.graph.types import Shape, TensorType, read_only, same_bytes
 from dovetail.internal.convert import Convert
 from dovetail.internal.copy import Copy
 from dovetail.internal.opaque import OpaqueOperator
 from dovetail.internal.reorder import Reorder, ViewedReorder
-from dovetail.operators.host_kernel import HostConfig, HostKernel, PortConfig
 from dovetail.operators.operator import Operator
 from dovetail.tracing import CallsByNode, Mark, PartRecorder, Queued, by_node, clock, phase
 
 if TYPE_CHECKING:
+    from dovetail.devices.hosting import HostedKernel
+    from dovetail.operators.host_kernel import HostConfig, HostKernel, PortConfig
     from dovetail.operators.kernels import OpenCLKernel
 
 __all__ = [
@@ -128,4 +128,11 @@ __all__ = [
     "shares_again",
 ]
 
-__getattr__ = lazy_names(__name__, {"dovetail.operators.kernels": ("OpenCLKernel",)})  # which devices without OpenCL do not need
+__getattr__ = lazy_names(
+    __name__,  # few operators have kernels for devices
+    {
+        "dovetail.devices.hosting": ("HostedKernel",),
+        "dovetail.operators.host_kernel": ("HostConfig", "HostKernel", "PortConfig"),
+        "dovetail.operators.kernels": ("OpenCLKernel",),
+    },
+)

@@ -28,7 +28,6 @@ from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layo
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp
 from dovetail.graph.types import Dim, MapType, OptionalType, SequenceType, Shape, TensorType, one_of
 from dovetail.names import free_name, stem_of, unique_name
-from dovetail.operators.host_kernel import HostConfig, HostKernel, KernelRefused, PortConfig
 from dovetail.operators.operator import Operator
 from dovetail.operators.packages import classes_in, stems_in
 from dovetail.operators.ports import FLOATS, INTEGERS, NUMERIC
@@ -37,6 +36,7 @@ from dovetail.operators.translation import Translation
 if TYPE_CHECKING:
     from dovetail.operators.decorator import operator
     from dovetail.operators.formula import Formula, dimensions
+    from dovetail.operators.host_kernel import HostConfig, HostKernel, KernelRefused, PortConfig
     from dovetail.operators.kernels import OpenCLKernel
     from dovetail.operators.translated import is_translated, translation_target
 
@@ -100,6 +100,7 @@ __getattr__ = lazy_names(
     {
         "dovetail.operators.decorator": ("operator",),
         "dovetail.operators.formula": ("Formula", "dimensions"),
+        "dovetail.operators.host_kernel": ("HostConfig", "HostKernel", "KernelRefused", "PortConfig"),
         "dovetail.operators.kernels": ("OpenCLKernel",),
         "dovetail.operators.translated": ("is_translated", "translation_target"),
     },

@@ -1,7 +1,6 @@
-"""Host kernels of operators on devices that keep values in NumPy arrays, and NumPy's settings while they run."""
+"""Host kernels of operators on devices that keep values in NumPy arrays."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextvars import Context
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -16,10 +15,10 @@ from dovetail.evaluate.inference import padded
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator
 from dovetail.graph.layout import ANY, PLAIN, Layout
-from dovetail.graph.types import TensorType
+from dovetail.graph.types import TensorType, read_only
 from dovetail.operators.host_kernel import HostConfig, HostKernel, PortConfig, prepared
 
-__all__ = ["HostedKernel", "prepare_host_kernel", "quiet_context", "read_only"]
+__all__ = ["HostedKernel", "prepare_host_kernel"]
 
 Array = NDArray[Any]
 
@@ -132,25 +131,3 @@ class HostedKernel(Kernel):
         outputs = tuple(layout for name, layout in written if name)
         operands = tuple(outputs[0] if t.dims == node.outputs[0].dims else PLAIN for t in node.operands)
         return LayerConfig(tuple(side(config.inputs, node.node.inputs)), outputs, operands)
-
-
-def read_only(array: Array) -> Array:
-    """A view that cannot be written through."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-def quiet_context(buffer_size: int | None = None) -> Context | None:
-    """A context in which NumPy takes infinities and NaN as results like others, and ufuncs buffer `buffer_size` elements.
-
-    To enter it takes 0.1 us, `np.errstate` 1.7. None before NumPy 2, whose settings belong to the thread.
-    """
-    context, before = Context(), np.getbufsize()
-    context.run(np.setbufsize, 2 * before)
-    if np.getbufsize() != before:
-        np.setbufsize(before)
-        return None
-    context.run(np.setbufsize, buffer_size or before)
-    context.run(np.seterr, all="ignore")
-    return context

@@ -1,7 +1,10 @@
-"""Adds the node to errors that operators raise."""
+"""Adds the node to errors that operators raise; NumPy's settings while they run."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from contextvars import Context
+
+import numpy as np
 
 from dovetail.errors import DovetailError, GraphError, InferError, OperatorError, OutOfMemory, UsageError, raised_by_handler
 from dovetail.graph.graph import AbstractOperator, Node
@@ -59,6 +62,21 @@ def node_failure(device: str, node: Node, error: BaseException) -> InferError:
         return InferError(f"{where}: {error.message}", hint=error.hint)
     text, hint = _explained(error, node.op)
     return InferError(f"{where}: {text}", hint=hint)
+
+
+def quiet_context(buffer_size: int | None = None) -> Context | None:
+    """A context in which NumPy takes infinities and NaN as results like others, and ufuncs buffer `buffer_size` elements.
+
+    To enter it takes 0.1 us, `np.errstate` 1.7. None before NumPy 2, whose settings belong to the thread.
+    """
+    context, before = Context(), np.getbufsize()
+    context.run(np.setbufsize, 2 * before)
+    if np.getbufsize() != before:
+        np.setbufsize(before)
+        return None
+    context.run(np.setbufsize, buffer_size or before)
+    context.run(np.seterr, all="ignore")
+    return context
 
 
 def _explained(error: BaseException, op: AbstractOperator) -> tuple[str, str]:

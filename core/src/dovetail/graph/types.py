@@ -25,6 +25,7 @@ __all__ = [
     "array_bytes",
     "as_constant",
     "one_of",
+    "read_only",
     "same_bytes",
 ]
 
@@ -105,7 +106,7 @@ class TensorType:
 
     def with_layout(self, layout: Layout) -> "TensorType":
         """The same type lying otherwise in memory; `value` keeps its dimensions."""
-        return TensorType(self.dtype, self.shape, self.value, layout)
+        return self if layout == self.layout else TensorType(self.dtype, self.shape, self.value, layout)
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -192,9 +193,14 @@ def array_bytes(array: NDArray[Any]) -> int:
 
 def as_constant(array: Any) -> NDArray[Any]:
     """`array` as a read-only array that shares memory where it can."""
-    constant: NDArray[Any] = np.asarray(array).view()
-    constant.flags.writeable = False
-    return constant
+    return read_only(np.asarray(array))
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view that cannot be written through."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def same_bytes(one: TensorType, other: TensorType) -> bool:

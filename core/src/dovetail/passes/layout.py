@@ -280,12 +280,8 @@ class _Rewriter:
         same = inputs == node.inputs and not node.operands
         self.nodes.append(node if same else dataclasses.replace(node, inputs=inputs, post_ops=post_ops))
         for name, layout in zip(node.writes, config.outputs, strict=True):
-            self.types[name] = _in_layout(self.types[name], layout)
+            self.types[name] = self.types[name].with_layout(layout)
             self.names[name, layout] = name
-
-
-def _in_layout(tensor: TensorType, layout: Layout) -> TensorType:
-    return tensor if tensor.layout == layout else tensor.with_layout(layout)
 
 
 def _rewrite(graph: Graph, configs: Sequence[LayerConfig]) -> Graph:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dovetail.errors import GraphError
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.rewriting import represented_by
-from dovetail.internal.post_ops import operator_of
 from dovetail.names import unique_name
 
 __all__ = ["unfuse_post_ops"]
@@ -41,6 +40,8 @@ def _inside(node: Node) -> Node:
 def _split(node: Node, taken: set[str]) -> Iterator[Node]:
     if not node.outputs or not node.outputs[0]:
         raise GraphError(f"node {node} has post-ops and no output 0 that they could change")
+    from dovetail.internal.post_ops import operator_of  # here, because few models have chains
+
     origins = represented_by(node)
     labels = [getattr(p, "algorithm", p.kind) for p in node.post_ops]
     names = [unique_name(f"{node.name}/{index}_{label}", taken) for index, label in enumerate(labels)]

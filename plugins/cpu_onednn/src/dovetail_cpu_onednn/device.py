@@ -36,7 +36,6 @@ from dovetail.lru import LruCache
 from dovetail_cpu_onednn.choices import Choices, Known, Work
 from dovetail_cpu_onednn.elementwise import ElementwiseKernel
 from dovetail_cpu_onednn.executable import OnednnExecutable
-from dovetail_cpu_onednn.hosting import HostedKernel
 from dovetail_cpu_onednn.kernel import AcceptedPlan, NodePlan, OnednnKernel, PrimitiveKernel
 from dovetail_cpu_onednn.library import default_threads, library, load
 from dovetail_cpu_onednn.memory import naming_out_of_memory, refused
@@ -333,7 +332,13 @@ def _builds_on_product(choice: Choice[OnednnKernel] | Refusal) -> bool:
 
 
 def _kernels_of(op: AbstractOperator) -> Sequence[OnednnKernel]:
-    return (*_TABLE[op], *HostedKernel.of(op), *_FOR_EVERY_OPERATOR)
+    return (*_TABLE[op], *(_hosted(op) if op.kernels else ()), *_FOR_EVERY_OPERATOR)
+
+
+def _hosted(op: AbstractOperator) -> Sequence[OnednnKernel]:
+    from dovetail_cpu_onednn.hosting import HostedKernel  # here, because few operators have kernels for devices
+
+    return HostedKernel.of(op)
 
 
 def _seen_again(graph: Graph, before: OnednnExecutable) -> tuple[list[Seen], Mapping[str, object]]:
@@ -416,7 +421,7 @@ def place_again(node: TypedNode, threads: int, nanoseconds: float, earlier: Deci
 
 def _reservations(kernel: OnednnKernel, node: TypedNode) -> Iterator[tuple[str, Refusal]]:
     """Why a kernel takes the node in some of its configurations only."""
-    reservation = kernel.reservation(node) if isinstance(kernel, HostedKernel) else None
+    reservation = kernel.reservation(node)
     if reservation is not None:
         yield kernel.name, reservation
 

@@ -39,10 +39,11 @@ from dovetail_cpu_onednn.planned import (
     decided,
     plan_node,
     planned_as,
-    prepare_stage,
     prepared_as,
+    prepared_with,
     relabelled,
     sharing_of,
+    stage_constants,
 )
 from dovetail_cpu_onednn.python_kernel import Array, PythonKernel
 from dovetail_cpu_onednn.repeated import Kinds, kinds_of
@@ -104,9 +105,10 @@ class OnednnExecutable(Executable):
             sized = self._with_room(sized, storage, spare)
             self.blocks = {name: sized.types[storage[name]].nbytes for name in graph.outputs}
             self.memory = self._memory(sized, storage, earlier)
+            constants = self._constants_of(found, shared)  # meanwhile the second thread makes primitives
         self.prepared: Mapping[str, tuple[Prepared, ...]] = {
             **{name: stages for name, (_, stages) in before.kept.items()},
-            **(prepared := self._prepare(found, shared)),
+            **(prepared := {name: prepared_with(self.planned[name].stages, one) for name, one in constants.items()}),
             **{name: prepared_as(prepared[model], before.prepared[name]) for name, model in as_first.items()},
             **self.in_parts,
         }
@@ -245,19 +247,20 @@ class OnednnExecutable(Executable):
                 found[name] = known, prepared[name]
         return found
 
-    def _prepare(self, found: Mapping[str, list[Found]], shared: SharedConstants) -> dict[str, tuple[Prepared, ...]]:
-        """The stages of nodes, with the constants that were found for them and those that are missing."""
+    def _constants_of(
+        self, found: Mapping[str, list[Found]], shared: SharedConstants
+    ) -> dict[str, Sequence[Mapping[int, Constant]]]:
+        """By node the constants of its stages: those that were found, and those that are missing, in the layouts they take."""
         missing = [(self._placed[n].node, a) for n, stages in found.items() for _, arguments in stages for a in arguments]
-        memory, prepared = ConstantMemory(missing), {}
+        memory, constants = ConstantMemory(missing), dict[str, Sequence[Mapping[int, Constant]]]()
         brings = any(argument.place in ("input", "operand") and argument.content is None for _, argument in missing)
         readers = ConstantReaders(self.graph) if brings else None
         for name, planned in self.planned.items():
             if name in found:
-                stages = zip(planned.stages, found[name], strict=True)
-                prepared[name] = tuple([prepare_stage(self._placed[name], stage, *one, memory, shared) for stage, one in stages])
+                constants[name] = stage_constants(self._placed[name], found[name], memory, shared)
             if readers is not None:
                 readers.copied(copied(self._placed[name].node.node, planned))
-        return prepared
+        return constants
 
     @cached_property
     def kinds(self) -> Kinds:

@@ -191,6 +191,10 @@ class OnednnKernel(Kernel):
         """The layouts in which the kernel takes a node that it accepted, the best first."""
         return (LayerConfig.uniform(node, PLAIN),)
 
+    def reservation(self, node: TypedNode) -> Refusal | None:
+        """Why the kernel does not take a node in some configurations, although it does in others."""
+        return None
+
     def takes_again(self, node: TypedNode) -> bool:
         """Whether the kernel takes a node that it took in other sizes, as far as that shows without its primitives."""
         return isinstance(self.supports(node), Accepted)

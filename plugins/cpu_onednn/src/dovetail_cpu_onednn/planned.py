@@ -15,7 +15,7 @@ from dovetail.device import (
 from dovetail.errors import CompileError
 from dovetail_cpu_onednn.binding import Primitive, Unimplemented
 from dovetail_cpu_onednn.constants import ConstantMemory, Found, brought, is_moved
-from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage
+from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Refused, Stage
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.making import Making
 from dovetail_cpu_onednn.memory import naming_out_of_memory, refused
@@ -31,10 +31,11 @@ __all__ = [
     "decided",
     "plan_node",
     "planned_as",
-    "prepare_stage",
     "prepared_as",
+    "prepared_with",
     "relabelled",
     "sharing_of",
+    "stage_constants",
 ]
 
 
@@ -185,19 +186,20 @@ def prepared_as(stages: Sequence[Prepared], before: Sequence[Prepared]) -> tuple
     return tuple([Prepared(one.stage, one.primitive, known.constants, one.scratchpad) for one, known in pairs])
 
 
-def prepare_stage(
-    placement: Placement,
-    stage: Stage,
-    constants: dict[int, Constant],
-    missing: Sequence[Argument],
-    memory: ConstantMemory,
-    shared: SharedConstants,
-) -> Prepared:
-    """A stage with its primitive and constants, those that are `missing` brought into its layouts."""
-    node, lib = placement.node, library()
-    if stage.desc.primitive is not None and not missing:
-        return Prepared(stage, stage.desc.primitive, constants, lib.scratchpad(stage.desc))
-    lib.plan_threads(placement.threads)
-    with naming_out_of_memory(node.node), phase(node.name, "prepare", what="constants and the primitive"):
-        new = {argument.arg: brought(node, argument, memory, shared) for argument in missing}
-        return Prepared(stage, lib.primitive(stage.desc), constants | new, lib.scratchpad(stage.desc))
+def stage_constants(
+    placement: Placement, found: Sequence[Found], memory: ConstantMemory, shared: SharedConstants
+) -> list[Mapping[int, Constant]]:
+    """The constants of each stage of a node, those that are missing brought into its layouts."""
+    if not any(missing for _, missing in found):
+        return [constants for constants, _ in found]
+    node = placement.node
+    library().plan_threads(placement.threads)
+    with naming_out_of_memory(node.node), phase(node.name, "prepare", what="the constants"):
+        return [constants | {a.arg: brought(node, a, memory, shared) for a in missing} for constants, missing in found]
+
+
+def prepared_with(stages: Sequence[Stage], constants: Sequence[Mapping[int, Constant]]) -> tuple[Prepared, ...]:
+    """The stages of a node, whose primitives have been made, with their constants."""
+    lib = library()
+    pairs = zip(stages, constants, strict=True)
+    return tuple([Prepared(stage, lib.primitive(stage.desc), one, lib.scratchpad(stage.desc)) for stage, one in pairs])
