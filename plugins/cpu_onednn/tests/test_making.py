@@ -1,14 +1,16 @@
 """Primitives made by two threads: each of them once, as by calls from Python, with errors that name the node."""
 
-import threading
+import os
+import signal
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import dovetail
-from dovetail_cpu_onednn import making
+from dovetail_cpu_onednn import making, native_thread
 from dovetail_cpu_onednn.binding import Unimplemented
 from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.library import library
@@ -44,19 +46,35 @@ def test_every_primitive_is_made_once(count):
             helper.add((placement(), [stage]))
     made = [stage.desc.primitive for stage in found]
     assert len({primitive.pointer.value for primitive in made}) == count
-    assert "dovetail-onednn" not in {thread.name for thread in threading.enumerate()}
+    assert not native_thread._running
+
+
+def state(task):
+    return Path(f"/proc/self/task/{task}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_a_thread_that_waits_for_long_sleeps_and_goes_on(monkeypatch):
     monkeypatch.setattr(making, "PAUSES", 1)
-    found = stages(8, 19)
+    found, before = stages(8, 19), set(os.listdir("/proc/self/task"))
     with Maker() as helper:
         for index, stage in enumerate(found):
             if index in (4, 6):
                 time.sleep(0.05)
                 assert all(row.made for row in helper._rows[:index])
-                assert helper._idle.locked()
+                (task,) = set(os.listdir("/proc/self/task")) - before
+                assert state(task) == "S"
             helper.add((placement(), [stage]))
+    assert not set(os.listdir("/proc/self/task")) - before
+
+
+def test_the_second_thread_gets_no_signals():
+    mask, found, before = signal.pthread_sigmask(signal.SIG_BLOCK, []), stages(4, 23), set(os.listdir("/proc/self/task"))
+    with Maker() as helper:
+        helper.add((placement(), found))
+        (task,) = set(os.listdir("/proc/self/task")) - before
+        (line,) = [one for one in Path(f"/proc/self/task/{task}/status").read_text().splitlines() if one.startswith("SigBlk")]
+        assert int(line.split()[1], 16) >> signal.SIGINT - 1 & 1
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == mask
     assert all(stage.desc.primitive is not None for stage in found)
 
 
@@ -70,14 +88,19 @@ def test_more_primitives_than_a_queue_has_room_for(monkeypatch):
 
 
 def test_without_a_second_thread_the_calling_one_works(monkeypatch):
-    def refused(thread):
-        raise RuntimeError("can't start new thread")
+    refused = []
+
+    def create(*given):
+        refused.append(given)
+        return 11  # EAGAIN
 
     found = stages(9, 7)
-    with monkeypatch.context() as patched:  # not longer: pytest-timeout's threads start after the test
-        patched.setattr(threading.Thread, "start", refused)
-        with Maker() as helper:
-            helper.add((placement(), found))
+    monkeypatch.setattr(native_thread, "_functions", lambda: (create, None))
+    with Maker() as helper:
+        for stage in found:
+            helper.add((placement(), [stage]))
+    assert len(refused) == 1  # it is not tried again
+    assert not native_thread._running
     assert all(stage.desc.primitive is not None for stage in found)
 
 
@@ -102,16 +125,21 @@ def test_an_error_of_the_body_leaves_the_rest():
 
     with pytest.raises(KeyError, match="mine"):
         broken()
-    assert "dovetail-onednn" not in {thread.name for thread in threading.enumerate()}
+    assert not native_thread._running
 
 
 def test_an_interrupt_while_the_second_thread_starts(monkeypatch):
-    def interrupted(thread):
+    create, join = native_thread._functions()
+
+    def interrupted(*given):
+        create(*given)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    monkeypatch.setattr(native_thread, "_functions", lambda: (interrupted, join))
+    found = stages(30, 17)
     with pytest.raises(KeyboardInterrupt), Maker() as helper:
-        helper.add((placement(), stages(30, 17)))
+        helper.add((placement(), found))
+    assert not native_thread._running  # it was waited for: the memory of its queue goes
 
 
 def test_plans_are_those_of_calls_from_python(monkeypatch):

@@ -6,13 +6,12 @@ primitives for a new width text recognition takes 44 ms with calls from Python, 
 
 import ctypes
 import threading
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from ctypes import c_int, c_int64, c_void_p
 from functools import cache
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from dovetail.device import phase
 from dovetail.errors import raised_by_handler
@@ -20,6 +19,7 @@ from dovetail_cpu_onednn.binding import PrimitiveDesc
 from dovetail_cpu_onednn.kernel import Stage
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import lends_any_memory, naming_out_of_memory, placed
+from dovetail_cpu_onednn.native_thread import NativeThread, begins_threads
 from dovetail_cpu_onednn.placement import Placement
 
 __all__ = ["Helper", "Maker", "Making", "Task", "maker"]
@@ -33,25 +33,27 @@ FEW = 2
 T = TypeVar("T")
 
 
-class _Helped(ABC):
-    """Work of which a second thread does a part, between the first `_offer` of more than a few items and `_end`."""
+class Helper(Generic[T]):
+    """Calls `work` for items on a second thread, unless `threads` is 1, while the body of a `with` statement adds them.
 
-    def __init__(self, helps: bool = True) -> None:
-        self._helps, self._is_complete = helps, False
+    The second thread begins with more than a few items. At the end the calling thread works on those that wait, too. It raises
+    what was raised first; the rest is left then.
+    """
+
+    def __init__(self, work: Callable[[T], object], threads: int) -> None:
+        self._helps, self._is_complete = threads > 1, False
+        self._work, self._waiting, self._failed = work, deque[T](), list[BaseException]()
         # The second thread takes it to wait for more. Neither a queue, whose module takes 2 ms of a process's first inference to
         # import, nor a semaphore, which takes 5 us for each item.
         self._idle = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    @abstractmethod
-    def _run(self) -> None:
-        """Work on what waits. Both threads do."""
-
-    def _offer(self, waiting: int) -> None:
-        """Let the second thread work on what waits; it begins when that is more than a few items."""
+    def add(self, item: T) -> None:
+        """Work on the item now or later."""
+        self._waiting.append(item)
         if self._thread is not None:
             self._wake()
-        elif self._helps and waiting > FEW:
+        elif self._helps and len(self._waiting) > FEW:
             self._idle.acquire()
             self._thread = threading.Thread(target=copy_context().run, args=(self._help,), name="dovetail-onednn", daemon=True)
             try:
@@ -71,29 +73,6 @@ class _Helped(ABC):
             self._idle.acquire()
             self._run()
 
-    def _end(self) -> None:
-        """Wait for the second thread."""
-        self._is_complete = True
-        self._wake()
-        if self._thread is not None and self._thread.is_alive():  # unless an interrupt came while it was started
-            self._thread.join()
-
-
-class Helper(_Helped, Generic[T]):
-    """Calls `work` for items on a second thread, unless `threads` is 1, while the body of a `with` statement adds them.
-
-    At its end the calling thread works on those that wait, too. It raises what was raised first; the rest is left then.
-    """
-
-    def __init__(self, work: Callable[[T], object], threads: int) -> None:
-        super().__init__(threads > 1)
-        self._work, self._waiting, self._failed = work, deque[T](), list[BaseException]()
-
-    def add(self, item: T) -> None:
-        """Work on the item now or later."""
-        self._waiting.append(item)
-        self._offer(len(self._waiting))
-
     def _run(self) -> None:
         while not self._failed:
             try:
@@ -104,6 +83,13 @@ class Helper(_Helped, Generic[T]):
                 self._work(item)
             except BaseException as error:
                 self._failed.append(error)
+
+    def _end(self) -> None:
+        """Wait for the second thread."""
+        self._is_complete = True
+        self._wake()
+        if self._thread is not None and self._thread.is_alive():  # unless an interrupt came while it was started
+            self._thread.join()
 
     def __enter__(self) -> "Helper[T]":
         return self
@@ -128,13 +114,14 @@ _MAKE = bytes.fromhex(
     "8b7d10 ff5320"  # mov edi, [rbp + 16]; call [rbx + 32]
     "488d7d08 488b7500 ff5318"  # lea rdi, [rbp + 8]; mov rsi, [rbp]; call [rbx + 24]
     "894518 ebc7"  # mov [rbp + 24], eax; jmp again
-    "48837b1000 750a"  # empty: cmp qword [rbx + 16], 0; jne end
-    "41ffcc 7805"  # dec r12d; js end
+    "48837b1000 7513"  # empty: cmp qword [rbx + 16], 0; jne end
+    "41ffcc 7805"  # dec r12d; js wait
     "ff5328 ebba"  # call [rbx + 40]; jmp next
+    "488d7b48 ff5340 ebb1"  # wait: lea rdi, [rbx + 72]; call [rbx + 64]; jmp next
     "415c 5d 5b c3"  # end: pop r12; pop rbp; pop rbx; ret
 )
-"""Makes the primitives of a `_Queue`, at rdi, each by one of the threads that call it, until it is empty and either complete, or
-has stayed empty for so many calls of `pause`."""
+"""Makes the primitives of a `_Queue`, at rdi, each by one of the threads that call it, until it is empty and complete. While it
+is empty, lets others run, and sleeps after so many times."""
 
 PAUSES = 1_000
 """Calls of `sched_yield`, which take 0.3 us, after which the thread sleeps: planning takes 0.1 to 0.4 ms from one to the next."""
@@ -150,8 +137,8 @@ class _Row(ctypes.Structure):
 
 
 class _Queue(ctypes.Structure):
-    """Its first `begun` of `count` rows are being made or were. The functions make one, set the threads, and let others run:
-    `pauses` times where there is nothing to do.
+    """Its first `begun` of `count` rows are being made or were. The functions make one, set the threads, let others run, `pauses`
+    times where there is nothing to do, and then wait for `more`, a semaphore of the system.
     """
 
     _fields_ = (
@@ -163,40 +150,56 @@ class _Queue(ctypes.Structure):
         ("pause", c_void_p),
         ("rows", c_void_p),
         ("pauses", c_int64),
+        ("wait", c_void_p),
+        ("more", c_int64 * 4),
     )
 
 
+class _Native(NamedTuple):
+    """The machine code, as an address and as a function that releases Python's lock, and the functions of a queue."""
+
+    address: int
+    run: Callable[[c_void_p], int]
+    make: int
+    set_threads: int
+    pause: int
+    wait: int
+    post: Callable[..., int]
+
+
 @cache
-def _native() -> tuple[Callable[[c_void_p], int], tuple[int, int, int]] | None:
-    """The machine code as a function that releases Python's lock, and the functions that it calls; None without one of them."""
+def _native() -> _Native | None:
+    """None without the machine code or one of the functions that it calls."""
     try:
-        functions = (
-            library().address("dnnl_primitive_create"),
-            library().address("omp_set_num_threads"),
-            ctypes.cast(ctypes.CDLL(None)["sched_yield"], c_void_p).value or 0,
-        )
+        make, threads = library().address("dnnl_primitive_create"), library().address("omp_set_num_threads")
+        system = ctypes.PyDLL(None)
+        pause, wait = [ctypes.cast(system[name], c_void_p).value or 0 for name in ("sched_yield", "sem_wait")]
+        post = system["sem_post"]
     except (AttributeError, TypeError):  # built without OpenMP; no symbols of the process
         return None
-    start = placed(_MAKE)
-    return None if start is None else (ctypes.CFUNCTYPE(c_int, c_void_p)(start), functions)
+    start = placed(_MAKE) if begins_threads() else None
+    return None if start is None else _Native(start, ctypes.CFUNCTYPE(c_int, c_void_p)(start), make, threads, pause, wait, post)
 
 
-class Maker(_Helped):
+class Maker:
     """Makes the primitives of tasks on a second thread while the body of a `with` statement adds them, and on the calling one at
     its end. Then it makes those once more that could not be made, to raise what it was.
+
+    The second thread begins with more than a few primitives. It runs no Python, so that it takes 50 us to start and end, and not
+    500.
     """
 
     def __init__(self) -> None:
-        self._tasks = list[Task]()
+        native = _native()
+        assert native is not None
+        self._native, self._tasks = native, list[Task]()
         self._begin()
 
     def _begin(self) -> None:
-        super().__init__()
-        native = _native()
-        assert native is not None
-        self._call, functions = native
         self._rows, self._descs = (_Row * ROOM)(), dict[PrimitiveDesc, None]()
-        self._queue = _Queue(0, 0, 0, *functions, ctypes.addressof(self._rows), PAUSES)
+        (_, _, *functions, wait, _), rows = self._native, ctypes.addressof(self._rows)
+        self._queue = _Queue(0, 0, 0, *functions, rows, PAUSES, wait)  # zeros are a semaphore that has to be waited for
+        self._helps, self._thread = True, NativeThread((self._rows, self._queue))
 
     def add(self, task: Task) -> None:
         """Make the primitives now or later."""
@@ -213,24 +216,25 @@ class Maker(_Helped):
             row.desc, row.threads = desc.pointer.value, placement.threads
             self._descs[desc] = None
             self._queue.count = len(self._descs)
-        self._offer(len(self._descs))
+        if self._thread.is_running:
+            self._wake()
+        elif self._helps and len(self._descs) > FEW:
+            self._helps = self._thread.start(self._native.address, ctypes.addressof(self._queue))
 
-    def _help(self) -> None:
-        library().plan_threads(1)  # which gives the thread what oneDNN needs
-        super()._help()
-
-    def _run(self) -> None:
-        self._call(c_void_p(ctypes.addressof(self._queue)))
+    def _wake(self) -> None:
+        self._native.post(ctypes.byref(self._queue, _Queue.more.offset))
 
     def _finish(self) -> None:
         """Make what waits, and wait for the other thread."""
         lib, queue = library(), self._queue
         queue.is_complete = 1
         try:
-            self._run()
+            self._native.run(c_void_p(ctypes.addressof(queue)))
         finally:  # an interrupt must not leave primitives without an owner
             queue.count = 0
-            self._end()
+            if self._thread.is_running:
+                self._wake()
+                self._thread.join()
             for desc, row in zip(self._descs, self._rows, strict=False):
                 if row.made:
                     lib.own(desc, c_void_p(row.made))

@@ -16,13 +16,17 @@ from dovetail_ops_onnx.attention import Attention
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.dynamic_quantize_linear import DynamicQuantizeLinear
 from dovetail_ops_onnx.einsum import Einsum
 from dovetail_ops_onnx.expand import Expand
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.instance_normalization import InstanceNormalization
 from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
+from dovetail_ops_onnx.mat_mul_integer_to_float import MatMulIntegerToFloat
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.non_zero import NonZero
+from dovetail_ops_onnx.passes._decisions import _Inferred
 from dovetail_ops_onnx.range import Range
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.relu import Relu
@@ -341,3 +345,44 @@ def test_transposes_of_axes_that_were_alike(device: str) -> None:
     x = g.node(Relu(), g.input("x", "float32", ["N", "L", "K"]))
     turned = g.node(Transpose(perm=(2, 0, 1)), g.node(Transpose(perm=(1, 0, 2)), x))
     assert compared(g.model([turned]), device, (4, 4, 2), (5, 4, 3), (3, 7, 9)) == [False, True, True]
+
+
+def test_layers_that_a_pass_made_are_typed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of quantized rows, each by weights and a scale of its own."""
+    g = GraphBuilder()
+    value = g.input("x", "float32", ["N", 16])
+    for scale in (0.01, 0.02, 0.03):
+        rows, step, zero = g.node(DynamicQuantizeLinear(), value)
+        weights = g.constant(RNG.integers(-9, 9, (16, 16), np.int8))
+        sums = g.node(Cast(to=dovetail.DType.FLOAT32), g.node(MatMulInteger(), rows, weights, zero))
+        value = g.node(Mul(), sums, g.node(Mul(), step, g.constant(np.float32([scale]))))
+    model = g.model([value])
+    asked, infer = [], MatMulIntegerToFloat.infer
+    monkeypatch.setattr(MatMulIntegerToFloat, "infer", lambda self, *types: asked.append(types) or infer(self, *types))
+    compiled, plain = (dovetail.Core(config=False).compile_model(model, device) for device in ("ONEDNN", "NUMPY"))
+    for rows in (5, 6, 7, 70):
+        asked.clear()
+        x = numbers(rows, 16)
+        (found,), (wanted,) = compiled({"x": x}).values(), plain({"x": x}).values()
+        assert np.allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    assert was_taken_over(compiled)
+    asked.clear()
+    compiled.plan(((71, 16),))
+    assert len(asked) == 1
+
+
+def test_nodes_that_need_a_content_are_asked_one_by_one() -> None:
+    """Both reshapes read a value of one type, and a constant of one type."""
+    g = GraphBuilder()
+    x = g.input("x", "float32", [4, 6])
+    ends = [g.node(Reshape(), x, g.constant(np.array(shape))) for shape in ([3, -1], [-1, 3])]
+    halves = [g.node(Mul(), x, g.constant(np.float32([factor]))) for factor in (0.5, 2)]
+    graph = g.model([*ends, *halves]).graph
+    types = {**graph.types, **{name: TensorType.of(a, known=True) for name, a in graph.constants.items()}}
+    graph, numbers_of = graph.replace(types=types), dict[Any, Any]()
+    found = [_Inferred.of(node, graph, graph.constants.keys(), numbers_of) for node in graph.nodes]
+    assert [one.kind is None for one in found] == [True, True, False, False]
+    assert found[2].kind == found[3].kind
+    now, known = {**types, "x": TensorType(dovetail.DType.FLOAT32, (8, 9))}, dict[Any, Any]()
+    assert [one.types(now, known)[0].dims for one in found] == [(3, 24), (24, 3), (8, 9), (8, 9)]
+    assert found[2].types(now, known) is found[3].types(now, known)

@@ -2,7 +2,7 @@
 
 import weakref
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from dovetail.graph import DType, Graph, Layout, Node, TensorType, as_constant
 from dovetail.passes import PassContext
 from dovetail_ops_onnx.passes import WIDENED
 from dovetail_ops_onnx.passes._equal_sizes import STANDARD, Group, Pairs, groups_of, images, origins_of, pairs_of, stood_for
-from dovetail_ops_onnx.passes._typed_again import Bodies, TypedAgain
+from dovetail_ops_onnx.passes._typed_again import Bodies, TypedAgain, operator_key
 from dovetail_ops_onnx.passes.take_over import SMALL, names_of
 from dovetail_ops_onnx.reshape import Reshape
 
@@ -52,7 +52,7 @@ class Decisions:
         }
         self._free = _free(analyzed, parts, widened)
         origins = origins_of(analyzed, bodies)
-        self._parts = [_Template.of(part, analyzed, origins, widened) for part in parts]
+        self._parts = [_Template.of(part, analyzed, origins, widened, graph.constants.keys()) for part in parts]
         self._groups = groups_of(analyzed, parts, origins, widened)
         self._images = images(analyzed, parts, origins)
         self._wholes = [Group.of([group for group in self._groups if group.by_axis is kind], kind) for kind in (False, True)]
@@ -163,8 +163,7 @@ class _Template:
     there, data type and layout.
 
     `made` are constants that passes made, `shapes` those of them that are the shape of a value, with that value, `views` those
-    that are the shape of another one, `again` the nodes whose types are inferred, because passes made them or what they write,
-    each with its inputs that are left out at the end.
+    that are the shape of another one, `again` the nodes whose types are inferred, because passes made them or what they write.
     """
 
     part: Any
@@ -174,11 +173,13 @@ class _Template:
     shapes: Mapping[str, str]
     views: "Mapping[str, _View]"
     halves: Mapping[str, str]
-    again: tuple[tuple[Node, tuple[None, ...]], ...]
+    again: "tuple[_Inferred, ...]"
 
     @staticmethod
-    def of(part: Any, analyzed: Graph, origins: Mapping[str, list[Node]], widened: Mapping[str, str]) -> "_Template":
-        """That of a part of a plan."""
+    def of(
+        part: Any, analyzed: Graph, origins: Mapping[str, list[Node]], widened: Mapping[str, str], fixed: Container[str]
+    ) -> "_Template":
+        """That of a part of a plan; `fixed` are the constants that are the same in all sizes."""
         graph, own = part.graph, {id(array): name for name, array in analyzed.constants.items()}
         values: dict[str, tuple[str, DType, Layout]] = {}
         for name in dict.fromkeys([*graph.inputs, *graph.constants, *(n for node in graph.nodes for n in node.writes)]):
@@ -197,17 +198,18 @@ class _Template:
         empty = graph.replace(types={}, constants=dict.fromkeys(graph.constants))
         layouts = {name: layout for name, (_, _, layout) in values.items()}
         sources = tuple([(name, *value) for name, value in values.items() if value[0]])
-        missing = [(None,) * (sum(not p.variadic for p in n.op.inputs) - len(n.inputs)) for n in again]
-        nodes = tuple(zip(again, missing, strict=True))
+        same = {name for name in graph.constants if name in made or values[name][0] in fixed}
+        numbers: dict[Hashable, int | None] = {}
+        nodes = tuple([_Inferred.of(node, graph, same, numbers) for node in again])
         return _Template(replace(part, graph=empty), layouts, sources, made, shapes, views, halves, nodes)
 
-    def resized(self, known: Mapping[str, TensorType], limit: int | None) -> Any:
+    def resized(self, given: Mapping[str, TensorType], limit: int | None) -> Any:
         """The part with other types and constants; None where a new node would compute something else."""
         graph, types = self.part.graph, dict[str, TensorType]()
         moved: dict[tuple[int, DType, Layout], TensorType] = {}  # equal types stay one object
         equal: dict[Hashable, TensorType] = {}
         for name, source, dtype, layout in self.known:
-            found = known[source]
+            found = given[source]
             if found.layout is not layout or found.dtype is not dtype:
                 key = id(found), dtype, layout
                 typed = found if found.dtype is dtype else found.with_dtype(dtype)  # which has no value
@@ -220,20 +222,77 @@ class _Template:
                 return None
             constants[name], types[name] = array, TensorType.of(array, known=True).with_layout(self.layouts[name])
         new = {name: np.asarray(types[value].dims, np.int64) for name, value in self.shapes.items()}
-        new.update((name, np.asarray(view.resized(known), np.int64)) for name, view in self.views.items())
-        new.update((name, np.asarray(known[half].value, np.float32)) for name, half in self.halves.items())
+        new.update((name, np.asarray(view.resized(given), np.int64)) for name, view in self.views.items())
+        new.update((name, np.asarray(given[half].value, np.float32)) for name, half in self.halves.items())
         for name, made in new.items():
             constant = constants[name] = as_constant(made)
             types[name] = TensorType.of(constant, known=True).with_layout(self.layouts[name])
-        for node, missing in self.again:
-            given = node.op.infer(*[types[name] if name else None for name in node.inputs], *missing)
-            for name, found in zip(node.outputs, given if isinstance(given, tuple) else (given,), strict=False):
+        inferred: dict[Hashable, Sequence[TensorType]] = {}
+        for one in self.again:
+            for name, found in zip(one.node.outputs, one.types(types, inferred), strict=False):
                 if name and name not in types:
-                    typed, key = found.with_layout(self.layouts[name]), (found.dtype, found.shape, self.layouts[name])
-                    types[name] = typed if typed.value is not None else equal.setdefault(key, typed)
+                    asked = found.dtype, found.shape, self.layouts[name]
+                    known = equal.get(asked) if found.value is None else None
+                    if known is None:
+                        known = found.with_layout(self.layouts[name])
+                        if found.value is None:
+                            equal[asked] = known
+                    types[name] = known
                 if name and _differ(types[name], found, limit):
                     return None
         return replace(self.part, graph=graph.replace(types=types, constants=constants))
+
+
+@dataclass(frozen=True, slots=True)
+class _Inferred:
+    """A node whose types are inferred, with its inputs that are left out at the end.
+
+    Those of one `kind` have the same types where the types of what they read besides constants, `reads`, are the same. None for
+    a node that is asked in any case.
+    """
+
+    node: Node
+    missing: tuple[None, ...]
+    kind: int | None
+    reads: tuple[str, ...]
+
+    @staticmethod
+    def of(node: Node, graph: Graph, fixed: Container[str], numbers: dict[Hashable, int | None]) -> "_Inferred":
+        """That of a node of a part, in which the `fixed` constants are the same in all sizes; `numbers` are those of kinds."""
+        missing = (None,) * (sum(not port.variadic for port in node.op.inputs) - len(node.inputs))
+        inputs = [(name, graph.types[name] if name else None) for name in node.inputs]
+        reads = tuple([name for name, t in inputs if t is not None and name not in fixed])
+        described = [t and ((t.dtype, t.dims) if name in fixed else (t.dtype, t.rank)) for name, t in inputs]
+        key = operator_key(node.op), *described
+        if key not in numbers:
+            # A content that an operator does not need, it does not need in other sizes either.
+            own, without = [t for _, t in inputs], [t and t.with_shape(t.shape) for _, t in inputs]
+            numbers[key] = len(numbers) if _types_of(node, without, missing) == _types_of(node, own, missing) else None
+        kind = numbers[key]
+        return _Inferred(node, missing, kind, reads)
+
+    def types(self, types: Mapping[str, TensorType], known: dict[Hashable, Sequence[TensorType]]) -> Sequence[TensorType]:
+        """The types of the outputs, given those of all values; `known` are those of other nodes."""
+        key = None if self.kind is None else (self.kind, *[id(types[name]) for name in self.reads])
+        found = None if key is None else known.get(key)
+        if found is None:
+            given = self.node.op.infer(*[types[name] if name else None for name in self.node.inputs], *self.missing)
+            found = given if isinstance(given, tuple) else (given,)
+            if key is not None:
+                known[key] = found
+        return found
+
+
+def _types_of(node: Node, inputs: Sequence[TensorType | None], missing: Sequence[None]) -> object:
+    """The static types that the operator infers; something that is equal to no other where it needs more than these inputs."""
+    try:
+        given = node.op.infer(*inputs, *missing)
+    except Exception as error:
+        if raised_by_handler(error):
+            raise
+        return object()
+    found = given if isinstance(given, tuple) else (given,)
+    return found if all(t.is_static and t.value is None for t in found) else object()
 
 
 @dataclass(frozen=True, slots=True)

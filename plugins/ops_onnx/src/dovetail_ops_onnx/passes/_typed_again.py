@@ -14,7 +14,7 @@ from dovetail.passes import chosen_branch, composition, drop_dead_nodes, inlined
 from dovetail_ops_onnx._one_block import is_one_memory, made_once
 from dovetail_ops_onnx._pairs import Arithmetic
 
-__all__ = ["Bodies", "TypedAgain"]
+__all__ = ["Bodies", "TypedAgain", "operator_key"]
 
 LARGE = 64
 """Elements from which on the content of a constant is not compared; one of numbers that cannot be sizes says nothing about types.
@@ -307,7 +307,7 @@ def _expansion(
 ) -> _Step:
     own = {name: TensorType.of(array, known=True) for name, array in body.constants.items() if name not in constants}
     alone = _step(node, constants, types, True, kinds, alike, [*own.values()])
-    kind = (alone.kind, *[_operator(one.op) for one in body.nodes], *map(_content, own.values()))
+    kind = (alone.kind, *[operator_key(one.op) for one in body.nodes], *map(_content, own.values()))
     writes = dict.fromkeys([*node.writes, *own, *(name for one in body.nodes for name in one.writes)])
     return replace(alone, kind=kinds.setdefault(kind, len(kinds)), writes=tuple(writes), body=body)
 
@@ -337,7 +337,7 @@ def _step(
             )
             fixed = alike.setdefault((fixed.dtype, fixed.dims) if is_any else _content(fixed), fixed)
         inputs.append(bool(name) if fixed is None else (id(fixed),))
-    kind = (_operator(node.op), *inputs, None, *map(bool, node.outputs), is_folded, is_identity)
+    kind = (operator_key(node.op), *inputs, None, *map(bool, node.outputs), is_folded, is_identity)
     reads = tuple([name for name in node.inputs if name and name not in constants])
     return _Step(node, node.op.infer, missing, is_folded, is_identity, kinds.setdefault(kind, len(kinds)), reads, node.writes)
 
@@ -351,7 +351,7 @@ def _takes_any(node: Node, constant: TensorType, is_identity: bool, computed: Se
     return constant.size >= LARGE and node.op.package == PACKAGE
 
 
-def _operator(op: AbstractOperator) -> Hashable:
+def operator_key(op: AbstractOperator) -> Hashable:
     """Equal for operators that give equal types for equal inputs."""
     key = (type(op), *(getattr(op, name) for name in op.attributes))
     try:
