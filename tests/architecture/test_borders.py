@@ -1,6 +1,7 @@
 """The borders between parts: who may import whom, what core must not know, where things belong, how long a file may be."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -31,13 +32,16 @@ def modules(folder: Path) -> list[Path]:
     return sorted(p for p in folder.rglob("*.py") if "__pycache__" not in p.parts)
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
+@functools.cache
+def imports(path: Path) -> tuple[tuple[int, str], ...]:
     """(line, module) of every import in a file, those under TYPE_CHECKING and inside functions included."""
+    found: list[tuple[int, str]] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.lineno, node.module
+            found.append((node.lineno, node.module))
+    return tuple(found)
 
 
 def offenders(paths: list[Path], wrong: re.Pattern[str]) -> list[str]:

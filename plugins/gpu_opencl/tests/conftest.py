@@ -127,9 +127,12 @@ def queue(request: pytest.FixtureRequest, device: OpenCLDevice) -> str:
 def unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU that a test takes for a GPU builds without optimization, in a fifth of the time: code for CPUs of these kernels is
     used in tests alone. Kernels of CPUs, and devices that are GPUs, build as everywhere; so does all with DOVETAIL_EXHAUSTIVE=1.
+
+    No other processes help, which would start the driver and optimize: test_builders.py has its own number of CPUs.
     """
     if os.environ.get("DOVETAIL_EXHAUSTIVE") == "1":
         return
+    monkeypatch.setattr("dovetail_gpu_opencl.builders.usable_cpus", lambda: 1)
     build = Programs._build_twice
 
     def built(self: Programs, source: str, options: list[str]) -> Any:

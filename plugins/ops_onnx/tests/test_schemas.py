@@ -1,6 +1,8 @@
 """Every standard operator against ONNX's schemas, from operator set 7 on: attributes, ports, data types and versions."""
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,19 +33,27 @@ _ONNX_NAMES = {"float": "float32", "double": "float64", "float8e8m0": "float8_e8
 _ONNX_NAMES |= {f"float6{kind}": f"float6_{kind}fn" for kind in ("e2m3", "e3m2")}
 _ONNX_NAMES |= {f"float8{kind}": f"float8_{kind}" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz")}
 
-_every_class = pytest.mark.parametrize("cls", find_all(), ids=lambda cls: cls.__name__)
+_CLASSES = find_all()
+_every_class = pytest.mark.parametrize("cls", _CLASSES, ids=lambda cls: cls.__name__)
 
 
-def _schemas(cls: type[Operator]) -> Iterator[OpSchema]:
+@functools.cache
+def _schemas(cls: type[Operator]) -> tuple[OpSchema, ...]:
     """The schemas of the versions for which `cls` is the definition, oldest first."""
-    later = [c.since for c in find_all() if c.op_type == cls.op_type and c.since > cls.since]
+    later = [c.since for c in _CLASSES if c.op_type == cls.op_type and c.since > cls.since]
     last = min(later, default=onnx.defs.onnx_opset_version() + 1) - 1
-    seen = set()
-    for version in range(max(cls.since, _OLDEST), last + 1):
-        schema = onnx.defs.get_schema(cls.op_type, version)
-        if schema.since_version not in seen:
-            seen.add(schema.since_version)
-            yield schema
+    schemas = (onnx.defs.get_schema(cls.op_type, version) for version in range(max(cls.since, _OLDEST), last + 1))
+    return tuple({schema.since_version: schema for schema in schemas}.values())
+
+
+@functools.cache
+def _versions() -> dict[str, set[int]]:
+    """Operator of the standard domain -> the versions in which onnx has a schema of it."""
+    found = defaultdict[str, set[int]](set)
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "":
+            found[schema.name].add(schema.since_version)
+    return found
 
 
 def _newest(cls: type[Operator]) -> OpSchema:
@@ -52,9 +62,9 @@ def _newest(cls: type[Operator]) -> OpSchema:
 
 @_every_class
 def test_the_version_is_one_of_onnx(cls: type[Operator]) -> None:
-    versions = {s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == cls.op_type and s.domain == ""}
+    versions = _versions()[cls.op_type]
     assert cls.since in versions or (cls.since < min(versions) <= _OLDEST) or (cls.since <= _OLDEST and min(versions) <= _OLDEST)
-    assert list(_schemas(cls)), "no operator set from 7 on uses this class"
+    assert _schemas(cls), "no operator set from 7 on uses this class"
 
 
 @_every_class
@@ -135,9 +145,9 @@ def _has_typed_ports(cls: type[Operator]) -> bool:
     return any(_accepted(cls, port) is not None for port in (*cls.inputs, *cls.outputs))
 
 
-@pytest.mark.parametrize("cls", [cls for cls in find_all() if _has_typed_ports(cls)], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", [cls for cls in _CLASSES if _has_typed_ports(cls)], ids=lambda cls: cls.__name__)
 def test_every_data_type_of_the_standard_is_accepted_and_no_other(cls: type[Operator]) -> None:
-    schemas = list(_schemas(cls))
+    schemas = _schemas(cls)
     newest = _newest(cls)
     for side in ("inputs", "outputs"):
         for index, port in enumerate(getattr(cls, side)):

@@ -1,5 +1,6 @@
 """`SessionOptions` and `RunOptions`, and what of them becomes a property of dovetail."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,11 @@ class _Options:
     """Typed attributes with defaults, and entries of text by key. Other attributes are refused, as onnxruntime does."""
 
     _defaults: dict[str, Any] = {}
+    """Name -> default: the annotated attributes of the class, and of those it is derived from."""
+
+    def __init_subclass__(cls) -> None:
+        own = {name: vars(cls)[name] for name in inspect.get_annotations(cls) if name in vars(cls)}
+        cls._defaults = {**cls._defaults, **own}
 
     def __init__(self) -> None:
         self.__dict__.update(self._defaults, _entries={})
@@ -44,41 +50,23 @@ class SessionOptions(_Options):
     The others are kept and can be read; a session that is made with one of them warns once, by name.
     """
 
-    intra_op_num_threads: int
-    inter_op_num_threads: int
-    graph_optimization_level: GraphOptimizationLevel
-    execution_mode: ExecutionMode
-    execution_order: ExecutionOrder
-    enable_cpu_mem_arena: bool
-    enable_mem_pattern: bool
-    enable_mem_reuse: bool
-    enable_profiling: bool
-    profile_file_prefix: str
-    optimized_model_filepath: str
-    log_severity_level: int
-    log_verbosity_level: int
-    logid: str
-    use_deterministic_compute: bool
-    use_per_session_threads: bool
+    intra_op_num_threads: int = 0
+    inter_op_num_threads: int = 0
+    graph_optimization_level: GraphOptimizationLevel = GraphOptimizationLevel.ORT_ENABLE_ALL
+    execution_mode: ExecutionMode = ExecutionMode.ORT_SEQUENTIAL
+    execution_order: ExecutionOrder = ExecutionOrder.DEFAULT
+    enable_cpu_mem_arena: bool = True
+    enable_mem_pattern: bool = True
+    enable_mem_reuse: bool = True
+    enable_profiling: bool = False
+    profile_file_prefix: str = "onnxruntime_profile_"
+    optimized_model_filepath: str = ""
+    log_severity_level: int = -1
+    log_verbosity_level: int = 0
+    logid: str = ""
+    use_deterministic_compute: bool = False
+    use_per_session_threads: bool = True
 
-    _defaults = {
-        "intra_op_num_threads": 0,
-        "inter_op_num_threads": 0,
-        "graph_optimization_level": GraphOptimizationLevel.ORT_ENABLE_ALL,
-        "execution_mode": ExecutionMode.ORT_SEQUENTIAL,
-        "execution_order": ExecutionOrder.DEFAULT,
-        "enable_cpu_mem_arena": True,
-        "enable_mem_pattern": True,
-        "enable_mem_reuse": True,
-        "enable_profiling": False,
-        "profile_file_prefix": "onnxruntime_profile_",
-        "optimized_model_filepath": "",
-        "log_severity_level": -1,
-        "log_verbosity_level": 0,
-        "logid": "",
-        "use_deterministic_compute": False,
-        "use_per_session_threads": True,
-    }
     _WITHOUT_EFFECT = (
         "inter_op_num_threads",
         "execution_mode",
@@ -180,19 +168,11 @@ class SessionOptions(_Options):
 class RunOptions(_Options):
     """Options of a run. They are kept and can be read; `terminate` set before a run ends it at once."""
 
-    log_severity_level: int
-    log_verbosity_level: int
-    logid: str
-    only_execute_path_to_fetches: bool
-    terminate: bool
-
-    _defaults = {
-        "log_severity_level": -1,
-        "log_verbosity_level": 0,
-        "logid": "",
-        "only_execute_path_to_fetches": False,
-        "terminate": False,
-    }
+    log_severity_level: int = -1
+    log_verbosity_level: int = 0
+    logid: str = ""
+    only_execute_path_to_fetches: bool = False
+    terminate: bool = False
 
     def add_run_config_entry(self, config_key: str, config_value: str) -> None:
         """Keep an entry; none has an effect."""

@@ -9,7 +9,7 @@ from dovetail.dataclass import dataclass, field
 from dovetail.device import Binary, Eltwise, PostOp, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS
-from dovetail_gpu_opencl.kernels._quantized_steps import Refused, Steps, given, stored_bounds
+from dovetail_gpu_opencl.kernels._quantized_steps import Refused, Steps, stored_bounds
 from dovetail_ops_onnx.quantized import Scaling
 
 __all__ = [
@@ -89,8 +89,8 @@ class Channels(Tabulated):
 
     def _numbers(self, index: int) -> Floats:
         if not is_of_channels(self.node, index):
-            raise Refused(f"an operand {given(self.node, index)}; accepted: a constant for each channel")
-        value, scaling = given(self.node, index).value, self.op.scalings[index]
+            raise Refused(f"an operand {self.node.given(index)}; accepted: a constant for each channel")
+        value, scaling = self.node.given(index).value, self.op.scalings[index]
         assert value is not None
         numbers: Floats = value.astype(np.float32).reshape(-1)
         if scaling is None:
@@ -101,7 +101,7 @@ class Channels(Tabulated):
 
 def is_of_channels(node: TypedNode, index: int) -> bool:
     """Whether an input has one constant number for all or for each channel of the result, which are innermost."""
-    tensor, result = given(node, index), node.outputs[0]
+    tensor, result = node.given(index), node.outputs[0]
     if tensor.value is None or tensor.rank > result.rank:
         return False
     *outer, channels = post_ops.in_order(tensor, result).dims
@@ -176,7 +176,7 @@ class Pairs(Tabulated):
 
     def _numbers(self, index: int) -> tuple[Floats, float]:
         """The real values of all stored numbers of an operand, and its scale."""
-        tensor, scaling = given(self.node, index), self.op.scalings[index]
+        tensor, scaling = self.node.given(index), self.op.scalings[index]
         if scaling is None or tensor.dtype not in EIGHT_BITS or tensor.dims != self.node.outputs[0].dims:
             raise Refused(f"an operand {tensor}; accepted: 8-bit numbers of the result's shape")
         if self.kept not in (-1, index):

@@ -27,7 +27,7 @@ from dovetail_gpu_opencl.kernels._byte_lines import (
 )
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Result
 from dovetail_gpu_opencl.kernels._quantized import Factors
-from dovetail_gpu_opencl.kernels._quantized_steps import Refused, given, relus_before, stored_bounds
+from dovetail_gpu_opencl.kernels._quantized_steps import Refused, relus_before, stored_bounds
 from dovetail_gpu_opencl.launch import Constant, Scalar
 from dovetail_ops_onnx.quantized import QuantizedStep, Scaling
 
@@ -39,6 +39,7 @@ _EXACT = 1 << 24
 """Whole numbers up to this are floats."""
 _WORDS = {4: "uint", 8: "uint2", 16: "uint4"}
 _LINES = ", __global const float* restrict slopes, __global const float* restrict starts"
+_OF_ALL = "  const float r = n;\n"
 _OF_CHANNELS = "  const float shifted = fmin(fmax(fma(n, slope, start), 0.0f), q3) + q4, r = shifted - q4;\n"
 _SATURATED = """#ifdef MATRIX_UNITS
 static float saturated(const float x, const float y, const float z) {
@@ -100,15 +101,6 @@ def direct_result(factors: Factors, result: Result, work_n: int) -> Result:
     names = [f"q{i}" for i in range(len(passed) - 1)]
     declared = "".join(f", const float {name}" for name in names)
     of_channels = len(constants) > 1
-    text = _OF_CHANNELS if of_channels else "  const float r = n;\n"
-    parameters = ", const float slope, const float start" * of_channels
-    source = f"""{_SATURATED}
-static uint direct_1(const int sum, const float f{parameters}, const float kept, float* distance{declared}) {{
-  const float t = saturated((float)sum, f, q0), w = fma(t, q1, q2), n = w - q2;
-  *distance = fabs(fma(t, q1, -n));
-{text}  return as_uint({expression});
-}}
-"""
     defines: dict[str, object] = {
         **result.defines,
         "RESULT_ARGS": f"{result.defines['RESULT_ARGS']}{_LINES * of_channels}{declared}, const float nearest",
@@ -119,11 +111,25 @@ static uint direct_1(const int sum, const float f{parameters}, const float kept,
         **({"CHANNEL_LINES": True} if of_channels else {}),
     }
     if kept >= 0:
-        signed = given(node, kept).dtype is DType.INT8
+        signed = node.given(kept).dtype is DType.INT8
         defines |= {"KEPT_BYTES": f"in{kept}", "KEPT_SIGN": "0x80808080u" if signed else "0u"}
     own = (*map(Constant, constants[:1]), *result.own[1:], *map(Constant, constants[1:]))
     own += tuple(Scalar(np.float32(number)) for number in passed)
-    return dataclasses.replace(result, source=result.source + source, defines=defines, own=own)
+    return dataclasses.replace(
+        result, source=result.source + _function(expression, declared, of_channels), defines=defines, own=own
+    )
+
+
+def _function(expression: str, declared: str, of_channels: bool) -> str:
+    """The C function that makes a stored number of a sum, by an expression with the parameters in `declared`."""
+    parameters = ", const float slope, const float start" * of_channels
+    return f"""{_SATURATED}
+static uint direct_1(const int sum, const float f{parameters}, const float kept, float* distance{declared}) {{
+  const float t = saturated((float)sum, f, q0), w = fma(t, q1, q2), n = w - q2;
+  *distance = fabs(fma(t, q1, -n));
+{_OF_CHANNELS if of_channels else _OF_ALL}  return as_uint({expression});
+}}
+"""
 
 
 def _has_channels(node: TypedNode, steps: Sequence[QuantizedStep | Scaling]) -> bool:
@@ -151,7 +157,7 @@ def _nearest(factors: Factors, lowest: float, span: float) -> float:
 
 def _greatest_sum(factors: Factors) -> int:
     """No sum is greater."""
-    source, counts = given(factors.node, 0), factors.counts
+    source, counts = factors.node.given(0), factors.counts
     limits = np.iinfo(source.dtype.numpy)
     widest = max(factors.zero_point - int(limits.min), int(limits.max) - factors.zero_point)
     magnitudes = factors.weights.fact("magnitudes", lambda whole: np.abs(whole).reshape(len(whole), -1).sum(1, dtype=np.int64))

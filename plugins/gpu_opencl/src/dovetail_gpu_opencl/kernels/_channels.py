@@ -2,7 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -24,8 +25,9 @@ from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, 
 from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import STORED_TYPES, assemble, load
 from dovetail_ops_onnx.reduce_mean import ReduceMean
+from dovetail_ops_onnx.spatial import ConvGeometry
 
-__all__ = ["ConvDepthwiseChannels", "MeanChannels", "innermost", "layouts", "windows_launch"]
+__all__ = ["ConvDepthwiseChannels", "MeanChannels", "Window", "WindowsInnermost"]
 
 _ITEMS_A_UNIT = 512
 _WIDTH, _PIXELS_A_LINE = 8, 8
@@ -33,80 +35,80 @@ _WIDTH, _PIXELS_A_LINE = 8, 8
 3,136 pixels of 48 channels take 28 us with 196 an item."""
 _SIZES = ("BATCH", "IH", "IW", "OW", "PAD_Y", "PAD_X", "COUNT_H", "COUNT_W")
 _VECTOR = 8
+Window = tuple[ConvGeometry, Mapping[str, object], Sequence[Argument]]
+"""The geometry of the windows, defines of what is computed of each, and the arguments before the result."""
 
 
-def innermost(kernel: CLKernel, node: TypedNode) -> Refusal | None:
-    """Why the device, the types, the channels or the post-ops are not for kernels with channels innermost."""
-    src, dst = node.given(0), node.outputs[0]
-    factor = factor_of(kernel.caps, node)
-    if not multiplies(kernel.caps, factor):
-        return Refusal(Reason.CAPABILITY, f"made for devices that multiply {factor} with channels innermost")
-    if {src.dtype, dst.dtype} != {factor}:
-        return Refusal(Reason.DTYPE, f"{src} to {dst}")
-    if not 3 <= src.rank <= 4 or src.dims[1] % _VECTOR or not src.dims[1]:
-        return Refusal(Reason.SHAPE, f"{src}; accepted: multiples of {_VECTOR} channels, one or two spatial axes")
-    return operands_refusal(node)
+class WindowsInnermost(CLKernel):
+    """For GPUs with matrix units: windows_channels.cl where the channels are innermost, else as the class behind it."""
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        src, dst = node.given(0), node.outputs[0]
+        factor = factor_of(self.caps, node)
+        if not multiplies(self.caps, factor):
+            return Refusal(Reason.CAPABILITY, f"made for devices that multiply {factor} with channels innermost")
+        if {src.dtype, dst.dtype} != {factor}:
+            return Refusal(Reason.DTYPE, f"{src} to {dst}")
+        if not 3 <= src.rank <= 4 or src.dims[1] % _VECTOR or not src.dims[1]:
+            return Refusal(Reason.SHAPE, f"{src}; accepted: multiples of {_VECTOR} channels, one or two spatial axes")
+        refusal = operands_refusal(node)
+        return super().check(node) if refusal is None else refusal
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        """Channels innermost, or everything plain, which is slower than a reorder."""
+        result, rest = node.outputs[0].dims, (PLAIN,) * (len(node.inputs) - 1)
+        operands = tuple(NHWC if operand.dims == result else PLAIN for operand in node.operands)
+        slower = 2 * (node.given(0).nbytes + node.outputs[0].nbytes)
+        plain = dataclasses.replace(LayerConfig.uniform(node, PLAIN), cost=slower)
+        return (LayerConfig((NHWC, *rest), (NHWC,), operands), plain)
+
+    @abstractmethod
+    def window(self, node: TypedNode) -> Window:
+        """The windows, what is computed of each, and what is read."""
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        dst = node.outputs[0]
+        if dst.layout == PLAIN:
+            return super().launches(node)  # type: ignore[safe-super]  # of the class behind this one
+        if not dst.size:
+            return ()
+        geometry, defines, values = self.window(node)
+        batch, channels = dst.dims[:2]
+        numbers = {"C": channels, "BATCH": batch, **spatial_defines(geometry)}
+        lines = batch * numbers["OH"] * (channels // _VECTOR)
+        enough = _ITEMS_A_UNIT * self.caps.compute_units
+        wide = (xs for xs in (4, 2) if xs <= numbers["OW"] and lines * ceil_div(numbers["OW"], xs) >= enough)
+        xs = self.packed.settled("windows_channels", node, next(wide, 1), lambda built: built <= numbers["OW"])
+        chain = post_ops.epilogue(post_ops.in_memory_order(node), _VECTOR, aligned=True)
+        own = {"HALF_STORAGE": True, **load_defines("T", dst.dtype), **store_defines(dst.dtype), **numbers, "XS": xs, **defines}
+        sized, passed = by_value({**own, "COLUMNS": ceil_div(numbers["OW"], xs)}, _SIZES, ("OH", "COLUMNS"))
+        source = assemble("windows_channels.cl", sized, load("halves.cl"), chain.source)
+        work, local = spread(lines * ceil_div(numbers["OW"], xs), self.caps)
+        arguments = (*values, Write(node.node.outputs[0]), *passed, *chain.arguments)
+        return (Launch("windows_channels.cl", source, "windows_channels", arguments, work, local),)
 
 
-def layouts(node: TypedNode) -> Sequence[LayerConfig]:
-    """Channels innermost, or everything plain, which is slower than a reorder."""
-    result, rest = node.outputs[0].dims, (PLAIN,) * (len(node.inputs) - 1)
-    operands = tuple(NHWC if operand.dims == result else PLAIN for operand in node.operands)
-    slower = 2 * (node.given(0).nbytes + node.outputs[0].nbytes)
-    plain = dataclasses.replace(LayerConfig.uniform(node, PLAIN), cost=slower)
-    return (LayerConfig((NHWC, *rest), (NHWC,), operands), plain)
-
-
-def windows_launch(
-    kernel: CLKernel, node: TypedNode, numbers: dict[str, int], defines: dict[str, object], values: Sequence[Argument]
-) -> tuple[Launch, ...]:
-    """The launch of windows_channels.cl; `numbers` are the sizes of the windows and images, C and BATCH."""
-    dst = node.outputs[0]
-    if not dst.size:
-        return ()
-    chunks = numbers["C"] // _VECTOR
-    lines = numbers["BATCH"] * numbers["OH"] * chunks
-    enough = _ITEMS_A_UNIT * kernel.caps.compute_units
-    wide = (xs for xs in (4, 2) if xs <= numbers["OW"] and lines * ceil_div(numbers["OW"], xs) >= enough)
-    xs = kernel.packed.settled("windows_channels", node, next(wide, 1), lambda built: built <= numbers["OW"])
-    chain = post_ops.epilogue(post_ops.in_memory_order(node), _VECTOR, aligned=True)
-    own = {"HALF_STORAGE": True, **load_defines("T", dst.dtype), **store_defines(dst.dtype), **numbers, "XS": xs, **defines}
-    sized, sizes = by_value({**own, "COLUMNS": ceil_div(numbers["OW"], xs)}, _SIZES, ("OH", "COLUMNS"))
-    source = assemble("windows_channels.cl", sized, load("halves.cl"), chain.source)
-    work, local = spread(lines * ceil_div(numbers["OW"], xs), kernel.caps)
-    arguments = (*values, Write(node.node.outputs[0]), *sizes, *chain.arguments)
-    return (Launch("windows_channels.cl", source, "windows_channels", arguments, work, local),)
-
-
-class ConvDepthwiseChannels(ConvDepthwiseWindows):
-    """For GPUs with matrix units: windows_channels.cl where the channels are innermost, else as the other kernel."""
+class ConvDepthwiseChannels(WindowsInnermost, ConvDepthwiseWindows):
+    """Depthwise convolutions by constant weights."""
 
     name = "conv_depthwise_channels"
 
     def check(self, node: TypedNode) -> Refusal | None:
-        for ask in (lambda n: innermost(self, n), super().check):
-            if (refusal := ask(node)) is not None:
-                return refusal
+        refusal = super().check(node)
+        if refusal is not None:
+            return refusal
         _, _, maps, groups = sizes(node)
         if maps != groups or node.given(1).value is None:
             return Refusal(Reason.ATTRIBUTE, "several maps a channel, or weights that are not constant")
         return None
 
-    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        return layouts(node)
-
-    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        if node.outputs[0].layout == PLAIN:
-            return super().launches(node)
+    def window(self, node: TypedNode) -> Window:
         names, weights = node.node.inputs, constant_weights(node)
         packed = np.ascontiguousarray(weights.reshape(len(weights), -1).T, node.given(0).dtype.numpy)
         values: list[Argument] = [Read(names[0]), Constant(packed)]
-        defines: dict[str, object] = {}
-        if has_bias(node):
-            values.append(Read(names[2]))
-            defines = bias_defines(node.given(2).dtype)
-        numbers = {"C": len(weights), "BATCH": node.given(0).dims[0], **spatial_defines(geometry(node))}
-        return windows_launch(self, node, numbers, defines, values)
+        if not has_bias(node):
+            return geometry(node), {}, values
+        return geometry(node), bias_defines(node.given(2).dtype), [*values, Read(names[2])]
 
 
 class MeanChannels(CLKernel):

@@ -9,7 +9,7 @@ from dovetail.dataclass import dataclass
 from dovetail.device import DType
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div, round_up
-from dovetail_gpu_opencl.kernels._bytes import parts_between
+from dovetail_gpu_opencl.kernels._bytes import parts_between, parts_of
 from dovetail_gpu_opencl.kernels._integer import Result, Weights
 from dovetail_gpu_opencl.kernels._spatial import named
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Scratch, ints
@@ -112,7 +112,7 @@ def packed(
     weights: Weights, dims: tuple[int, ...], caps: Capabilities, groups: int = 1, taps: int = 1
 ) -> tuple[Argument, dict[str, object]]:
     """Weights that are [M, C, KH, KW] in the order of integer_rows.cl, and the defines that say in which."""
-    parts = weights.fact("integer_rows", _parts)
+    parts = max(parts_of(weights), 1)
     fours = caps.multiplies_fours if parts <= (2 if caps.multiplies_tiles else 1) else 0
     order = ("integer_rows", groups, taps, fours > 0)
     made = weights.packed(order, lambda whole: pack_weights(whole.reshape(dims), groups, taps, parts if fours else 0))
@@ -151,13 +151,9 @@ def pack_weights(weights: NDArray[np.integer], groups: int, taps: int, fours: in
     return found
 
 
-def _parts(weights: NDArray[np.integer]) -> int:
-    """How many numbers of 8 bits a weight is the sum of: 1, 2, or 3 where it takes more."""
-    return min(parts_between(int(weights.min(initial=0)), int(weights.max(initial=0))), 3)
-
-
 def _smallest(weights: NDArray[np.integer]) -> NDArray[np.integer]:
-    found = aligned_empty(weights.shape, np.int8 if _parts(weights) == 1 else np.int16)
+    parts = parts_between(int(weights.min(initial=0)), int(weights.max(initial=0)))
+    found = aligned_empty(weights.shape, np.int8 if parts == 1 else np.int16)
     found[...] = weights
     return found
 

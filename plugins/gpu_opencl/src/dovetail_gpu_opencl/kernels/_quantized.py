@@ -29,7 +29,6 @@ from dovetail_gpu_opencl.kernels._quantized_steps import (
     WHOLE,
     Refused,
     Steps,
-    given,
     reading_of,
     relus_before,
     stored_bounds,
@@ -156,7 +155,7 @@ class Factors(Scales):
         shared: PackedConstants, node: TypedNode, op: Quantized, axis: int, alpha: float = 1.0, beta: float = 1.0
     ) -> "Factors":
         """Those whose weights have their channels of the result along `axis`. Raises `Refused`."""
-        tensor, source, own = given(node, 1), op.scalings[0], op.scalings[1]
+        tensor, source, own = node.given(1), op.scalings[0], op.scalings[1]
         if tensor.value is None or source is None or own is None:
             raise Refused("factors that are not both quantized, or a second one that is not constant")
         if max(own.scale.size, own.zero_point.size) > 1 and own.axis % tensor.rank != axis:
@@ -167,7 +166,7 @@ class Factors(Scales):
     @property
     def product(self) -> tuple[int, int, int]:
         """Rows, columns and depth of a product of matrices."""
-        *rows, depth = given(self.node, 0).dims
+        *rows, depth = self.node.given(0).dims
         return math.prod(rows), self.channels, depth
 
 
@@ -177,7 +176,7 @@ def _bias(node: TypedNode, op: Quantized, channels: int) -> NDArray[np.float64]:
     assert isinstance(step, QuantizedStep)
     if len(step.inputs) < 3 or step.inputs[2] is None:
         return np.zeros(channels)
-    tensor = given(node, step.inputs[2])
+    tensor = node.given(step.inputs[2])
     value = tensor.value
     if (
         value is None
@@ -306,7 +305,7 @@ class QuantizedSums(QuantizedKernel, Generic[S]):
         found, result = list[Hashable](), node.outputs[0]
         for step in self.op(node).steps[1:]:
             for index in step.inputs if isinstance(step, QuantizedStep) else ():
-                found.append(reading_of(None if index is None or index < 0 else given(node, index), result))
+                found.append(reading_of(None if index is None or index < 0 else node.given(index), result))
         return tuple(found)
 
 
@@ -323,8 +322,8 @@ class QuantizedConv(QuantizedSums[Factors]):
         return self.applies_to(node, Conv)
 
     def check(self, node: TypedNode) -> Refusal | None:
-        rank = self.conv(node).geometry(given(node, 0), given(node, 1)).rank
-        maps, channels = given(node, 1).dims[:2]
+        rank = self.conv(node).geometry(node.given(0), node.given(1)).rank
+        maps, channels = node.given(1).dims[:2]
         if not self.sparse and is_sparse(self.conv(node).group, channels, maps):
             return Refusal(Reason.SHAPE, SPARSE)
         return Refusal(Reason.SHAPE, f"{rank} spatial axes") if rank > self.max_spatial else QuantizedKernel.check(self, node)
@@ -346,8 +345,8 @@ class QuantizedConv(QuantizedSums[Factors]):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         factors, result, bias = self.parts(node)
         conv = self.conv(node)
-        maps, channels = given(node, 1).dims[:2]
-        sizes = spatial_defines(conv.geometry(given(node, 0), given(node, 1)))
+        maps, channels = node.given(1).dims[:2]
+        sizes = spatial_defines(conv.geometry(node.given(0), node.given(1)))
         numbers = {"GROUPS": conv.group, "C": channels, "M": maps, **sizes}
         zero = Constant(self.packed.same(factors.zero))
         return windows_launches(self.caps, node, numbers, factors.weights, zero, bias, result)
@@ -369,9 +368,9 @@ def _with_operands(node: TypedNode, config: LayerConfig, operands: range) -> Lay
     """The configuration with what the steps read in the result's layout, or plain and along it; None where that cannot be."""
     inputs, dst = list(config.inputs), node.outputs[0]
     for index in operands:
-        if given(node, index).dims == dst.dims:
+        if node.given(index).dims == dst.dims:
             inputs[index] = config.outputs[0]
-        elif not post_ops.lies_along(given(node, index), dst, config.outputs[0]):
+        elif not post_ops.lies_along(node.given(index), dst, config.outputs[0]):
             return None
     return dataclasses.replace(config, inputs=tuple(inputs))
 
@@ -386,7 +385,7 @@ class QuantizedMatMul(QuantizedSums[Factors]):
         return self.applies_to(node, Gemm if isinstance(self.op(node).main, Gemm) else MatMul)
 
     def factors(self, node: TypedNode) -> Factors:
-        op, a, b = self.op(node), given(node, 0), given(node, 1)
+        op, a, b = self.op(node), node.given(0), node.given(1)
         if a.rank < 2 or b.rank != 2:
             raise Refused(f"{a} by {b}; accepted: matrices by one matrix")
         if not isinstance(op.main, Gemm):
@@ -402,7 +401,7 @@ class QuantizedMatMul(QuantizedSums[Factors]):
             return ()
         wei, packing = packed(factors.weights, (n, k, 1, 1), self.caps)
         sums = Sums.of_product(m, n, k, 1)
-        defines = row_defines(C_TYPES[given(node, 0).dtype], packing, has_bias=not isinstance(bias, Null))
+        defines = row_defines(C_TYPES[node.given(0).dtype], packing, has_bias=not isinstance(bias, Null))
         zero = Constant(self.packed.same(factors.zero))
         values = (Read(node.node.inputs[0]), wei, zero, bias, Write(node.node.outputs[0]))
         return (sums.launch(self.caps.compute_units, defines, result, *values),)
@@ -436,7 +435,7 @@ class QuantizedElementwise(QuantizedKernel):
         op, result = self.op(node), node.outputs[0]
         steps, first = Steps(node, op, VECTOR, run_axes=0, branches=self.caps.kind == "GPU"), op.steps[0]
         assert isinstance(first, QuantizedStep)
-        types = [None if i is None else given(node, i).with_dtype(DType.FLOAT32) for i in first.inputs]
+        types = [None if i is None else node.given(i).with_dtype(DType.FLOAT32) for i in first.inputs]
         names = ["" if i is None else str(i) for i in first.inputs]
         for at, tensor in enumerate(types):
             chain = None if tensor is None or tensor.dims != result.dims else first.op.post_ops(types, names, at)

@@ -12,7 +12,7 @@ from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, parts_
 from dovetail_gpu_opencl.kernels._conv_integer import direct_sizes, same_layout
 from dovetail_gpu_opencl.kernels._integer import Result
 from dovetail_gpu_opencl.kernels._quantized import Factors, QuantizedConv, QuantizedMatMul, QuantizedSums
-from dovetail_gpu_opencl.kernels._quantized_steps import Refused, given
+from dovetail_gpu_opencl.kernels._quantized_steps import Refused
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch, Null, Read, Write
@@ -56,7 +56,7 @@ class QuantizedConvBytes(QuantizedTiles, QuantizedConv):
         if (refusal := QuantizedConv.check(self, node)) is not None:
             return refusal
         result = node.outputs[0]
-        operands = (given(node, i) for i in self.operands(node))
+        operands = (node.given(i) for i in self.operands(node))
         if not all(t.dims == result.dims or post_ops.lies_along(t, result, NHWC) for t in operands):
             accepted = "the result's shape, one number, or one for each channel or pixel"
             return Refusal(Reason.LAYOUT, f"operands that broadcast along some axes; accepted: {accepted}")
@@ -67,7 +67,7 @@ class QuantizedConvBytes(QuantizedTiles, QuantizedConv):
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         inputs: list[Layout] = [PLAIN] * len(node.inputs)
         for index in self.operands(node):
-            inputs[index] = NHWC if given(node, index).dims == node.outputs[0].dims else PLAIN
+            inputs[index] = NHWC if node.given(index).dims == node.outputs[0].dims else PLAIN
         images = self.images(node)
         sources: tuple[Layout, ...] = (NHWC,) if images.width == images.channels else (PLAIN, NHWC)
         return [LayerConfig((source, *inputs[1:]), (NHWC,)) for source in sources]
@@ -75,7 +75,7 @@ class QuantizedConvBytes(QuantizedTiles, QuantizedConv):
     def images(self, node: TypedNode) -> Images:
         """The sizes."""
         src, wei = node.given(0), node.given(1)
-        adds = any(given(node, i).dims == node.outputs[0].dims for i in self.operands(node))
+        adds = any(node.given(i).dims == node.outputs[0].dims for i in self.operands(node))
         parts = parts_of(self.factors(node).weights)
         return Images(src.dims[0], wei.dims[1], wei.dims[0], self.conv(node).geometry(src, wei), adds, parts)
 

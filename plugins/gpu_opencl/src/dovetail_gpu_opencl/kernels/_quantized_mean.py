@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dovetail.device import NHWC, PLAIN, LayerConfig, Layout, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import spread
 from dovetail_gpu_opencl.kernels._quantized import QuantizedKernel
-from dovetail_gpu_opencl.kernels._quantized_steps import Refused, Steps, given, steps_behind, stored_bounds
+from dovetail_gpu_opencl.kernels._quantized_steps import Refused, Steps, steps_behind, stored_bounds
 from dovetail_gpu_opencl.launch import Launch, Read, Write
 from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, assemble, literal
@@ -27,7 +27,7 @@ class QuantizedMean(QuantizedKernel):
     def check(self, node: TypedNode) -> Refusal | None:
         if not self.caps.fp64:
             return Refusal(Reason.CAPABILITY, "real values are added in double")
-        if not math.prod(given(node, 0).dims[2:]):
+        if not math.prod(node.given(0).dims[2:]):
             return Refusal(Reason.SHAPE, "no pixels")
         return super().check(node)
 
@@ -40,11 +40,11 @@ class QuantizedMean(QuantizedKernel):
         return steps_behind(node, op, 1, branches=True)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        layouts: tuple[Layout, ...] = (NHWC, PLAIN) if given(node, 0).rank > 2 else (PLAIN,)
+        layouts: tuple[Layout, ...] = (NHWC, PLAIN) if node.given(0).rank > 2 else (PLAIN,)
         return [LayerConfig((source,), (result,)) for source in layouts for result in reversed(layouts)]
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        steps, src, dst, file = self.parts(node), given(node, 0), node.outputs[0], "quantized_mean.cl"
+        steps, src, dst, file = self.parts(node), node.given(0), node.outputs[0], "quantized_mean.cl"
         scaling = self.op(node).scalings[0]
         assert scaling is not None
         scale, zero, _, _ = stored_bounds(scaling)

@@ -10,7 +10,7 @@ from dovetail_gpu_opencl.kernel import ceil_div, round_up
 from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, parts_between
 from dovetail_gpu_opencl.kernels._pipelined import DEPTH
 from dovetail_gpu_opencl.kernels._quantized import QuantizedSums, Scales
-from dovetail_gpu_opencl.kernels._quantized_steps import Refused, given, stored_bounds
+from dovetail_gpu_opencl.kernels._quantized_steps import Refused, stored_bounds
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Scratch
 from dovetail_gpu_opencl.sizes import by_value
@@ -35,7 +35,7 @@ class QuantizedProductBytes(ByteTiles, QuantizedSums[Scales]):
         return self.applies_to(node, MatMul)
 
     def check(self, node: TypedNode) -> Refusal | None:
-        a, b = given(node, 0), given(node, 1)
+        a, b = node.given(0), node.given(1)
         if a.rank < 2 or b.rank < 2 or (math.prod(b.dims[:-2]) > 1 and a.dims[:-2] != b.dims[:-2]):
             return Refusal(Reason.SHAPE, f"{a} by {b}; accepted: as many matrices by as many, or any by one")
         if not 0 < a.dims[-1] <= _DEEPEST:
@@ -55,14 +55,14 @@ class QuantizedProductBytes(ByteTiles, QuantizedSums[Scales]):
         for scaling in op.scalings[:2]:
             assert scaling is not None
             stored_bounds(scaling)
-        return Scales(node, op, given(node, 1).dims[-1], 1.0, 1.0)
+        return Scales(node, op, node.given(1).dims[-1], 1.0, 1.0)
 
     def reads(self, node: TypedNode) -> Hashable:
         return node.outputs[0].dims[-1], super().reads(node)
 
     def images(self, node: TypedNode) -> Images:
         """The sizes of one product."""
-        a, b, count = given(node, 0), given(node, 1), self._count(node)
+        a, b, count = node.given(0), node.given(1), self._count(node)
         rows = math.prod(a.dims[:-1]) // max(1, count)
         return Images(rows, a.dims[-1], b.dims[-1], parts=self._parts(node))
 
@@ -104,7 +104,7 @@ class QuantizedProductBytes(ByteTiles, QuantizedSums[Scales]):
         source_zero, zero = self._zeros(node)
         numbers = {"K": images.channels, "N": images.maps, "ROW": rows.nbytes // (self._count(node) * images.maps * 16)}
         numbers |= {"ZERO": zero, "FACTOR": -source_zero}
-        defines, sizes = by_value({"X": C_TYPES[given(node, 1).dtype], "PARTS": images.parts, **numbers}, tuple(numbers))
+        defines, sizes = by_value({"X": C_TYPES[node.given(1).dtype], "PARTS": images.parts, **numbers}, tuple(numbers))
         work = (self._count(node) * ceil_div(images.maps, 32) * 32, 8)
         arguments: tuple[Argument, ...] = (Read(node.node.inputs[1]), rows, sums, *sizes)
         return Launch(_FILE, assemble(_FILE, defines), _FILE.removesuffix(".cl"), arguments, work, (32, 8))
@@ -120,11 +120,11 @@ class QuantizedProductBytes(ByteTiles, QuantizedSums[Scales]):
 
     def _count(self, node: TypedNode) -> int:
         """How many second factors there are."""
-        return math.prod(given(node, 1).dims[:-2])
+        return math.prod(node.given(1).dims[:-2])
 
     def _parts(self, node: TypedNode) -> int:
         """The numbers of int8 whose sum is an element of the second factor less its zero point."""
-        (_, own), limits = self._zeros(node), np.iinfo(given(node, 1).dtype.numpy)
+        (_, own), limits = self._zeros(node), np.iinfo(node.given(1).dtype.numpy)
         return parts_between(int(limits.min) - own, int(limits.max) - own)
 
     def _zeros(self, node: TypedNode) -> tuple[int, int]:

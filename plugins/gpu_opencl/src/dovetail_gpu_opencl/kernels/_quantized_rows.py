@@ -14,7 +14,7 @@ from dovetail_gpu_opencl.kernels._axis import Lines
 from dovetail_gpu_opencl.kernels._bytes import VECTOR, has_matrix_units
 from dovetail_gpu_opencl.kernels._pipelined import load_defines
 from dovetail_gpu_opencl.kernels._quantized import QuantizedKernel
-from dovetail_gpu_opencl.kernels._quantized_steps import Refused, Steps, given, steps_behind, stored_bounds
+from dovetail_gpu_opencl.kernels._quantized_steps import Refused, Steps, steps_behind, stored_bounds
 from dovetail_gpu_opencl.kernels._rows import row_defines
 from dovetail_gpu_opencl.kernels.layer_normalization import MOST
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
@@ -62,7 +62,7 @@ class QuantizedRows(QuantizedKernel):
         own = {
             **storage(DType.FLOAT32),
             "ACC": "float",
-            "X": C_TYPES[given(node, 0).dtype],
+            "X": C_TYPES[node.given(0).dtype],
             "Y": C_TYPES[node.outputs[0].dtype],
             "VEC": self.vec(node),
             "POST_ARGS": steps.parameters,
@@ -82,7 +82,7 @@ class QuantizedSoftmax(QuantizedRows):
     file = "softmax.cl"
 
     def check(self, node: TypedNode) -> Refusal | None:
-        axis, rank = self._softmax(node).axis, given(node, 0).rank
+        axis, rank = self._softmax(node).axis, node.given(0).rank
         if axis % max(rank, 1) != rank - 1:
             return Refusal(Reason.ATTRIBUTE, f"axis {axis} of {rank}; accepted: the last")
         return super().check(node)
@@ -118,7 +118,7 @@ class QuantizedLayerNormalization(QuantizedRows):
     def check(self, node: TypedNode) -> Refusal | None:
         size = self._rows(node).size
         for name, index in zip(("Scale", "B"), self._parameters(node), strict=False):
-            tensor = given(node, index)
+            tensor = node.given(index)
             if tensor.value is None or tensor.size != size:
                 return Refusal(
                     Reason.SHAPE, f"{name} is {tensor}; accepted: a constant of {size} elements, one for each of a row"
@@ -149,7 +149,7 @@ class QuantizedLayerNormalization(QuantizedRows):
 
     def _registers(self, node: TypedNode, rows: Lines) -> Launch:
         steps, source, dst = self.parts(node), self.op(node).scalings[0], node.outputs[0]
-        op, x, y = self.op(node).main, C_TYPES[given(node, 0).dtype], C_TYPES[dst.dtype]
+        op, x, y = self.op(node).main, C_TYPES[node.given(0).dtype], C_TYPES[dst.dtype]
         assert source is not None
         assert isinstance(op, LayerNormalization)
         constants = [Constant(self._real(node, index)) for index in self._parameters(node)]
@@ -187,7 +187,7 @@ class QuantizedLayerNormalization(QuantizedRows):
 
     def _real(self, node: TypedNode, index: int) -> NDArray[np.float32]:
         """The real numbers of a constant."""
-        value, scaling = given(node, index).value, self.op(node).scalings[index]
+        value, scaling = node.given(index).value, self.op(node).scalings[index]
         assert value is not None
         if scaling is None:
             return value.astype(np.float32)

@@ -23,7 +23,6 @@ __all__ = [
     "WHOLE",
     "Refused",
     "Steps",
-    "given",
     "is_as_large",
     "places_of",
     "reading_of",
@@ -63,13 +62,6 @@ NUMBERS = "qn"
 
 class Refused(Exception):  # an answer, not an error
     """Raised inside a kernel that does not run the operator; the text has the reason."""
-
-
-def given(node: TypedNode, index: int) -> TensorType:
-    """The type of an input that is present."""
-    found = node.inputs[index]
-    assert found is not None
-    return found
 
 
 def stored_bounds(scaling: Scaling) -> tuple[float, float, float, float]:
@@ -220,7 +212,7 @@ class Steps:
 
     def _loads(self, index: int) -> dict[int, str]:
         """The value of an input as it is stored, in float."""
-        tensor, result = given(self.node, index), self.node.outputs[0]
+        tensor, result = self.node.given(index), self.node.outputs[0]
         access = elementwise_access(tensor, result, self.run_axes, self.sizes, index)
         if access is None:
             raise Refused(f"operand {tensor} does not broadcast to {result}")
@@ -230,7 +222,7 @@ class Steps:
     def _chain(self, step: QuantizedStep) -> None:
         result = self.node.outputs[0].with_dtype(DType.FLOAT32)
         names = ["" if i is None else str(i) for i in step.inputs]
-        types = [None if i is None else result if i < 0 else given(self.node, i).with_dtype(DType.FLOAT32) for i in step.inputs]
+        types = [None if i is None else result if i < 0 else self.node.given(i).with_dtype(DType.FLOAT32) for i in step.inputs]
         self.chain(step.op.post_ops(types, names, names.index("-1")), step.op.key)
 
     def chain(self, chain: tuple[PostOp, ...] | None, key: str) -> None:
@@ -262,7 +254,7 @@ class Steps:
         """The constant number that a post-op multiplies or divides by."""
         if not isinstance(post_op, Binary) or post_op.algorithm not in ("mul", "div"):
             return None
-        value, scaling = given(self.node, int(post_op.operand)).value, self.op.scalings[int(post_op.operand)]
+        value, scaling = self.node.given(int(post_op.operand)).value, self.op.scalings[int(post_op.operand)]
         if value is None or value.size != 1:
             return None
         number = np.float32(value.reshape(())[()])
@@ -275,7 +267,7 @@ class Steps:
     def parameters(self) -> str:
         """The parameters of the functions, and of the kernel, after others."""
         inputs = "".join(
-            f", __global const {C_TYPES[given(self.node, i).dtype]}* restrict in{i}" for i in dict.fromkeys(self.operands)
+            f", __global const {C_TYPES[self.node.given(i).dtype]}* restrict in{i}" for i in dict.fromkeys(self.operands)
         )
         return f", __global const float* restrict {NUMBERS}{inputs}{self.sizes.parameters}"
 

@@ -1,13 +1,11 @@
 """AveragePool."""
 
 import math
-from collections.abc import Sequence
 
-from dovetail.device import PLAIN, LayerConfig, Reason, Refusal, TypedNode
-from dovetail_gpu_opencl.kernels._channels import innermost, layouts, windows_launch
+from dovetail.device import Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.kernels._channels import Window, WindowsInnermost
 from dovetail_gpu_opencl.kernels._pool import MOST_SUMMED, PoolDirect, PoolRows, geometry, padded_ends
-from dovetail_gpu_opencl.kernels._spatial import spatial_defines
-from dovetail_gpu_opencl.launch import Launch, Read
+from dovetail_gpu_opencl.launch import Read
 from dovetail_ops_onnx.average_pool import AveragePool
 
 __all__ = ["KERNELS"]
@@ -42,28 +40,19 @@ class AveragePoolDirect(PoolDirect):
         return {"COUNT_PADS": True, **padded_ends(geometry(node))} if node.op.count_include_pad else {}
 
 
-class AveragePoolInnermost(AveragePoolDirect):
-    """For GPUs with matrix units: windows_channels.cl where the channels are innermost, else as the direct kernel."""
+class AveragePoolInnermost(WindowsInnermost, AveragePoolDirect):
+    """Means of small windows."""
 
     name = "average_pool_innermost"
 
     def check(self, node: TypedNode) -> Refusal | None:
-        for ask in (lambda n: innermost(self, n), super().check):
-            if (refusal := ask(node)) is not None:
-                return refusal
-        return _large(node)
+        refusal = super().check(node)
+        return _large(node) if refusal is None else refusal
 
-    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        return layouts(node)
-
-    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        if node.outputs[0].layout == PLAIN:
-            return super().launches(node)
-        batch, channels = node.given(0).dims[:2]
-        numbers = {"C": channels, "BATCH": batch, **spatial_defines(geometry(node))}
+    def window(self, node: TypedNode) -> Window:
         mode = self.mode(node)
         mode.pop("COUNT_D", None)
-        return windows_launch(self, node, numbers, {"MEAN": True, **mode}, (Read(node.node.inputs[0]),))
+        return geometry(node), {"MEAN": True, **mode}, (Read(node.node.inputs[0]),)
 
 
 KERNELS = (AveragePoolInnermost(), AveragePoolRows(), AveragePoolDirect())

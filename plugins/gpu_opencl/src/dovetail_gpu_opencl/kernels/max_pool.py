@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import FLOATS, ceil_div, spread
-from dovetail_gpu_opencl.kernels._channels import innermost, layouts, windows_launch
+from dovetail_gpu_opencl.kernels._channels import Window, WindowsInnermost
 from dovetail_gpu_opencl.kernels._pool import PoolDirect, PoolRows, geometry, refuse_taps
 from dovetail_gpu_opencl.kernels._spatial import named, spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
@@ -93,28 +93,16 @@ class MaxPoolChannels(MaxPoolDirect):
         return Launch(file, assemble(file, defines), "max_pool_words", arguments, *spread(items, self.caps))
 
 
-class MaxPoolInnermost(MaxPoolDirect):
-    """For GPUs with matrix units: windows_channels.cl where the channels are innermost, else as the direct kernel."""
+class MaxPoolInnermost(WindowsInnermost, MaxPoolDirect):
+    """Maxima without indices."""
 
     name = "max_pool_innermost"
 
     def check(self, node: TypedNode) -> Refusal | None:
-        if len(node.outputs) > 1:
-            return Refusal(Reason.ATTRIBUTE, "the output Indices")
-        for ask in (lambda n: innermost(self, n), super().check):
-            if (refusal := ask(node)) is not None:
-                return refusal
-        return None
+        return Refusal(Reason.ATTRIBUTE, "the output Indices") if len(node.outputs) > 1 else super().check(node)
 
-    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        return layouts(node)
-
-    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        if node.outputs[0].layout == PLAIN:
-            return super().launches(node)
-        batch, channels = node.given(0).dims[:2]
-        numbers = {"C": channels, "BATCH": batch, **spatial_defines(geometry(node))}
-        return windows_launch(self, node, numbers, {"MAXIMUM": True}, (Read(node.node.inputs[0]),))
+    def window(self, node: TypedNode) -> Window:
+        return geometry(node), {"MAXIMUM": True}, (Read(node.node.inputs[0]),)
 
 
 KERNELS = (MaxPoolRows(), MaxPoolChannels(), MaxPoolInnermost(), MaxPoolDirect())
