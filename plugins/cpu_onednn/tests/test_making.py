@@ -142,6 +142,20 @@ def test_an_interrupt_while_the_second_thread_starts(monkeypatch):
     assert not native_thread._running  # it was waited for: the memory of its queue goes
 
 
+def test_an_interrupt_while_the_second_thread_is_waited_for(monkeypatch):
+    create, join = native_thread._functions()
+
+    def interrupted(*given):
+        join(*given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(native_thread, "_functions", lambda: (create, interrupted))
+    found = stages(30, 31)
+    with pytest.raises(KeyboardInterrupt), Maker() as helper:
+        helper.add((placement(), found))
+    assert not native_thread._running
+
+
 def test_plans_are_those_of_calls_from_python(monkeypatch):
     rng, g = np.random.default_rng(0), dovetail.GraphBuilder()
     value = g.input("x", "float32", ("rows", 64))

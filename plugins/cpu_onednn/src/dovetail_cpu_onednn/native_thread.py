@@ -12,6 +12,9 @@ __all__ = ["NativeThread", "begins_threads"]
 _running: set["NativeThread"] = set()
 """Those that have not ended: an interrupt may keep their owner from waiting for them, and the memory that they use must stay."""
 
+_NONE = -1
+"""No result of machine code, which returns 0 or more."""
+
 
 @cache
 def _functions() -> tuple[Callable[..., int], Callable[..., int]] | None:
@@ -52,8 +55,11 @@ class NativeThread:
 
     def join(self) -> None:
         """Wait for its end; other threads of Python run meanwhile."""
-        functions, handle = _functions(), ctypes.c_size_t(self._handle.value)
+        functions, result = _functions(), ctypes.c_int64(_NONE)
         assert functions is not None
-        functions[1](handle, None)
-        self._handle.value = 0
-        _running.discard(self)
+        try:
+            functions[1](ctypes.c_size_t(self._handle.value), ctypes.byref(result))
+        finally:  # mostly an interrupt comes while this waits, and is raised then
+            if result.value != _NONE:
+                self._handle.value = 0
+                _running.discard(self)
