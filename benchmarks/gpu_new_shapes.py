@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from _common import MODELS, QUANTIZED, Row, emit, median, milliseconds, parser
+from _common import MODELS, MODELS_DIR, QUANTIZED, Row, emit, median, milliseconds, parser
 
 SHAPES: dict[str, Sequence[tuple[int, ...]]] = {
     "mobilenet_v2": ((1,), (2,), (5,), (8,), (32,)),
@@ -78,7 +78,10 @@ def main() -> int:
     options.add_argument("--hint", default="f32", help="INFERENCE_PRECISION_HINT")
     arguments = options.parse_args()
     opened = _counting()
-    names = [name for name in SHAPES if name.startswith(arguments.only or "")]
+    asked = [name for name in SHAPES if name.startswith(arguments.only or "")]
+    names = [name for name in asked if (MODELS_DIR / f"{name}.onnx").exists()]
+    for name in sorted(set(asked) - set(names)):
+        print(f"{name} is left out: `python benchmarks/models.py quantize` makes it", file=sys.stderr)
     emit(arguments.json, [row for name in names for row in rows_of(name, arguments.device, arguments.hint, opened)], {})
     return 0
 
