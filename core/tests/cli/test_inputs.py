@@ -103,6 +103,31 @@ def test_files_that_hold_no_arrays(tmp_path: Path, suffix: str, content: bytes) 
         read_inputs(ONE, [f"x={file}"], 0)
 
 
+def _encrypted(content: bytes) -> bytes:
+    """An archive whose directory asks for strong encryption, which zipfile has no code for."""
+    return content[: (at := content.index(b"PK\x01\x02") + 8)] + b"\x40" + content[at + 1 :]
+
+
+def _outside(content: bytes) -> bytes:
+    """An archive whose directory is said to be longer than it is, so that its members begin before the file."""
+    at = content.index(b"PK\x05\x06") + 16
+    return content[:at] + (int.from_bytes(content[at : at + 4], "little") + 4096).to_bytes(4, "little") + content[at + 4 :]
+
+
+@pytest.mark.parametrize("damaged", [_encrypted, _outside])
+def test_damaged_archives(tmp_path: Path, damaged: Any) -> None:
+    np.savez(tmp_path / "x.npz", x=X)
+    (tmp_path / "x.npz").write_bytes(damaged((tmp_path / "x.npz").read_bytes()))
+    with pytest.raises(InputError, match=r"x\.npz is damaged"):
+        read_inputs(ONE, [f"x={tmp_path}/x.npz"], 0)
+
+
+def test_array_with_an_unfinished_header(tmp_path: Path) -> None:
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00\x05\x00((((\n")
+    with pytest.raises(InputError, match=r"x\.npy is damaged"):
+        read_inputs(ONE, [f"x={tmp_path}/x.npy"], 0)
+
+
 def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(
@@ -145,6 +170,22 @@ def test_picture_problems(tmp_path: Path) -> None:
         read_inputs(picture_type(1, 1, 3, 4), [f"{tmp_path}/p.png"], 0)
     with pytest.raises(InputError, match=r"(?s)float32\[1, 5\], which takes no picture.*channels"):
         read_inputs(picture_type(1, 5), [f"{tmp_path}/p.png"], 0)
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg"])
+def test_truncated_pictures(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"p.{suffix}"
+    Image.new("L", (4, 3)).save(file)
+    content = file.read_bytes()
+    for length in range(len(content) - 20):
+        file.write_bytes(content[:length])
+        with pytest.raises(InputError, match=f"p.{suffix} is damaged, or not a picture"):
+            read_inputs(picture_type(1, 1, 3, 4), [f"{file}"], 0)
+
+
+def test_missing_picture(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"p\.png"):
+        read_inputs(picture_type(1, 1, 3, 4), [f"{tmp_path}/p.png"], 0)
 
 
 def test_pillow_missing_is_told_with_the_pip_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

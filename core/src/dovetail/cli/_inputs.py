@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dovetail._files import written_whole
 from dovetail.cli._models import known_input, note_open, only_input, shape_text
 from dovetail.cli._output import clean, remark
-from dovetail.errors import InputError, OutOfMemory, UsageError
+from dovetail.errors import InputError, OutOfMemory, UsageError, raised_by_handler
 from dovetail.graph.types import CONTAINERS
 
 if TYPE_CHECKING:
@@ -153,9 +153,6 @@ def _read_json(path: Path, name: str, tensor: "TensorType") -> Any:
 
 def _load(path: Path) -> Any:
     """The array of an .npy file, or the arrays of an .npz file by name."""
-    import zipfile
-    import zlib
-
     # Opened here, because numpy.load leaves files open that turn out to be broken archives.
     with path.open("rb") as stream:
         try:
@@ -163,7 +160,9 @@ def _load(path: Path) -> Any:
             is_array = isinstance(loaded, np.ndarray)
             if is_array is (path.suffix.lower() == ".npy"):
                 return loaded if is_array else {name: loaded[name] for name in loaded.files}
-        except (ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        except Exception as error:  # damaged ones raise OSError, NotImplementedError, tokenize.TokenError and many more
+            if raised_by_handler(error):
+                raise
             # Without NumPy's own words, which advise to unpickle what may be anything.
             raise InputError(
                 f"{path} is damaged, or not a NumPy file that holds plain arrays",
@@ -176,19 +175,23 @@ def _load(path: Path) -> Any:
 def _read_image(path: Path, name: str, tensor: "TensorType") -> Array:
     """A picture as [1, C, H, W] or [1, H, W, C], scaled to the input's size; 0..255 for integers, 0..1 for floats."""
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
     except ImportError:
         raise UsageError(f"reading {path} needs the package pillow", hint="pip install pillow") from None
     channels, height, width, channels_last = _picture_layout(path, name, tensor)
-    try:
-        with Image.open(path) as picture:
-            picture.load()
+    with path.open("rb") as stream:
+        try:
+            picture = Image.open(stream)
             converted = picture.convert("L" if channels == 1 else "RGB")
-            if converted.size != (width, height):
-                remark(f"{path} is {converted.width} x {converted.height}; scaled to {width} x {height} for input {name!r}.")
-                converted = converted.resize((width, height), Image.Resampling.BILINEAR)
-    except (UnidentifiedImageError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(f"{path} is not a picture that can be read: {error}") from error
+        except MemoryError:
+            raise
+        except Exception as error:  # damaged ones raise OSError without the file's name, SyntaxError, TypeError and more
+            if raised_by_handler(error):
+                raise
+            raise InputError(f"{path} is damaged, or not a picture that can be read ({type(error).__name__})") from error
+    if converted.size != (width, height):
+        remark(f"{path} is {converted.width} x {converted.height}; scaled to {width} x {height} for input {name!r}.")
+        converted = converted.resize((width, height), Image.Resampling.BILINEAR)
     pixels = np.asarray(converted).reshape(1, height, width, channels)
     if tensor.dtype.is_float:
         remark(f"{path}: pixel values 0..255 become 0..1 for input {name!r}.")
