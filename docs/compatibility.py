@@ -367,9 +367,9 @@ against onnxruntime, OpenVINO or the framework itself. "Remains" leaves out file
 | optimum-onnx 0.1: decoders with caches, merged ones, encoders, speech, images, in tiny configurations | 67 | nothing |
 | PyTorch's newer exporter: diffusers, segmentation_models_pytorch, MONAI, decoders with caches | 39 | nothing |
 | PyTorch's newer exporter: torchvision, timm, transformers, 2026-11-29 | 47 | equal scores (RT-DETR); NaN in ArgMax (TAPAS) |
-| PyTorch's older exporter: torchvision's detectors, untrained, 2026-11-29 | 7 | which of nearly equal boxes SSD and Keypoint R-CNN take |
+| PyTorch's older exporter: torchvision's detectors, untrained, 2026-11-29 | 7 | nearly equal boxes of SSD and Keypoint R-CNN |
 | tf2onnx with Keras 3, 2026-11-29 | 73 | nothing; onnxruntime refuses 4 more |
-| skl2onnx, onnxmltools, CatBoost, 2026-11-29 | 223 | 7 Gaussian processes that cancel; a target without leaves |
+| skl2onnx, onnxmltools, CatBoost, 2026-11-29 | 223 | 7 Gaussian processes (ill-conditioned); a target without leaves |
 | PyTorch's older exporter with operator sets 7 and 8 | 14 | BatchNormalization 7 with five outputs is refused |
 | ultralytics, torchaudio, transformers; quantized, float16 | 49 | a length above 65,504, cast to float16, is infinite |
 | tf2onnx, jax2onnx, Keras, torchaudio, OpenVINO's PyTorch frontend, skl2onnx, onnxslim | 188 | nothing |
