@@ -167,6 +167,8 @@ def test_headers_that_do_not_fit_the_file_are_refused() -> None:
     file = written(np.ones(3, np.int8))
     with pytest.raises(Damaged, match="it is truncated"):
         header_of(file[:-1])
+    with pytest.raises(Damaged, match="bytes were appended"):
+        header_of(np.append(file, np.uint8(0)))
     with pytest.raises(Damaged, match="it is damaged or truncated"):
         header_of(file[:40])
     with pytest.raises(Damaged, match="it was not written by export_model"):

@@ -97,8 +97,8 @@ def header_of(content: NDArray[np.uint8]) -> tuple[Mapping[str, Any], int]:
     try:
         found = json.loads(text)
         start = -(-(_HEAD + length) // _ALIGNMENT) * _ALIGNMENT
-        if start + found["bytes"] > content.size or not isinstance(found["made_for"], dict):
-            raise Damaged("it is truncated")
+        if start + found["bytes"] != content.size or not isinstance(found["made_for"], dict):
+            raise Damaged("it is truncated, or bytes were appended")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Damaged(f"its header is malformed: {error!r:.200}") from None
     return found, start

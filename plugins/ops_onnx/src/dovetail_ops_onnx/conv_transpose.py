@@ -54,10 +54,7 @@ class ConvTranspose(Convolution):
         g = self.geometry(TensorType.of(X), TensorType.of(W))
         x, w = wide(X), wide(W)
         maps = W.shape[1]
-        # Long enough for every contribution and for output that none reaches; the pads are cut off at the end.
-        reach = [(i - 1) * s + e for i, s, e in zip(g.input, g.strides, g.extent, strict=True)]
-        room = [max(0, r, b + o) for r, b, o in zip(reach, g.pads_begin, g.output, strict=True)]
-        y = np.zeros((X.shape[0], maps * self.group, *room), x.dtype)
+        y = np.zeros((X.shape[0], maps * self.group, *g.output), x.dtype)
         with np.errstate(all="ignore"):
             for part in range(self.group):
                 own = slice(part * (W.shape[0] // self.group), (part + 1) * (W.shape[0] // self.group))
@@ -65,11 +62,11 @@ class ConvTranspose(Convolution):
                 for k in np.ndindex(*g.kernel):
                     # np.matmul, because np.tensordot gives 0 for 0 times infinity where one factor has a single element.
                     product = np.matmul(w[(own, slice(None), *k)].T, columns).reshape(len(x), maps, *g.input)
-                    y[(slice(None), slice(part * maps, (part + 1) * maps), *_places(g, k))] += product
+                    reads, writes = _places(g, k)
+                    y[(slice(None), slice(part * maps, (part + 1) * maps), *writes)] += product[(..., *reads)]
             if B is not None:
                 y += wide(B).reshape(-1, *(1,) * g.rank)
-        wanted = (slice(b, b + o) for b, o in zip(g.pads_begin, g.output, strict=True))
-        return rounded(y[(slice(None), slice(None), *wanted)], X.dtype)
+        return rounded(y, X.dtype)
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         x, w, b = (*inputs, None)[:3]
@@ -78,6 +75,13 @@ class ConvTranspose(Convolution):
         return 2 * x.size * w.size // max(1, w.dims[0]) + (outputs[0].size if b is not None else 0)
 
 
-def _places(g: ConvGeometry, k: tuple[int, ...]) -> tuple[slice, ...]:
-    starts = [n * d for n, d in zip(k, g.dilations, strict=True)]
-    return tuple(slice(f, f + (i - 1) * s + 1 if i else f, s) for f, i, s in zip(starts, g.input, g.strides, strict=True))
+def _places(g: ConvGeometry, k: tuple[int, ...]) -> tuple[list[slice], list[slice]]:
+    """What an element of the kernel reads, and where it adds that; what the pads cut off is left out."""
+    reads, writes = [], []
+    for n, d, i, s, pad, o in zip(k, g.dilations, g.input, g.strides, g.pads_begin, g.output, strict=True):
+        first = n * d - pad  # where the first element goes
+        begin = max(0, -(first // s))
+        end = max(begin, min(i, -((first - o) // s)))
+        reads.append(slice(begin, end))
+        writes.append(slice(first + begin * s, first + (end - 1) * s + 1, s) if end > begin else slice(0))
+    return reads, writes
