@@ -76,7 +76,7 @@ class ConvTranspose(Convolution):
 
 
 def _places(g: ConvGeometry, k: tuple[int, ...]) -> tuple[list[slice], list[slice]]:
-    """What an element of the kernel reads, and where it adds that; what the pads cut off is left out."""
+    """Slices of the input that an element of the kernel reads, and of the output to which it adds, without what pads cut off."""
     reads, writes = [], []
     for n, d, i, s, pad, o in zip(k, g.dilations, g.input, g.strides, g.pads_begin, g.output, strict=True):
         first = n * d - pad  # where the first element goes
