@@ -128,32 +128,21 @@ def test_an_error_of_the_body_leaves_the_rest():
     assert not native_thread._running
 
 
-def test_an_interrupt_while_the_second_thread_starts(monkeypatch):
-    create, join = native_thread._functions()
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_interrupt_while_the_second_thread_starts_or_is_waited_for(place, monkeypatch):
+    functions = [*native_thread._functions()]
+    inner = functions[place]
 
     def interrupted(*given):
-        create(*given)
+        inner(*given)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(native_thread, "_functions", lambda: (interrupted, join))
-    found = stages(30, 17)
+    functions[place] = interrupted
+    monkeypatch.setattr(native_thread, "_functions", lambda: functions)
+    found = stages(30, 17 + 14 * place)
     with pytest.raises(KeyboardInterrupt), Maker() as helper:
         helper.add((placement(), found))
     assert not native_thread._running  # it was waited for: the memory of its queue goes
-
-
-def test_an_interrupt_while_the_second_thread_is_waited_for(monkeypatch):
-    create, join = native_thread._functions()
-
-    def interrupted(*given):
-        join(*given)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(native_thread, "_functions", lambda: (create, interrupted))
-    found = stages(30, 31)
-    with pytest.raises(KeyboardInterrupt), Maker() as helper:
-        helper.add((placement(), found))
-    assert not native_thread._running
 
 
 def test_plans_are_those_of_calls_from_python(monkeypatch):

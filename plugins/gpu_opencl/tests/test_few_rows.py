@@ -171,6 +171,27 @@ def test_few_products_share_their_weights_with_plans_of_other_rows(kind_device: 
     assert all(a is b for a, b in zip(*arrays, strict=True))
 
 
+@pytest.mark.parametrize("rows", [1, 3, 5, 64])
+@pytest.mark.parametrize("chains", [[(), (), ()], [(Eltwise("swish", 1.0),), (Binary("mul", "y0"),)]])
+def test_hurried_plans_run_other_numbers_of_rows_by_the_same_program(
+    rows: int, chains: Any, without_matrix_units: Any, bench: Any, rng: Any
+) -> None:
+    """Rows of three results, and of a gate, that fill the last group of rows or not."""
+    columns = [36, 7, 65][: len(chains)] if len(chains) > 2 else [36, 36]
+    side = Side(rng, bench.op("MatMul"), rows, columns, chains, biased=True)
+    changed = {name for name in side.graph.types if name in (*side.graph.inputs, "h", "y0", "y1", "y2")}
+    types = {n: t.with_shape((2, *t.dims[1:])) if n in changed else t for n, t in side.graph.types.items()}
+    device = without_matrix_units("GPU").configured({})
+    first = device.compile(device.lower(side.graph.replace(types=types)), {})
+    executable = device.compile(device.lower(side.graph), {})
+    sources = [[command.launch.source for command in one.commands] for one in (first, executable)]
+    assert len(sources[0]) == 1
+    assert sources[0] == sources[1]
+    results = side.results if len(chains) > 2 else [side.results[0] / (1 + np.exp(-side.results[0])) * side.results[1]]
+    for got, want in zip(executable.create_request().run([side.x]), results, strict=True):
+        _close(got, want)
+
+
 def test_products_stay_alone_where_they_cannot_be_joined(kind_device: Any, bench: Any, rng: Any) -> None:
     """One with a bias beside one without, other post-ops, a gate that is read twice, a normalization that others read."""
     device = kind_device("GPU")
