@@ -14,7 +14,7 @@ from unittest import mock
 
 import numpy as np
 from _common import MODELS, QUANTIZED, geometric_mean, print_table
-from _unseen import all_measured
+from _unseen import HINTS, all_measured
 
 import dovetail
 from dovetail_gpu_opencl import tuner
@@ -23,8 +23,6 @@ from dovetail_gpu_opencl.discovery import find_device
 
 TUNED = Path(__file__).resolve().parent.parent / "plugins/gpu_opencl/src/dovetail_gpu_opencl/tuned"
 """The package's tables."""
-HINTS = {"float32": "f32", "float16": "f16", "int8": "f32"}
-"""The INFERENCE_PRECISION_HINT for models of each precision."""
 
 
 @dataclass(frozen=True)

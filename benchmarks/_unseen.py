@@ -34,7 +34,10 @@ from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
 
 PROMISING, OTHERS = 24, 12
 """Candidates of a problem: so many that the model finds fastest, and so many of the rest."""
-PRECISIONS = ("float32", "float16", "int8")
+HINTS = {"float32": "f32", "tf32": "tf32", "float16": "f16", "int8": "f32"}
+"""The INFERENCE_PRECISION_HINT for each precision."""
+DTYPES = {"tf32": "float32"}
+"""The data types of factors that are not named as the precision."""
 _UNTUNED = "without a table"
 
 
@@ -88,9 +91,9 @@ def node_of(task: Task) -> TypedNode:
         constant = rng.integers(-127, 127, weights, np.int8)
         g.node(op, g.input("x", "uint8", dims), g.constant(constant), outputs=["y"], name="node")
     else:
-        op = Conv(**attributes) if task.side else MatMul()
-        given = g.input("x", task.precision, dims)
-        g.node(op, given, g.constant(rng.standard_normal(weights).astype(task.precision)), outputs=["y"], name="node")
+        op, dtype = Conv(**attributes) if task.side else MatMul(), DTYPES.get(task.precision, task.precision)
+        given = g.input("x", dtype, dims)
+        g.node(op, given, g.constant(rng.standard_normal(weights).astype(dtype)), outputs=["y"], name="node")
     graph = fold_constants(g.graph(["y"]))
     return TypedNode.of(graph.nodes[0], graph)
 
@@ -101,7 +104,7 @@ def device_of(name: str, precision: str) -> OpenCLDevice:
     assert isinstance(infos, list | tuple), infos
     info = next(i for i in infos if i.name == name)
     caps = Capabilities.query(find_device(name))
-    hint = "f16" if precision == "float16" and caps.ptx else "f32"
+    hint = HINTS[precision] if caps.ptx else "f32"
     caps = dataclasses.replace(matrix_units.allowed(caps, name, hint), family=_UNTUNED, identity=_UNTUNED)
     device = OpenCLDevice(info, caps=dataclasses.replace(caps, compute_capability=(0, 0)))
     device.caps = caps

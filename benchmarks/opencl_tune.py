@@ -6,7 +6,8 @@ that of the folder `--out`, else the package's.
 Export the models first: `python benchmarks/models.py export`, and `quantize` for `--precision int8`.
 
 `--unseen 50` writes no table: it compares the tile that the model of the hardware chooses with the best of its candidates, for
-50 random products and convolutions in float32, float16 and int8. `--processes` build candidates at once; one runs at a time.
+50 random products and convolutions in float32, tf32, float16 and int8. `--processes` build candidates at once; one runs
+at a time.
 
 `--streams` writes no table either: it times the layers of ResNet-50 and MiniLM with and without stream-k, where all groups of
 a launch share the work evenly, and prints what the model of the hardware expects beside each time.
@@ -22,7 +23,7 @@ from _common import MODELS
 from _streams import report as report_streams
 from _tables import TUNED, tasks
 from _tables import report as report_tables
-from _unseen import PRECISIONS, report
+from _unseen import HINTS, report
 from _unseen import tasks as unseen
 
 from dovetail_gpu_opencl.tuner import CANDIDATES
@@ -41,7 +42,7 @@ def main() -> int:
     options.add_argument("--streams", action="store_true", help="measure tilings with and without streams instead")
     options.add_argument(
         "--precision",
-        choices=PRECISIONS,
+        choices=HINTS,
         action="append",
         help="repeatable; float32, with --streams float16 too, with --unseen all",
     )
@@ -50,7 +51,7 @@ def main() -> int:
     arguments = options.parse_args()
     batches, limits = arguments.batch or (1, 8, 32), (arguments.processes, arguments.seconds)
     if arguments.unseen:
-        problems = unseen(arguments.unseen, arguments.seed, arguments.precision or PRECISIONS)
+        problems = unseen(arguments.unseen, arguments.seed, arguments.precision or tuple(HINTS))
         return min(1, report(arguments.device, problems, *limits, arguments.json))
     if arguments.streams:
         precisions = arguments.precision or ("float16", "float32")

@@ -62,6 +62,7 @@ static float widened(const uint word, const int which) {
 #ifdef FLOATS
 #define FACTORS 8
 #define FACTOR(word, which) as_float((word) & 0xffffe000)
+#define ROUND(word) word = (isnan(as_float(word)) ? (word) : (word) + 0x1000u) & 0xffffe000u
 #define WORD(k) ((k) % 4)
 #define HALF_OF(k) ((k) / 4)
 #else

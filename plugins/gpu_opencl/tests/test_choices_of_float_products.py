@@ -55,11 +55,12 @@ def test_reorders_count_in_the_choice_of_a_convolution(channels: int, kernel: st
 def test_devices_have_it_where_it_was_tried(
     reason: str, capability: tuple[int, int], expected: bool, device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without it nothing is refused: the kernels without matrix units run. Other hints do not try it."""
+    """Without it nothing is refused: the kernels without matrix units run. Hints for halves do not try it."""
     monkeypatch.setattr(matrix_units, "_known", lambda caps, name, precision: reason if "float" in precision else "")
     caps = dataclasses.replace(device.caps, float_pipeline=False, compute_capability=capability)
     assert matrix_units.allowed(caps, "OPENCL.0", "f32").float_pipeline is expected
-    assert not matrix_units.allowed(dataclasses.replace(caps, float_pipeline=True), "OPENCL.0", "tf32").float_pipeline
+    assert matrix_units.allowed(caps, "OPENCL.0", "tf32").float_pipeline is expected
+    assert not matrix_units.allowed(dataclasses.replace(caps, float_pipeline=True), "OPENCL.0", "f16").float_pipeline
     assert not matrix_units.allowed(dataclasses.replace(caps, ptx=False), "OPENCL.0", "f32").float_pipeline
     with pytest.raises(DeviceError, match="has no matrix units"):
         matrix_units.allowed(dataclasses.replace(caps, ptx=False), "OPENCL.0", "f16")

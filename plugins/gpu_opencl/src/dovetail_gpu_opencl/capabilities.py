@@ -34,15 +34,15 @@ WIDEST_VECTOR = 8
 class Capabilities:
     """The facts that kernels choose by. Sizes in bytes.
 
-    `kind` is CPU, GPU or ACCELERATOR; `identity` a digest of device, driver and platform versions, under which binaries are
-    kept; `family` the name of the table of tuned parameters that may come with this package; `image_size` the greatest width,
-    height and number of slices of an image, zeros where there are none; `needs_linker` says that the driver calls the program
-    `ld` for every build; `ptx` that it takes inline PTX. `matrix` is what the user allowed factors to be rounded to (tf32, bf16
-    or f16) for matrix units that were tried and work; empty without them. `pipeline` says that products of float16 that copy
+    `kind` is CPU, GPU or ACCELERATOR; `identity` a digest of device, driver and platform versions, under which binaries are kept;
+    `family` the name of the table of tuned parameters that may come with this package; `image_size` the greatest width, height
+    and number of slices of an image, zeros where there are none; `needs_linker` says that the driver calls the program `ld` for
+    every build; `ptx` that it takes inline PTX. `matrix` is what the user allowed factors to be rounded to (tf32, bf16 or f16)
+    for matrix units that were tried and work; empty without them. `pipeline` says that products of float16 that copy
     asynchronously (tiles_pipelined.cl) were tried, too, and work; `bfloat_pipeline` says so of bfloat16, and `float_pipeline` of
-    exact products of floats; that is False where factors may be rounded. `exact_division` says that the driver can round float
-    quotients correctly where a program asks for it. `vector_registers` is how many vectors a CPU holds, as far as is known, and
-    `native_lanes` how many floats one holds; `vector_width` is at most 8, which every driver survives.
+    floats, whose products are exact, with tf32 of rounded factors; it is False with bf16 and f16. `exact_division` says that the
+    driver can round float quotients correctly where a program asks for it. `vector_registers` is how many vectors a CPU holds, as
+    far as is known, and `native_lanes` how many floats one holds; `vector_width` is at most 8, which every driver survives.
     `multiplies_fours` is for how many sums at once, 8 or 16, kernels may name the instruction of x86 CPUs that multiplies and
     adds four pairs of bytes; 0 without it. `multiplies_tiles` says that they may also multiply tiles of bytes in registers (AMX).
     `unified_memory` says that kernels can read the memory of the host. `compute_capability` is that of NVIDIA's GPUs, (0, 0) of

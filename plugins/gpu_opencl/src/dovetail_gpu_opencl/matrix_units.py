@@ -37,8 +37,8 @@ def allowed(caps: Capabilities, name: str, precision: str) -> Capabilities:
     is kept in the cache. Where asynchronous copies do not work, the capabilities have no `pipeline`.
     """
     if precision == "f32":
-        works = caps.compute_capability >= _COPIES and caps.ptx and not _known(caps, name, FLOAT_PIPELINE)
-        return dataclasses.replace(caps, matrix="", pipeline=False, bfloat_pipeline=False, float_pipeline=works)
+        floats = _multiplies_floats(caps, name)
+        return dataclasses.replace(caps, matrix="", pipeline=False, bfloat_pipeline=False, float_pipeline=floats)
     if not caps.ptx:
         raise DeviceError(f"{name} has no matrix units that OpenCL reaches", hint="leave out INFERENCE_PRECISION_HINT")
     if reason := _known(caps, name, precision):
@@ -47,7 +47,13 @@ def allowed(caps: Capabilities, name: str, precision: str) -> Capabilities:
         )
     copies = not _known(caps, name, PIPELINE)
     bfloats = precision == "bf16" and caps.compute_capability >= _COPIES and not _known(caps, name, BFLOAT_PIPELINE)
-    return dataclasses.replace(caps, matrix=precision, pipeline=copies, bfloat_pipeline=bfloats, float_pipeline=False)
+    floats = precision == "tf32" and _multiplies_floats(caps, name)
+    return dataclasses.replace(caps, matrix=precision, pipeline=copies, bfloat_pipeline=bfloats, float_pipeline=floats)
+
+
+def _multiplies_floats(caps: Capabilities, name: str) -> bool:
+    """Whether asynchronous copies and TF32 work."""
+    return caps.compute_capability >= _COPIES and caps.ptx and not _known(caps, name, FLOAT_PIPELINE)
 
 
 def halves_of(caps: Capabilities) -> DType | None:

@@ -1,5 +1,5 @@
 // Attention in floats for NVIDIA GPUs from sm_80 on: dst = softmax(SCALE * q k' + mask) v for each head, in one pass over the
-// keys (Dao, FlashAttention-2, 2023), by products of TF32 that are as exact as floats (float_products.cl).
+// keys (Dao, FlashAttention-2, 2023), by products of TF32 (float_products.cl).
 //
 // A work group computes ROWS = 16 * SUB_GROUPS queries of one head, each sub-group 16. Blocks of KEYS keys and their values are
 // copied to local memory while the block before is worked on. Scores and results that are not numbers are computed again, by fma.
@@ -88,8 +88,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_float
         SEPARATE(high, low_query);
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          MULTIPLY(rest[h], low_query, keys + h * 2);
-          MULTIPLY(rest[h], high, low_keys + h * 2);
+          ADD_LOW(rest[h], high, low_query, keys + h * 2, low_keys + h * 2);
           MULTIPLY(most[h], high, keys + h * 2);
         }
       }
@@ -142,8 +141,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_float
         uint value[4], low_value[4];
         for (int r = 0; r < 4; ++r) value[r] = as_uint(values[(j * 8 + r % 2) * (DV + 4) + d * 8]);
         SEPARATE(value, low_value);
-        MULTIPLY(few[d], rest, value);
-        MULTIPLY(few[d], high, low_value);
+        ADD_LOW(few[d], high, rest, value, low_value);
         MULTIPLY(few[d], high, value);
       }
       if (j % 2 != 0) ALONG_V for (int r = 0; r < 4; ++r) out[d][r] += few[d][r];

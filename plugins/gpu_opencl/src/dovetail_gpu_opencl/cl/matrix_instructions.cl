@@ -39,6 +39,8 @@
       : "+r"((c)[0]), "+r"((c)[1]), "+r"((c)[2]), "+r"((c)[3])                                         \
       : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"((b)[0]), "r"((b)[1]))
 #elif defined(FLOATS)
+// The nearest TF32 number of the float whose bits a word has.
+#define ROUND(word) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(as_float(word)))
 #define MULTIPLY(c, a, b)                                                                                                    \
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
       : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])                                                               \

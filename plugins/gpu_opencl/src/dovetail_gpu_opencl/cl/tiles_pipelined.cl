@@ -253,7 +253,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
   for (int i = 0; i < WORK_M / 8; ++i) PREFETCH(KEPT_BYTES + min(m0 + ly + i * 8 + lane / 4, M - 1) * N + column);
 #endif
   SUM acc[WORK_M / 16][WORK_N / 8][4];
-#ifdef FLOATS
+#if defined(FLOATS) && !defined(ROUNDED)
   float few[WORK_M / 16][WORK_N / 8][4];
 #endif
 #pragma unroll

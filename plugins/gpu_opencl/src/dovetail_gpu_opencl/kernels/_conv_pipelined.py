@@ -11,6 +11,7 @@ from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geom
 from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
 from dovetail_gpu_opencl.kernels._pipelined import Pipelined, operands_refusal, pack_rows, pipelined_launches
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL
+from dovetail_gpu_opencl.kernels._tiles import suffix
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scratch, Write
 from dovetail_gpu_opencl.sizes import by_value
@@ -41,12 +42,11 @@ class ConvPipelined(Pipelined, ConvKernel):
         if node.given(1).value is None:
             return Refusal(Reason.ATTRIBUTE, "the weights are not constant")
         factor = self.factor(node)
-        halves = factor in (src.dtype, dst.dtype) and (src.dtype is factor or channels % 8)
-        if not (halves or self.caps.float_pipeline):
+        if factor not in (src.dtype, dst.dtype) or (src.dtype is not factor and channels % 8 == 0):
             return Refusal(Reason.DTYPE, f"{src} to {dst}")
         if not channels or not maps:
             return Refusal(Reason.SHAPE, "no channels")
-        if self.caps.float_pipeline and channels % 4:
+        if factor is DType.FLOAT32 and channels % 4:
             return Refusal(Reason.SHAPE, f"{channels} channels; accepted: multiples of 4")
         problem = self.problem(node)
         if problem is None:
@@ -68,7 +68,9 @@ class ConvPipelined(Pipelined, ConvKernel):
         g = geometry(node)
         pixels, depth = sizes(node)[0] * int(np.prod(g.output)), self._width(node) * int(np.prod(g.kernel))
         key = problem_key("conv_pipelined", node).replace("bfloat16", "float16")  # one takes as long as the other
-        return Problem(key, 1, pixels, sizes(node)[2], depth, self.factor(node).numpy.itemsize)
+        factor = self.factor(node)
+        matrix = self.format(factor)
+        return Problem(key + suffix(matrix), 1, pixels, sizes(node)[2], depth, factor.numpy.itemsize, matrix=matrix)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         problem = self.problem(node)
@@ -98,15 +100,14 @@ class ConvPipelined(Pipelined, ConvKernel):
 
     def _width(self, node: TypedNode) -> int:
         """Channels of the image that the product reads: of halves 4, or a multiple of 8."""
-        channels, dtype = sizes(node)[1], node.given(0).dtype
-        if self.caps.float_pipeline or (channels % 8 == 0 and dtype is self.factor(node)):
+        channels, factor = sizes(node)[1], self.factor(node)
+        if node.given(0).dtype is factor and (factor is DType.FLOAT32 or channels % 8 == 0):
             return channels
         return 4 if channels <= 4 else round_up(channels, 8)
 
     def _reads_image(self, node: TypedNode) -> bool:
         """Whether the product reads the image itself: no channels are filled up, and its elements are factors as they are."""
-        is_factor = self.caps.float_pipeline or node.given(0).dtype is self.factor(node)
-        return is_factor and self._width(node) == sizes(node)[1]
+        return node.given(0).dtype is self.factor(node) and self._width(node) == sizes(node)[1]
 
     def _source(self, node: TypedNode) -> tuple[Read | Scratch, tuple[Launch, ...]]:
         """The image as the product reads it, and the launch that writes it where it is not so."""

@@ -4,6 +4,7 @@ from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernels._gemm import GemmKernel, Product
 from dovetail_gpu_opencl.kernels._gemm_tiled import GemmTiled
 from dovetail_gpu_opencl.kernels._pipelined import Normalization, Pipelined, pack_rows, pipelined_launches
+from dovetail_gpu_opencl.kernels._tiles import suffix
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
 
@@ -50,8 +51,9 @@ class GemmPipelined(Pipelined, GemmKernel):
         """The problem of a product that is not empty."""
         key = f"gemm_pipelined {product.batch}x{product.m}x{product.n}x{product.k}"
         factor = product.a.type.dtype
-        key += " float32" if factor is DType.FLOAT32 else ""
-        return Problem(key, product.batch, product.m, product.n, product.k, factor.numpy.itemsize)
+        matrix = self.format(factor)
+        key += (" float32" if factor is DType.FLOAT32 else "") + suffix(matrix)
+        return Problem(key, product.batch, product.m, product.n, product.k, factor.numpy.itemsize, matrix=matrix)
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
         return self.multiplied(product, node, Write(node.node.outputs[0]))

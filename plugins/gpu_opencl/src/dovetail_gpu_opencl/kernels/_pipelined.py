@@ -17,6 +17,7 @@ from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div, round_up
+from dovetail_gpu_opencl.kernels._tiles import matrix_of
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.launch import Argument, Constant, Counters, Launch, Read, Scalar, Scratch, Write
 from dovetail_gpu_opencl.sizes import by_value
@@ -156,10 +157,11 @@ _LOCAL_MEMORIES = 4
 
 
 def factor_of(caps: Capabilities, node: TypedNode) -> DType:
-    """The data type of factors in a pipeline: floats where products must stay exact, else the halves of the node."""
-    if caps.float_pipeline:
+    """The data type of factors in a pipeline: floats of floats where the device multiplies them, else the halves of the node."""
+    dtypes = {node.given(0).dtype, node.outputs[0].dtype}
+    if caps.float_pipeline and dtypes == {DType.FLOAT32}:
         return DType.FLOAT32
-    return DType.BFLOAT16 if DType.BFLOAT16 in (node.given(0).dtype, node.outputs[0].dtype) else DType.FLOAT16
+    return DType.BFLOAT16 if DType.BFLOAT16 in dtypes else DType.FLOAT16
 
 
 def multiplies(caps: Capabilities, factor: DType) -> bool:
@@ -182,7 +184,7 @@ def pipelines(problem: Problem, caps: Capabilities, shapes: tuple[tuple[int, ...
 def _pipelines(problem: Problem, caps: Capabilities, shapes: Iterable[tuple[int, ...]]) -> Iterator[Pipeline]:
     for shape in shapes:
         tiling = Pipeline(*shape)
-        if problem.itemsize == 4 and tiling.work_m * tiling.work_n > _MOST_FLOATS:
+        if problem.itemsize == 4 and not problem.matrix and tiling.work_m * tiling.work_n > _MOST_FLOATS:
             continue
         if tiling.items > min(caps.max_work_group_size, caps.max_work_item_sizes[0]):
             continue
@@ -200,7 +202,7 @@ def _streamed(problem: Problem, tiling: Pipeline, caps: Capabilities) -> Iterato
     if steps < _STREAM_STEPS or tiles * steps < _STREAM_STEPS * caps.compute_units:
         return
     held = _LOCAL_MEMORIES * caps.local_memory // tiling.local_bytes()
-    most = min(held, _CYCLES[problem.itemsize].resident_items // tiling.items)
+    most = min(held, _cycles(problem).resident_items // tiling.items)
     for share in _STREAMS:
         streams = share * caps.compute_units
         if share <= most and tiles * steps >= _STREAM_STEPS * streams and tiles % streams and tiles < _STREAM_TILES * streams:
@@ -230,15 +232,20 @@ class _Cycles:
     stream_sum: float  # and, where groups share slices evenly, for an element that one stores and another adds, part by part
 
 
-# Fitted to 1,500 runs of 45 products of halves on an NVIDIA H200; there the choice is on average 7 % slower than the best, at
-# worst 44 %; and to 1,100 runs of 134 products of floats: 5 and 50 %. The last figure is not fitted but an upper bound: that of
-# splits of halves, which are stored and added as often.
+# Fitted on an NVIDIA H200: to 1,500 runs of 45 products of halves, where the choice is on average 7 % slower than the best, at
+# worst 44 %; to 1,100 runs of 134 products of floats: 5 and 50 %; to 3,000 runs of 127 of rounded floats: 6 and 40 %. The last
+# figure is not fitted but an upper bound: that of splits of halves, which are stored and added as often.
 _CYCLES = {
     2: _Cycles(707, 598, 1.09, 0.0147, 0.0065, 188, 223, 0.0925, 3730, 0.34, 0.34),
     4: _Cycles(2817, 667, 3.58, 0.00335, 0.0191, 287, 367, 0.365, 3142, 0, 0.34),
 }
+_ROUNDED = _Cycles(2660, 948, 2.0, 0.00226, 0.0162, 269, 700, 0.436, 2720, 0.202, 0.34)
 _STREAM_GAIN = 0.9
 """Slices are shared among all groups where that seems to take at most so much of the time of the best other tiling."""
+
+
+def _cycles(problem: Problem) -> _Cycles:
+    return _ROUNDED if problem.matrix else _CYCLES[problem.itemsize]
 
 
 def weighed(problem: Problem, tiling: Pipeline, caps: Capabilities) -> float:
@@ -248,7 +255,7 @@ def weighed(problem: Problem, tiling: Pipeline, caps: Capabilities) -> float:
 
 def estimate(problem: Problem, tiling: Pipeline, caps: Capabilities) -> float:
     """Cycles that the problem takes beyond its launch."""
-    t, cycles = tiling, _CYCLES[problem.itemsize]
+    t, cycles = tiling, _cycles(problem)
     share = ceil_div(t.groups(problem), caps.compute_units)
     resident = max(1, min(share, int(cycles.resident_items // t.items)))
     arithmetic = t.tile_m * t.tile_n * t.tile_k / 1024 / min(1.0, resident * t.sub_groups / 4)
@@ -278,8 +285,6 @@ class Pipelined(Tuned[Pipeline]):
         if not multiplies(self.caps, factor):
             tried = f"made for devices whose matrix units and asynchronous copies were tried with {factor}"
             return Refusal(Reason.CAPABILITY, tried)
-        if self.caps.float_pipeline and (node.given(0).dtype, node.outputs[0].dtype) != (DType.FLOAT32, DType.FLOAT32):
-            return Refusal(Reason.DTYPE, f"{node.given(0)} to {node.outputs[0]}; with the hint f32 accepted: float32")
         if node.outputs[0].dtype not in (factor, DType.FLOAT32):
             return Refusal(Reason.DTYPE, f"{node.outputs[0].dtype}")
         return None
@@ -288,6 +293,10 @@ class Pipelined(Tuned[Pipeline]):
         """The data type of the factors."""
         return factor_of(self.caps, node)
 
+    def format(self, factor: DType) -> int:
+        """`Problem.matrix` for these factors: of floats the format that the hint lets them be rounded to."""
+        return matrix_of(factor, self.caps) if factor is DType.FLOAT32 else 0
+
     def slower(self, problem: Problem, other: Tuned[Any], node: TypedNode, spared: float = 0.0) -> Refusal | None:
         """Refuses a product of floats that a kernel without matrix units is likely to compute in less time.
 
@@ -295,7 +304,7 @@ class Pipelined(Tuned[Pipeline]):
         """
         if self.packed.keeps(self.name, node):
             return None
-        tiled = other.problem(node) if self.caps.float_pipeline and other.supports(node) else None
+        tiled = other.problem(node) if self.factor(node) is DType.FLOAT32 and other.supports(node) else None
         if tiled is None:
             return None
         if self.least(problem) <= PATIENCE * other.least(tiled) + spared:
@@ -391,6 +400,7 @@ def pipelined_launches(
     if after is not None:
         own |= after.defines(problem.n, result)
         passed += after.arguments(ceil_div(problem.m, tiling.tile_m))
+    own |= {"ROUNDED": bool(problem.matrix)}
     sized, numbers = runtime_sizes({**_TYPES[factor], **own, **defines})
     source = assemble(
         "tiles_pipelined.cl",

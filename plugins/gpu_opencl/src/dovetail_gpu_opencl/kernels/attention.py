@@ -268,7 +268,8 @@ def floats_launch(
 ) -> tuple[Launch, ...]:
     """The launch of attention_floats.cl."""
     keys = next((n for n in (_KEYS, _KEYS // 2) if 2 * n * (s.head + s.v_head + 8) * 4 <= kernel.caps.local_memory), 16)
-    return _launched("attention_floats", kernel, node, s, mask, {**defines, "KEYS": keys}, arguments)
+    own = {"KEYS": keys, "ROUNDED": kernel.caps.matrix == "tf32"}
+    return _launched("attention_floats", kernel, node, s, mask, {**defines, **own}, arguments)
 
 
 def halves_launch(
