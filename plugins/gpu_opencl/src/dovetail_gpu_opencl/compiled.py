@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -279,12 +279,23 @@ class Flags:
         return self.counters, ints(self.counter - argument.count)[0]
 
 
-def bind(compiled: CompiledGraph, command: Command, buffers: Mapping[str, Any], flags: Flags) -> KernelObject:
-    """A kernel object with its arguments set, but for states, which requests are given."""
-    found = compiled.programs.kernel(command.program, command.launch.entry)
+def bind(
+    compiled: CompiledGraph,
+    command: Command,
+    buffers: Mapping[str, Any],
+    flags: Flags,
+    bound: dict[Hashable, KernelObject],
+) -> KernelObject:
+    """A kernel object with its arguments set, but for states, which requests are given.
+
+    `bound` takes those of a request: equal layers differ in few numbers.
+    """
+    launch = command.launch
+    kind = id(command.program), launch.entry, launch.global_size
+    found = bound[kind] = compiled.programs.kernel(command.program, launch.entry, bound.get(kind))
     set_number, set_place, root_of, position = found.set_number, found.set_place, compiled.memory.storage.get, 0
     numbers = found.numbers
-    for argument in command.launch.arguments:
+    for argument in launch.arguments:
         if type(argument) is Scalar:
             if numbers.get(position) is not argument:
                 set_number(position, argument)

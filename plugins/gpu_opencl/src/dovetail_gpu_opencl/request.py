@@ -2,7 +2,7 @@
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from sys import getrefcount
 from time import perf_counter
 from typing import Any
@@ -264,11 +264,12 @@ class CLRequest(ExecutableRequest):
                 self._part = max(1, self._part // 2)
 
     def _bind_all(self) -> list[Bound]:
-        found, lent, flags = [], [], Flags(self._fault_buffer, self._counter_buffer)
+        found, lent, flags = list[Bound](), list[tuple[Any, str, KernelObject]](), Flags(self._fault_buffer, self._counter_buffer)
+        bound: dict[Hashable, KernelObject] = {}
         for command in self._compiled.commands:
             launch = command.launch
             try:  # not `translated`, which takes 3 us
-                one = bind(self._compiled, command, self._buffers, flags)
+                one = bind(self._compiled, command, self._buffers, flags, bound)
             except (cl.Error, MemoryError) as error:
                 what = f"node {command.node}: setting the arguments of {launch.entry!r} ({launch.file})"
                 raise as_dovetail(error, what) from error
