@@ -194,6 +194,24 @@ def test_what_is_computed_element_by_element(kind: str, kind_device: Callable[[s
             np.testing.assert_array_equal(got, stored(compute(real(x, left), real(y, right)), result), f"{name} {dims}")
 
 
+@pytest.mark.parametrize(("scale", "is_real"), [(0.05, True), (0.0, True), (0.0, False)])
+def test_nan_is_stored_as_zero(scale: float, is_real: bool, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """In vectors and behind them: NaN of an operand, and of 0 / 0, which stored numbers give only by a scale of 0."""
+    left, right, result = scaling(0.07, 131), scaling(0.011, -5, np.int8), scaling(scale, 9)
+    x = bytes_of(rng, 3, 21)
+    y = rng.standard_normal((3, 21)).astype(np.float32) if is_real else bytes_of(rng, 3, 21, dtype=np.int8)
+    x[1], y[1] = 131, 0 if is_real else -5
+    if is_real:
+        y[0, ::3] = np.nan
+    op = Quantized([QuantizedStep(bench.op("Add"), (0, 1))], [left, None if is_real else right], result)
+    graph, feeds = bench.single(op, [x, y])
+    (got,) = bench.run(kind_device("CPU"), graph, feeds, DEBUG_BUFFERS=True)
+    with np.errstate(all="ignore"):
+        whole = np.rint((real(x, left) + (y if is_real else real(y, right))) / np.float32(scale)) + 9
+    assert np.isnan(whole).any()
+    np.testing.assert_array_equal(got, np.where(np.isnan(whole), 0, np.clip(whole, 0, 255)))
+
+
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
 def test_products_by_numbers_round_as_each_does(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
     """GPUs multiply by one number in place of several, but where that comes near a half; all bytes, and many halves."""
