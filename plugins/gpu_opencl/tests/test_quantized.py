@@ -146,7 +146,8 @@ def test_halves_are_rounded_as_the_reference_does(
     assert len(np.unique(got)) > 25
 
 
-PRODUCTS = [(1, 1, 1), (5, 15, 17), (6, 16, 256), (7, 17, 257), (13, 70, 600)]
+PRODUCTS = [(1, 1, 1), (5, 15, 17), (6, 16, 256), (7, 17, 257), (13, 70, 600), (385, 300, 70)]
+"""Rows, columns and depth; of the last a work item has 16 blocks of columns, or the 3 behind them."""
 
 
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])

@@ -53,7 +53,7 @@
 #endif
 #ifndef ROWS
 #define ROWS 6
-#define MOST 4
+#define MOST 16
 #endif
 #define FEW 2
 #ifndef PARTS
