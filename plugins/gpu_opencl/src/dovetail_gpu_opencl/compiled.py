@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -87,6 +88,15 @@ class CompiledGraph:
     def constant(self, array: NDArray[Any]) -> Any:
         """The buffer of an uploaded array."""
         return self._constants[id(array)].buffer
+
+    def took(self, seconds: float) -> None:
+        """Notes the time of a run, for requests of the graph in other sizes."""
+        self._packed.runs[self.graph.name] = seconds, self.memory.peak
+
+    def expected(self) -> float:
+        """The seconds that a run may take, by one in other sizes and its memory; infinity without one."""
+        seconds, peak = self._packed.runs.get(self.graph.name, (math.inf, 1))
+        return seconds * max(1.0, self.memory.peak / max(1, peak))
 
     def place(self, root: str) -> Any:
         """The buffer of a value that is a constant; None for a state, which requests are given."""
