@@ -125,7 +125,7 @@ class Profiled(InOrderRequest):
         queue = self._queue
         pairs = [(b, a) for a, b in zip(inputs, self._uploads, strict=True) if b is not None]
         uploads = [cl.enqueue_copy(queue, *pair, is_blocking=False) for pair in pairs]
-        events = [cl.enqueue_nd_range_kernel(queue, *launch) for launch in self._launches]
+        events = [cl.enqueue_nd_range_kernel(queue, one.kernel, *sizes) for one, *sizes in self._launches]
         downloads = [cl.enqueue_copy(queue, *pair, is_blocking=False) for pair in self._to_read()]
         queue.finish()
         for event in (*uploads, *downloads):

@@ -15,6 +15,7 @@ from dovetail.errors import ShapeError
 from dovetail.graph import GraphBuilder, Model
 from dovetail.op import FLOATS, Operator
 from dovetail.planning.collector import CollectorPause
+from dovetail.runtime import infer_request
 
 SEEN: list[bool] = []
 
@@ -55,6 +56,25 @@ def test_it_is_off_while_a_shape_is_planned_and_then_as_before(collects: bool) -
             compiled({"x": np.zeros((13, 2), np.float32)})
     assert SEEN
     assert not any(SEEN)
+    assert gc.isenabled() is collects
+
+
+def test_it_is_off_while_a_request_is_bound_to_a_new_plan(monkeypatch: pytest.MonkeyPatch, collects: bool) -> None:
+    seen: list[bool] = []
+
+    def bound(*given: Any, **named: Any) -> Any:
+        seen.append(gc.isenabled())
+        return make(*given, **named)
+
+    make = infer_request.PlanRequest
+    monkeypatch.setattr(infer_request.InferRequest, "_bind", lambda self, plan: bound(plan))
+    g = GraphBuilder()
+    model = g.model([g.node(Watch(), g.input("x", "float32", ("N", 2)))])
+    with dovetail.Core(config=False).compile_model(model, "NUMPY") as compiled:
+        request = compiled.create_infer_request()
+        for rows in (3, 5):
+            request.infer({"x": np.zeros((rows, 2), np.float32)})
+    assert seen == [False, False]
     assert gc.isenabled() is collects
 
 

@@ -1,5 +1,6 @@
 """Long runs end between launches when they are cancelled or take too long, on every kind of queue; the request works on."""
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import dovetail
 from dovetail.device import WorkBudget, current_budget
 from dovetail.errors import RunCancelled, TimeLimitExceeded
 from dovetail_gpu_opencl import request
+from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_ops_onnx.mat_mul import MatMul
 
 SIZE = 384
@@ -83,3 +85,25 @@ def test_short_runs_are_enqueued_at_once_and_long_ones_in_parts(feeds: Any, monk
     short.infer(small)
     assert len(waits) > 30, "after a long run, one launch after the other"
     np.testing.assert_allclose(short.infer(small)[0], small["x"], rtol=1e-5)
+
+
+def test_a_first_run_is_in_parts_unless_a_run_of_other_sizes_was_short(device: OpenCLDevice, bench: Any) -> None:
+    """By its memory: one of other sizes takes as much longer as it has more of it."""
+    device._packed.runs.clear()
+
+    def compiled(rows: int) -> tuple[Any, Any]:
+        graph, feeds = bench.single(bench.op("Softmax"), [np.ones((rows, 8), np.float32)])
+        executable = device.compile(graph, {})
+        return executable, (executable.create_request(), feeds)
+
+    first, (earlier, feeds) = compiled(3)
+    assert first.expected() == math.inf
+    assert earlier._part == request.FIRST_PART
+    earlier.run(feeds)
+    second, (short, _) = compiled(5)
+    first.took(request.LONG / 100)
+    assert request.LONG / 100 <= second.expected() < request.LONG / 10
+    assert compiled(5)[1][0]._part == len(short._launches) < request.FIRST_PART
+    large, (long, _) = compiled(5000)
+    assert large.expected() > request.LONG
+    assert long._part == request.FIRST_PART

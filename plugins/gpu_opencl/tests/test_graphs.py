@@ -19,7 +19,7 @@ from dovetail.op import FLOATS, Operator
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.discovery import find_device
-from dovetail_gpu_opencl.enqueue import KernelObject, calls
+from dovetail_gpu_opencl.enqueue import KernelObject, calls, function
 from dovetail_gpu_opencl.launch import Scalar
 
 SAMPLED = pytest.mark.exhaustive(0.25)  # each compiles programs
@@ -412,6 +412,38 @@ def test_arguments(is_found: bool, info: DeviceInfo, monkeypatch: pytest.MonkeyP
     bound.set_number(2, Scalar(np.int16(6)))
     assert bound.numbers[1] is first
     assert run()[:3] == [5, 6, -70_000]
+
+
+def test_a_copy_of_a_kernel_object_has_its_arguments(info: DeviceInfo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where drivers copy them; elsewhere it is a new one. Each has its own arguments then, and remembers its numbers."""
+    device = OpenCLDevice(info)
+    context, programs = device._context, device.programs
+    queue, result = cl.CommandQueue(context), np.zeros(2, np.int32)
+    first, second = (cl.Buffer(context, cl.mem_flags.WRITE_ONLY, result.nbytes) for _ in range(2))
+    source = "__kernel void put(__global int* to, const int a, const int b) { to[0] = a; to[1] = b; }"
+    program = cl.Program(context, source).build()
+    one, two = programs.kernel(program, "put"), Scalar(np.int32(5))
+    one.set_place(0, first)
+    one.set_number(1, two)
+    one.set_number(2, Scalar(np.int32(7)))
+    other = programs.kernel(program, "put", one)
+    assert bool(other.numbers) is programs._copies
+    if info.kind != "CPU":
+        assert not programs._copies
+        return
+    assert programs._copies  # PoCL does
+    assert other.numbers[1] is two
+    other.set_place(0, second)
+    other.set_number(2, Scalar(np.int32(9)))
+    assert one.numbers[2].value == 7
+    for kernel, buffer, wanted in ((one, first, [5, 7]), (other, second, [5, 9])):
+        cl.enqueue_nd_range_kernel(queue, kernel.kernel, (1,), (1,))
+        cl.enqueue_copy(queue, result, buffer)
+        np.testing.assert_array_equal(result, wanted)
+    monkeypatch.setattr(
+        "dovetail_gpu_opencl.enqueue.function", lambda name: (lambda *_: None) if "Clone" in name else function(name)
+    )
+    assert not KernelObject(program, "put", one).numbers  # the driver lacks memory: a new one
 
 
 def test_kernel_objects_are_released(info: DeviceInfo) -> None:

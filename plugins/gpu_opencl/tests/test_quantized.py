@@ -146,7 +146,8 @@ def test_halves_are_rounded_as_the_reference_does(
     assert len(np.unique(got)) > 25
 
 
-PRODUCTS = [(1, 1, 1), (5, 15, 17), (6, 16, 256), (7, 17, 257), (13, 70, 600)]
+PRODUCTS = [(1, 1, 1), (5, 15, 17), (6, 16, 256), (7, 17, 257), (13, 70, 600), (385, 300, 70)]
+"""Rows, columns and depth; of the last a work item has 16 blocks of columns, or the 3 behind them."""
 
 
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
@@ -192,6 +193,24 @@ def test_what_is_computed_element_by_element(kind: str, kind_device: Callable[[s
             graph, feeds = bench.single(op, [x, y])
             (got,) = bench.run(device, graph, feeds, DEBUG_BUFFERS=True)
             np.testing.assert_array_equal(got, stored(compute(real(x, left), real(y, right)), result), f"{name} {dims}")
+
+
+@pytest.mark.parametrize(("scale", "is_real"), [(0.05, True), (0.0, True), (0.0, False)])
+def test_nan_is_stored_as_zero(scale: float, is_real: bool, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """In vectors and behind them: NaN of an operand, and of 0 / 0, which stored numbers give only by a scale of 0."""
+    left, right, result = scaling(0.07, 131), scaling(0.011, -5, np.int8), scaling(scale, 9)
+    x = bytes_of(rng, 3, 21)
+    y = rng.standard_normal((3, 21)).astype(np.float32) if is_real else bytes_of(rng, 3, 21, dtype=np.int8)
+    x[1], y[1] = 131, 0 if is_real else -5
+    if is_real:
+        y[0, ::3] = np.nan
+    op = Quantized([QuantizedStep(bench.op("Add"), (0, 1))], [left, None if is_real else right], result)
+    graph, feeds = bench.single(op, [x, y])
+    (got,) = bench.run(kind_device("CPU"), graph, feeds, DEBUG_BUFFERS=True)
+    with np.errstate(all="ignore"):
+        whole = np.rint((real(x, left) + (y if is_real else real(y, right))) / np.float32(scale)) + 9
+    assert np.isnan(whole).any()
+    np.testing.assert_array_equal(got, np.where(np.isnan(whole), 0, np.clip(whole, 0, 255)))
 
 
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])

@@ -1,4 +1,4 @@
-"""A pause of Python's garbage collector, which planning would otherwise start again and again for nothing."""
+"""A pause of Python's garbage collector, which planning and binding would otherwise start again and again for nothing."""
 
 import gc
 import os

@@ -16,6 +16,7 @@ from dovetail.devices.work_budget import RUNNING, WorkBudget
 from dovetail.errors import InferError, OutOfMemory, RunCancelled, UsageError, raised_by_handler
 from dovetail.locks import Lock, in_forked_processes
 from dovetail.names import printable
+from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan, Shapes
 from dovetail.protocol import Protocol
@@ -431,7 +432,10 @@ class InferRequest:
         if shapes == self._shapes and self._spare:
             self._bound = self._spare.pop()
             return
-        bound = self._resting.take(self._plans, shapes) or self._plans.bind(shapes, self._bound_to)
+        bound = self._resting.take(self._plans, shapes)
+        if bound is None:
+            with COLLECTOR_PAUSE:  # one collection after a new shape, not one after its plan and more while it is bound
+                bound = self._plans.bind(shapes, self._bound_to)
         # Forgotten before they are closed: an interrupt must not leave a closed one for the next run.
         old, self._bound = None if self._bound is bound else self._bound, None
         stale: list[BoundRequest] = []

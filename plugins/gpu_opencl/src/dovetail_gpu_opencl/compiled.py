@@ -2,7 +2,8 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,15 @@ class CompiledGraph:
     def constant(self, array: NDArray[Any]) -> Any:
         """The buffer of an uploaded array."""
         return self._constants[id(array)].buffer
+
+    def took(self, seconds: float) -> None:
+        """Notes the time of a run, for requests of the graph in other sizes."""
+        self._packed.runs[self.graph.name] = seconds, self.memory.peak
+
+    def expected(self) -> float:
+        """The seconds that a run may take, by one in other sizes and its memory; infinity without one."""
+        seconds, peak = self._packed.runs.get(self.graph.name, (math.inf, 1))
+        return seconds * max(1.0, self.memory.peak / max(1, peak))
 
     def place(self, root: str) -> Any:
         """The buffer of a value that is a constant; None for a state, which requests are given."""
@@ -279,12 +289,23 @@ class Flags:
         return self.counters, ints(self.counter - argument.count)[0]
 
 
-def bind(compiled: CompiledGraph, command: Command, buffers: Mapping[str, Any], flags: Flags) -> KernelObject:
-    """A kernel object with its arguments set, but for states, which requests are given."""
-    found = compiled.programs.kernel(command.program, command.launch.entry)
+def bind(
+    compiled: CompiledGraph,
+    command: Command,
+    buffers: Mapping[str, Any],
+    flags: Flags,
+    bound: dict[Hashable, KernelObject],
+) -> KernelObject:
+    """A kernel object with its arguments set, but for states, which requests are given.
+
+    `bound` takes those of a request: equal layers differ in few numbers.
+    """
+    launch = command.launch
+    kind = id(command.program), launch.entry, launch.global_size
+    found = bound[kind] = compiled.programs.kernel(command.program, launch.entry, bound.get(kind))
     set_number, set_place, root_of, position = found.set_number, found.set_place, compiled.memory.storage.get, 0
     numbers = found.numbers
-    for argument in command.launch.arguments:
+    for argument in launch.arguments:
         if type(argument) is Scalar:
             if numbers.get(position) is not argument:
                 set_number(position, argument)

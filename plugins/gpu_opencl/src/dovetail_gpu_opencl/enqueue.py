@@ -26,7 +26,7 @@ def function(name: str) -> Any:
             found = getattr(ctypes.PyDLL(library), name)
         except (AttributeError, OSError, TypeError):
             continue
-        found.restype = ctypes.c_void_p if name == "clCreateKernel" else ctypes.c_int
+        found.restype = ctypes.c_void_p if name in ("clCreateKernel", "clCloneKernel") else ctypes.c_int
         return found
     return None
 
@@ -41,16 +41,25 @@ _packed = struct.Struct("P").pack
 class KernelObject:
     """A kernel object that remembers its numbers: one that is bound again for the same node in other sizes has most of them.
 
-    pyopencl takes 0.1 ms to make one, for which it looks for Python code in a database; OpenCL 1 us.
+    pyopencl takes 0.1 ms to make one, for which it looks for Python code in a database; OpenCL 1 us. A copy of one
+    of the same program and entry has its arguments.
     """
 
-    def __init__(self, program: Any, entry: str) -> None:
+    handle: ctypes.c_void_p
+
+    def __init__(self, program: Any, entry: str, copied: "KernelObject | None" = None) -> None:
         self._of = program, entry
-        self.numbers: dict[int, Scalar] = {}
-        """Those that are set, by position."""
         self._own, self._release = function("clSetKernelArg"), function("clReleaseKernel")
-        self._created = _created(program, entry)
+        copy = None if copied is None else copied._copy()
+        self.numbers: dict[int, Scalar] = {} if copied is None or copy is None else {**copied.numbers}
+        """Those that are set, by position."""
+        self._created = copy or _created(program, entry)
         self.handle = ctypes.c_void_p(self._created or self.kernel.int_ptr)
+
+    def _copy(self) -> int | None:
+        """The handle of a copy; None where the driver makes none."""
+        clone = function("clCloneKernel")
+        return clone(self.handle, None) if clone else None
 
     def __del__(self) -> None:
         if getattr(self, "_created", None):

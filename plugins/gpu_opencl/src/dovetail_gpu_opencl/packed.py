@@ -47,6 +47,8 @@ class PackedConstants:
         """The tuned parameters of the device, once a kernel has asked for them."""
         self.hurried = False
         """Whether plans take over kernels and parameters of the first one, so that they need no programs but its own."""
+        self.runs: dict[str, tuple[float, int]] = {}
+        """The seconds of the latest run of a graph, by its name, and the bytes of its intermediate values."""
         self._known: dict[Hashable, tuple[list[weakref.ref[Array]], weakref.ref[Array]]] = {}
         self._facts: dict[Hashable, tuple[weakref.ref[Array], Any]] = {}
         self._made: dict[tuple[str, str], tuple[Node, Hashable, list[weakref.ref[Array] | None], Any]] = {}

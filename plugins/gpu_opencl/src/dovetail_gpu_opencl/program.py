@@ -18,7 +18,7 @@ from dovetail.locks import Lock
 from dovetail_gpu_opencl import driver_caches
 from dovetail_gpu_opencl.builders import Builders, Job, count
 from dovetail_gpu_opencl.capabilities import Capabilities
-from dovetail_gpu_opencl.enqueue import KernelObject
+from dovetail_gpu_opencl.enqueue import KernelObject, function
 from dovetail_gpu_opencl.failures import as_dovetail, out_of_memory
 from dovetail_gpu_opencl.launch import Argument, Image, Launch, Scalar, Write
 from dovetail_gpu_opencl.lifetime import IN_USE
@@ -70,6 +70,8 @@ class Programs:
         self._prepared: dict[Key, bytes] = {}
         self._spare: dict[tuple[int, str], deque[KernelObject]] = {}
         self._lock = Lock()
+        # Elsewhere the call may be there without a driver's function behind it.
+        self._copies = caps.kind == "CPU" and _version(device) >= (2, 1) and function("clCloneKernel") is not None
         self.builds = 0
         self.hits = 0
 
@@ -144,15 +146,16 @@ class Programs:
                 self._built[key] = found or self._from_source(on_disk, launch, options, node)
             return self._built[key]
 
-    def kernel(self, program: Any, entry: str) -> KernelObject:
+    def kernel(self, program: Any, entry: str, alike: KernelObject | None = None) -> KernelObject:
         """A kernel object of one of these programs, whose arguments may be set: one that was given back, or a new one.
 
-        The first that was given back is the first to be taken, so that nodes of one graph get theirs again.
+        The first that was given back is the first to be taken, so that nodes of one graph get theirs again. A new one has the
+        arguments of `alike`, of the same entry, where the driver copies kernel objects.
         """
         try:
             return self._spare[id(program), entry].popleft()
         except (KeyError, IndexError):
-            return KernelObject(program, entry)
+            return KernelObject(program, entry, alike if self._copies else None)
 
     def lend(self, owner: object, kernels: Iterable[tuple[Any, str, KernelObject]]) -> None:
         """Take these kernel objects, each after its program and entry, back when `owner`, which alone launches them, is gone."""
@@ -190,6 +193,11 @@ class Programs:
             if binary := _binary(program):
                 self._cache.put(key, binary)
         return program
+
+
+def _version(device: Any) -> tuple[int, ...]:
+    """Major and minor number of the OpenCL that the device implements."""
+    return tuple(int(number) for number in device.version.split()[1].split("."))
 
 
 def built_binary(context: Any, source: str, options: Sequence[str]) -> bytes:

@@ -2,7 +2,7 @@
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from sys import getrefcount
 from time import perf_counter
 from typing import Any
@@ -33,7 +33,7 @@ _UNUSED = 2
 """References to an array that one tuple alone has: the tuple's, and that of the call which counts them."""
 
 FIRST_PART = 8
-"""Launches before the first wait of a request's first run."""
+"""Launches before the first wait of a request's first run, unless a run of other sizes says that it is short."""
 
 
 class CLRequest(ExecutableRequest):
@@ -68,7 +68,7 @@ class CLRequest(ExecutableRequest):
         self._downloads = self._downloaded()
         self._readers: dict[str, tuple[tuple[KernelObject, int], ...]] = {}
         self._launches = tuple(self._bind_all())
-        self._part = FIRST_PART
+        self._part = max(1, len(self._launches)) if compiled.expected() < LONG / 4 else FIRST_PART
         self._keeps = False
         self._apart: dict[int, Any] = {}
 
@@ -191,7 +191,9 @@ class CLRequest(ExecutableRequest):
                 raise
             except (cl.Error, MemoryError) as error:
                 raise self._failure(error, progress[0]) from error
-            if (seconds := perf_counter() - started) > LONG and self._part >= len(self._launches):
+            seconds = perf_counter() - started
+            self._compiled.took(seconds)
+            if seconds > LONG and self._part >= len(self._launches):
                 self._part = max(1, int(len(self._launches) * LONG / seconds))
             if self._compiled.faults and self._faults.any():
                 self._raise_fault()
@@ -264,11 +266,12 @@ class CLRequest(ExecutableRequest):
                 self._part = max(1, self._part // 2)
 
     def _bind_all(self) -> list[Bound]:
-        found, lent, flags = [], [], Flags(self._fault_buffer, self._counter_buffer)
+        found, lent, flags = list[Bound](), list[tuple[Any, str, KernelObject]](), Flags(self._fault_buffer, self._counter_buffer)
+        bound: dict[Hashable, KernelObject] = {}
         for command in self._compiled.commands:
             launch = command.launch
             try:  # not `translated`, which takes 3 us
-                one = bind(self._compiled, command, self._buffers, flags)
+                one = bind(self._compiled, command, self._buffers, flags, bound)
             except (cl.Error, MemoryError) as error:
                 what = f"node {command.node}: setting the arguments of {launch.entry!r} ({launch.file})"
                 raise as_dovetail(error, what) from error

@@ -34,10 +34,27 @@ static ACC largest(const ACC* s, const int count) {
   return found;
 }
 
+// exp of a vector x, of which no element is above 0. As 2^k times that of a fraction for floats, within 1e-7; drivers also look for
+// numbers that are too large.
+#define IS_float 1
+#if CAT(IS_, ACC)
+#define AS_VACC CAT(as_, VACC)
+#define AS_INTS CAT(as_int, VEC)
+static VACC power(const VACC x) {
+  const VACC n = x * 1.4426950f + 12582912.0f, k = n - 12582912.0f;
+  const VACC f = fma(x, (VACC)(1.9259629e-8f), fma(x, (VACC)(1.4426950f), -k)), g = f * f;
+  const VACC high = (0.00015353333f * f + 0.0013398870f) * g + (0.009618438f * f + 0.055503324f);
+  const VACC e = (high * (g * f) + (0.24022648f * g + (0.6931472f * f + 1.0f))) * AS_VACC((AS_INTS(n) + 127) << 23);
+  return x < -87.0f ? (VACC)(0) : e;
+}
+#else
+static VACC power(const VACC x) { return exp(x); }
+#endif
+
 static ACC exponentials(ACC* s, const int count, const ACC base) {
   VACC sum = (VACC)(0);
   for (int j = 0; j < count; j += VEC) {
-    const VACC e = exp(*(VACC*)(s + j) - base);
+    const VACC e = power(*(VACC*)(s + j) - base);
     *(VACC*)(s + j) = e;
     sum += e;
   }
@@ -72,10 +89,15 @@ __kernel void attention_rows(__global const T* restrict q, __global const T* res
   for (int k0 = begin; k0 < end; k0 += KEYS) {
     const int there = min(KEYS, used - k0), whole = (there + COLS - 1) / COLS * COLS;
     for (int j = 0; j < whole; ++j) {
+      // Single elements: compilers would scatter vectors, which takes twice as long.
+#pragma clang loop vectorize(disable)
       for (int d = 0; d < D; ++d) keys[d * KEYS + j] = j < there ? (ACC)LOAD_T(k, (k0 + j) * K_S + d) * SCALE : (ACC)0;
       for (int d = 0; d < WIDTH; ++d) values[j * WIDTH + d] = j < there && d < DV ? (ACC)LOAD_T(v, (k0 + j) * V_S + d) : (ACC)0;
     }
     for (int i0 = first; i0 < last; i0 += ROWS) {
+      __global const T* own[ROWS];
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) own[r] = q + min(i0 + r, QUERIES - 1) * Q_S;
       for (int j0 = 0; j0 < whole; j0 += COLS) {
         VACC acc[ROWS][VECTORS];
 #pragma unroll
@@ -88,7 +110,7 @@ __kernel void attention_rows(__global const T* restrict q, __global const T* res
           for (int c = 0; c < VECTORS; ++c) b[c] = *(VACC*)(keys + d * KEYS + j0 + c * VEC);
 #pragma unroll
           for (int r = 0; r < ROWS; ++r) {
-            const ACC x = (ACC)LOAD_T(q, min(i0 + r, QUERIES - 1) * Q_S + d);
+            const ACC x = (ACC)LOAD_T(own[r], d);
 #pragma unroll
             for (int c = 0; c < VECTORS; ++c) acc[r][c] += x * b[c];
           }
@@ -106,14 +128,17 @@ __kernel void attention_rows(__global const T* restrict q, __global const T* res
 #endif
 #ifdef HAS_MASK
         const int m0 = batch * M_B + head * M_H + i * M_S;
-        for (int j = 0; j < there; ++j) s[j] = MASKED(s[j], m0 + min(k0 + j, M_LAST) * M_K);
+        if (M_K == 1 && k0 + there - 1 <= M_LAST)
+          for (int j = 0; j < there; ++j) s[j] = MASKED(s[j], m0 + k0 + j);
+        else
+          for (int j = 0; j < there; ++j) s[j] = MASKED(s[j], m0 + min(k0 + j, M_LAST) * M_K);
 #endif
         for (int j = 0; j < min(there, BEGIN(start + i) - k0); ++j) s[j] = -INFINITY;
         for (int j = max(0, END(start + i, used) - k0); j < there; ++j) s[j] = -INFINITY;
         for (int j = there; j < whole; ++j) s[j] = -INFINITY;
         const ACC now = fmax(top[row], largest(s, whole));
         const ACC base = now == -INFINITY ? (ACC)0 : now;
-        const ACC factor = exp(top[row] - base);
+        const ACC factor = k0 > begin ? exp(top[row] - base) : (ACC)0;
         top[row] = now;
         sum[row] = sum[row] * factor + exponentials(s, whole, base);
         if (k0 > begin)

@@ -27,7 +27,8 @@
 // element of an image, WEI_AT(z) the matrix of its weights, B_BATCH(z) the first element of a matrix b. bia [M] of int.
 // X_ZERO(z, m) is the zero point of pixel m, read from x_zero, and B_ZERO(z, n) that of a column, read from b_zero; both may be
 // NULL. STORE_SUM(o, s, z, m, n) makes element o of dst of the sum s for pixel m and channel n; STORE_SUMS(o, sums, n), which
-// need not be, does so for VEC channels from n on, where O_N is 1. RESULT_ARGS is what both read (see kernels/_integer.py).
+// need not be, does so for VEC channels from n on, where O_N is 1; RESULTS(o, sums, n) are these as numbers of 8 bits, of which one
+// store takes two vectors. RESULT_ARGS is what both read (see kernels/_integer.py).
 //
 // Sizes are arguments, so that all sizes share a program: drivers for CPUs take long to build one.
 //
@@ -52,7 +53,7 @@
 #endif
 #ifndef ROWS
 #define ROWS 6
-#define MOST 4
+#define MOST 16
 #endif
 #define FEW 2
 #ifndef PARTS
@@ -119,6 +120,11 @@ typedef struct __attribute__((packed)) {
 typedef struct __attribute__((packed)) {
   CAT(T, 8) v;
 } PACKED_T;
+#ifdef RESULTS
+typedef struct __attribute__((packed)) {
+  CAT(T, 16) v;
+} PACKED_T16;
+#endif
 
 #ifdef FOURS
 // Sums of the products of four neighbours, of uchar and of char, added to others, for 8 or 16 sums.
@@ -216,16 +222,10 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
     px = px == OW ? 0 : px;
   }
   int8 sums[MOST][ROWS][2] __attribute__((aligned(64)));
-  for (int i = 0; i < count; ++i)
-    EACH_ROW {
+  for (int i = 0; i < count; ++i) EACH_ROW sums[i][r][0] = sums[i][r][1] = (int8)(0);
 #ifdef FOURS
-      __global const W* last = w + (i + 1) * depths - BEHIND;
-      sums[i][r][0] = WEIGHTS(last, 0) * -(zero[r] + SHIFT);
-      sums[i][r][1] = WEIGHTS(last, 1) * -(zero[r] + SHIFT);
-#else
-      sums[i][r][0] = sums[i][r][1] = (int8)(0);
+  __global const W* behind = w + depths - BEHIND;
 #endif
-    }
 #ifdef TILES
   shape(rows);
 #ifndef PLAIN_TILES
@@ -334,21 +334,37 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
 #endif
   for (int i = 0; i < count; ++i) {
     const int n0 = (block + i) * COLS, cols = min(COLS, MG - n0), first = group * MG + n0;
+#ifdef FOURS
+    const int8 low = WEIGHTS(behind + i * depths, 0), high = WEIGHTS(behind + i * depths, 1);
+#define LESS(r, s, of_weights) ((s) - (of_weights) * (X_ZERO(z, pixel + (r)) + SHIFT))
+#else
+    const int8 low = 0, high = 0;
+#define LESS(r, s, of_weights) (s)
+#endif
 #ifdef STORE_SUMS
     if (O_N == 1 && cols == COLS) {
       for (int r = 0; r < rows; ++r) {
         const int o = z * (M * OH * OW) + (pixel + r) * O_P + first;
-        STORE_SUMS(o, sums[i][r][0] + BIASES(first), first);
-        STORE_SUMS(o + VEC, sums[i][r][1] + BIASES(first + VEC), first + VEC);
+        const int8 s0 = sums[i][r][0] + LESS(r, BIASES(first), low), s1 = sums[i][r][1] + LESS(r, BIASES(first + VEC), high);
+#ifdef RESULTS
+        const CAT(T, 16) both = (CAT(T, 16))(RESULTS(o, s0, first), RESULTS(o + VEC, s1, first + VEC));
+        ((__global PACKED_T16*)(dst + o))->v = both;
+#else
+        STORE_SUMS(o, s0, first);
+        STORE_SUMS(o + VEC, s1, first + VEC);
+#endif
       }
       continue;
     }
 #endif
+    int8 all[2] __attribute__((aligned(64)));
+    all[0] = low;
+    all[1] = high;
     for (int c = 0; c < cols; ++c) {
       const int n = first + c;
       for (int r = 0; r < rows; ++r) {
         const int m = pixel + r, o = z * (M * OH * OW) + m * O_P + n * O_N;
-        STORE_SUM(o, ((const int*)sums[i][r])[c] + BIAS(n), z, m, n);
+        STORE_SUM(o, ((const int*)sums[i][r])[c] + LESS(r, BIAS(n), ((const int*)all)[c]), z, m, n);
       }
     }
   }

@@ -1,6 +1,8 @@
 """Exact matrix products of 8-bit integers: by rows on CPUs, directly elsewhere."""
 
 import math
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,14 +132,16 @@ class IntegerRows(IntegerGemm):
         assert value is not None
         own = None if zero is None else zero.value
 
-        def make() -> NDArray[np.int16]:
-            whole = value.astype(np.int16)
-            if own is not None:
-                whole = whole - own.astype(np.int16)
-            return whole.reshape(-1, product.k, product.n).swapaxes(1, 2)
-
         key = ("columns", b"" if own is None else (own.tobytes(), own.shape))
-        return Weights(self.packed, value, key, make)
+        return Weights(self.packed, value, key, partial(_columns, value, own, product.k, product.n))
+
+
+def _columns(value: NDArray[Any], zero: NDArray[Any] | None, k: int, n: int) -> NDArray[np.int16]:
+    """Matrices [..., k, n] less their zero points, with columns outermost."""
+    whole = value.astype(np.int16)
+    if zero is not None:
+        whole = whole - zero.astype(np.int16)
+    return whole.reshape(-1, k, n).swapaxes(1, 2)
 
 
 class IntegerDirect(IntegerGemm):

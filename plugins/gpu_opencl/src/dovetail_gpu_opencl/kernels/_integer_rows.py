@@ -18,9 +18,12 @@ from dovetail_gpu_opencl.source import C_TYPES, assemble
 
 __all__ = ["COLUMNS", "VECTOR", "Sums", "channels_last", "is_sparse", "pack_on_device", "pack_weights", "packed", "source_of"]
 
-ROWS, TILED_ROWS, SPAN = 6, 32, 4
-"""Pixels, also with tiles, and most blocks of channels for which they are brought into private memory once: 8 gained 2 % more,
-2 lost 8."""
+ROWS, TILED_ROWS = 6, 32
+"""Pixels, also with tiles."""
+SPAN, MOST = 4, 16
+"""Blocks of channels for which pixels are brought into private memory once. 4 save 8 % to 2, and 16 save another 9 % of a network
+of convolutions, where there are `MANY` work items for each unit, so that all units end together. Tiles take 4."""
+MANY = 32
 VECTOR = 8
 COLUMNS = 16
 """6 rows of 2 vectors: with both vectors of weights, a pair and a product they fill the 16 registers that every CPU has."""
@@ -91,6 +94,8 @@ class Sums:
         rows = _rows(defines)
         tiles = ceil_div(self.pixels, rows) * self.images
         span = SPAN if tiles * self.spans(SPAN) >= 2 * units else 2 if defines.get("TILES") else 1
+        if not defines.get("TILES") and tiles * self.spans(MOST) >= MANY * units:
+            span = MOST
         arguments = (src, wei, zero, bias, dst, *named(self.numbers, names), *ints(self.taps, *steps, span), *result.arguments)
         source = source_of(defines, result)
         work = (ceil_div(self.pixels, rows), self.spans(span), self.images)
@@ -101,7 +106,8 @@ class Sums:
 
 def source_of(defines: Mapping[str, object], result: Result) -> str:
     """The program: that of all sizes."""
-    return assemble(_FILE, {**result.defines, **defines, "ROWS": _rows(defines), "MOST": SPAN}, result.source)
+    most = SPAN if defines.get("TILES") else MOST
+    return assemble(_FILE, {**result.defines, **defines, "ROWS": _rows(defines), "MOST": most}, result.source)
 
 
 def _rows(defines: Mapping[str, object]) -> int:

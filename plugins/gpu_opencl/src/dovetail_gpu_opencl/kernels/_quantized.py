@@ -194,15 +194,17 @@ def result_of(factors: Scales, caps: Capabilities, vec: int, *, quick: bool = Fa
     With `quick`, for GPUs, STORED is a float, and NaN where `Steps` says so. Raises `Refused`.
     """
     node, op = factors.node, factors.op
-    steps, (relus, scaling) = Steps(node, op, vec, branches=caps.kind == "GPU", quick=quick), relus_before(op)
+    (relus, scaling), is_gpu = relus_before(op), caps.kind == "GPU"
+    counts = None if scaling is None else factors.counts
+    value, parameters, arguments = _value(factors, scaling, counts is None and bool(factors.bias.any()), caps, vec)
+    low_bytes = op.result is not None and vec > 1 and not is_gpu
+    steps = Steps(node, op, vec, branches=is_gpu, quick=quick, low_bytes=low_bytes)
     at = 1 + relus if scaling is not None else 0
     if scaling is not None:
-        steps.whole(scaling, relus, last=at == len(op.steps))
+        steps.whole(scaling, relus, last=at == len(op.steps), finite=all(np.isfinite(one.array).all() for one in arguments))
     steps.add(*op.steps[at + 1 :])
     if op.result is not None and at < len(op.steps):
         steps.round(op.result, last=True)
-    counts = None if scaling is None else factors.counts
-    value, parameters, arguments = _value(factors, scaling, counts is None and bool(factors.bias.any()), caps, vec)
     passed = "".join(f", {name}" for name in parameters)
     declared = "".join(f", __global const {c_type}* restrict {name}" for name, c_type in parameters.items())
     c_type = C_TYPES[node.outputs[0].dtype]
@@ -215,7 +217,10 @@ def result_of(factors: Scales, caps: Capabilities, vec: int, *, quick: bool = Fa
     defines["STORED(s, n, o)"] = f"({'float' if quick else c_type})(steps_1({first}(s, n{passed}), o{steps.passed}))"
     if vec > 1:
         real = f"steps_v(value_v(sums, n{passed}), o{steps.passed})"
-        defines["STORE_SUMS(o, sums, n)"] = f"(((__global PACKED_T*)(dst + (o)))->v = convert_{c_type}{vec}({real}))"
+        results = f"convert_{c_type}{vec}({f'as_int{vec}({real})' if low_bytes else real})"
+        defines["STORE_SUMS(o, sums, n)"] = f"(((__global PACKED_T*)(dst + (o)))->v = {results})"
+        if low_bytes:
+            defines["RESULTS(o, sums, n)"] = results
     bias = Null() if counts is None or not counts.any() else Constant(counts)
     if quick:
         value = value.replace("? r : value_1(s, n PASSED)", "? r : NAN")
@@ -246,9 +251,13 @@ _ROUNDED = """static float value_1(const int s, const int n PARAMETERS) {
 static float8 value_v(const int8 s, const int n PARAMETERS) {
   const float8 t = convert_float8(s) * LOAD(factor + n)ADDED_V;
   float8 r = WHOLE;
-  // In float t is less than this away from where it should be, up to 1024, beyond what can be stored.
-  if (as_long(convert_char8(!(fabs(fabs(t - r) - 0.5f) > 0.000244140625f))))
-    for (int i = 0; i < 8; ++i) ((float*)&r)[i] = value_1(((const int*)&s)[i], n + i PASSED);
+  // In float t is less than 2^-12 away from where it should be, up to 1024, beyond what can be stored.
+  if (as_long(convert_char8(!(fabs(t - r) < 0.499755859375f)))) {
+    const int8 sums = s;  // in memory only here
+    float8 found;
+    for (int i = 0; i < 8; ++i) ((float*)&found)[i] = value_1(((const int*)&sums)[i], n + i PASSED);
+    r = found;
+  }
   return r;
 }
 """
@@ -256,7 +265,7 @@ static float8 value_v(const int8 s, const int n PARAMETERS) {
 
 def _value(
     factors: Scales, scaling: Scaling | None, adds: bool, caps: Capabilities, vec: int
-) -> tuple[str, dict[str, str], list[Argument]]:
+) -> tuple[str, dict[str, str], list[Constant]]:
     """The functions that make numbers of sums: real ones, or whole ones in units of a quantization; their parameters by name."""
     real, wide = ("double", np.float64) if caps.fp64 else ("float", np.float32)
     divisor = 1.0 if scaling is None else stored_bounds(scaling)[0]
@@ -433,7 +442,8 @@ class QuantizedElementwise(QuantizedKernel):
     def _steps(self, node: TypedNode) -> Steps:
         """The steps, the first of which makes a value of the inputs. Raises `Refused`."""
         op, result = self.op(node), node.outputs[0]
-        steps, first = Steps(node, op, VECTOR, run_axes=0, branches=self.caps.kind == "GPU"), op.steps[0]
+        first, is_gpu = op.steps[0], self.caps.kind == "GPU"
+        steps = Steps(node, op, VECTOR, run_axes=0, branches=is_gpu, low_bytes=not is_gpu)
         assert isinstance(first, QuantizedStep)
         types = [None if i is None else node.given(i).with_dtype(DType.FLOAT32) for i in first.inputs]
         names = ["" if i is None else str(i) for i in first.inputs]
@@ -453,13 +463,15 @@ class QuantizedElementwise(QuantizedKernel):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         (parameters, passed, text, given), size = self.parts(node), node.outputs[0].size
         c_type = C_TYPES[node.outputs[0].dtype]
-        run = 512 if self.caps.kind == "CPU" else VECTOR
+        run, values = 512 if self.caps.kind == "CPU" else VECTOR, f"steps_v((float{VECTOR})(0), o{passed})"
+        if self.caps.kind != "GPU" and self.op(node).result is not None:
+            values = f"as_int{VECTOR}({values})"
         defines: dict[str, object] = {
             "T": c_type,
             "RUN": run,
             "RESULT_ARGS": parameters,
             "VALUE(o)": f"(({c_type})(steps_1(0.0f, o{passed})))",
-            "VALUES(o)": f"(convert_{c_type}{VECTOR}(steps_v((float{VECTOR})(0), o{passed})))",
+            "VALUES(o)": f"(convert_{c_type}{VECTOR}({values}))",
         }
         source = assemble("quantized_elementwise.cl", defines, text)
         work, local = spread(ceil_div(size, run), self.caps, 1 if self.caps.kind == "CPU" else 128)

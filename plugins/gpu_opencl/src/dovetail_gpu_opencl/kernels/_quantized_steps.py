@@ -4,6 +4,7 @@ The statements compute in float, one rounding for each operator as in the origin
 numbers come as arguments: operators with steps of the same kinds share a program, which drivers for CPUs take long to build.
 """
 
+import math
 from collections.abc import Hashable
 
 import numpy as np
@@ -31,7 +32,9 @@ __all__ = [
     "stored_bounds",
 ]
 
-WHOLE = "(({0}) + 12582912.0f - 12582912.0f)"
+SHIFT = 12582912
+"""Behind a sum with it, a float has a whole number, halves rounded to even, in its low bits."""
+WHOLE = f"(({{0}}) + {SHIFT}.0f - {SHIFT}.0f)"
 """A float rounded to a whole number, halves to even, where it is below 2^22; greater ones stay so great. Drivers for CPUs compute
 their rint one element at a time."""
 
@@ -56,6 +59,8 @@ static float bounded_1(float s, const float least, const float most) {
 """
 """A number within bounds, or NaN."""
 _ARITHMETIC = {"add", "sub", "rsub", "mul", "div", "rdiv"}
+_GREATEST = 1e37
+"""Quotients up to this are real numbers."""
 NUMBERS = "qn"
 """The argument with the numbers of all steps."""
 
@@ -93,6 +98,7 @@ class Steps:
     Each takes the value `s`, the index `o` of the result, and `parameters`; `passed` is how the kernel calls them. With
     `branches`, for GPUs, they divide only where a product by the reciprocal comes near a half; with `quick`, too, they give NaN
     there and for NaN, so that one branch serves several numbers. Vectors do not leave the last `run_axes` axes; with 0 they may.
+    With `low_bytes`, for CPUs, the last rounding of vectors leaves stored numbers in the low bytes of floats.
     """
 
     node: TypedNode
@@ -105,6 +111,9 @@ class Steps:
     branches: bool = False
     quick: bool = False
     run_axes: int = 1
+    low_bytes: bool = False
+    limit: float = math.inf
+    """No value is greater, up to signs; infinity where that is not known, or the value may be NaN."""
     sizes: RuntimeSizes = field(default_factory=lambda: RuntimeSizes("step_n"))
     scaled: "_Scaled | None" = None
     """With `branches`: the value, where it is a whole number times what all lines from some on multiply it by."""
@@ -123,6 +132,9 @@ class Steps:
 
     def round(self, scaling: Scaling, *, last: bool = False) -> None:
         """To what the quantization can hold: as real numbers, or with `last` as they are stored. NaN is stored as 0."""
+        if not self.branches:
+            self._store(scaling, last, self.limit < _GREATEST * stored_bounds(scaling)[0], divides=True)
+            return
         scale, zero, least, most = (self.number(x) for x in stored_bounds(scaling))
         name = self._rounded_product(self.scaled, scaling, scale) if self.scaled and len(self.scaled.exact) > 1 else ""
         inverse = self.number(reciprocal(stored_bounds(scaling)[0])) if self.branches and not name else ""
@@ -168,8 +180,14 @@ class Steps:
         )
         return name
 
-    def whole(self, scaling: Scaling, relus: int, *, last: bool) -> None:
-        """`round` for a value that counts in units of the scale and is rounded already, with `relus` before that."""
+    def whole(self, scaling: Scaling, relus: int, *, last: bool, finite: bool) -> None:
+        """`round` for a value that counts in units of the scale and is rounded already, with `relus` before that.
+
+        `finite` says that the value is not NaN.
+        """
+        if not self.branches:
+            self._store(scaling, last, finite, relus=relus)
+            return
         scale, zero, least, most = (self.number(x) for x in stored_bounds(scaling))
         for vec, lines in self.lines.items():
             v = vector(vec)
@@ -178,15 +196,37 @@ class Steps:
             lines.append(self._bounded(vec, least, most))
         self._end(scaling, zero, scale, last)
 
+    def _store(self, scaling: Scaling, last: bool, finite: bool, *, relus: int = 0, divides: bool = False) -> None:
+        """`round` and `whole` for CPUs, with as few operations for each number: a whole number is kept within bounds that are
+        moved by the zero point, or by `SHIFT`, whose rounding also is that of a quotient."""
+        scale, zero, least, most = stored_bounds(scaling)
+        least = max(least, zero) if relus and finite else least
+        unit = self.number(scale)
+        for vec, lines in self.lines.items():
+            v, in_low_bytes = vector(vec), last and vec > 1 and self.low_bytes
+            if relus and not finite:
+                lines.append(f"  s = s < 0.0f ? ({v})(0) : s;\n")
+            start = SHIFT if in_low_bytes else 0.0 if last else -zero
+            value = f"s / {unit}" if divides else "s"
+            if divides:
+                value = f"{value} + {SHIFT}.0f" if in_low_bytes else WHOLE.format(value)
+            if last:
+                value = f"({value}) + {self.number(zero if divides else zero + start)}"
+            lines.append(f"  s = {value};\n")
+            if not finite:
+                lines.append(f"  s = s == s ? s : ({v})({self.number(start)});\n")
+            low, high = self.number(least + start), self.number(most + start)
+            lines.append(f"  s = s < {low} ? ({v})({low}) : s; s = s > {high} ? ({v})({high}) : s;\n")
+            if not last:
+                lines.append(f"  s = s * {unit};\n")
+        self.limit = max(abs(least - zero), abs(most - zero)) * scale
+
     def _bounded(self, vec: int, least: str, most: str) -> str:
         """The statement that keeps the value within bounds, NaN as 0."""
-        v = vector(vec)
         if self.quick:
             return f"  s = bounded_1(s, {least}, {most});\n"
-        if self.branches:
-            return f"  s = s == s ? s : ({v})(0); s = fmin(fmax(s, ({v})({least})), ({v})({most}));\n"
-        bounds = f"s = s < {least} ? ({v})({least}) : s; s = s > {most} ? ({v})({most}) : s;"
-        return f"  s = s == s ? s : ({v})(0); {bounds}\n"
+        v = vector(vec)
+        return f"  s = s == s ? s : ({v})(0); s = fmin(fmax(s, ({v})({least})), ({v})({most}));\n"
 
     def start(self, index: int) -> None:
         """The value is at first that of an input."""
@@ -196,6 +236,7 @@ class Steps:
         if scaling is not None:
             scale, zero, _, _ = (self.number(x) for x in stored_bounds(scaling))
             self._end(scaling, zero, scale, last=False)
+        self.limit = self._limit_of(index)
 
     def number(self, value: float) -> str:
         """The C expression of a number that is passed."""
@@ -209,6 +250,14 @@ class Steps:
             return found
         scale, zero, _, _ = (self.number(x) for x in stored_bounds(scaling))
         return {vec: f"({text} - {zero}) * {scale}" for vec, text in found.items()}
+
+    def _limit_of(self, index: int) -> float:
+        """As `limit`, for an input."""
+        scaling = self.op.scalings[index]
+        if scaling is None:
+            return math.inf
+        scale, zero, least, most = stored_bounds(scaling)
+        return max(abs(least - zero), abs(most - zero)) * scale
 
     def _loads(self, index: int) -> dict[int, str]:
         """The value of an input as it is stored, in float."""
@@ -231,6 +280,8 @@ class Steps:
             raise Refused(f"{key} on quantized values")
         for post_op in chain:
             self._scale(post_op)
+            adds = isinstance(post_op, Binary) and post_op.algorithm in ("add", "sub", "rsub")
+            self.limit += self._limit_of(int(post_op.operand)) if isinstance(post_op, Binary) and adds else math.inf
             loads = dict.fromkeys(self.lines, "") if isinstance(post_op, Eltwise) else self.operand(int(post_op.operand))
             for vec, lines in self.lines.items():
                 lines.append(post_ops.statement(post_op, vector(vec), "float", iter([loads[vec]])))
