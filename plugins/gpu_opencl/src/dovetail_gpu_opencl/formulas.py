@@ -54,7 +54,9 @@ def formula(
     parameters = "".join(f", __global const {c_type}* {name}" for name, c_type in pointers) + sizes.parameters
     c_type = _c_type(steps[-1].node.outputs[0].dtype)
     body = "\n  ".join(lines)
-    source = f"static {c_type} computed(int o{parameters}) {{\n{post_ops.SEPARATE}  {body}\n  return v{len(steps) - 1};\n}}\n"
+    floats = [p for step in steps if _c_type(step.node.outputs[0].dtype) == "float" for p in step.node.node.post_ops]
+    source = post_ops.own_functions(floats, "float", 1)
+    source += f"static {c_type} computed(int o{parameters}) {{\n{post_ops.SEPARATE}  {body}\n  return v{len(steps) - 1};\n}}\n"
     passed = "".join(f", {name}" for name, _ in pointers) + sizes.passed
     return Formula(source, parameters, passed, (*(Read(buffers[name]) for name in given), *sizes.arguments), c_type)
 

@@ -39,8 +39,8 @@ __all__ = [
     "in_memory_order",
     "in_order",
     "lies_along",
+    "own_functions",
     "statement",
-    "vector_functions",
     "without_names",
 ]
 
@@ -63,7 +63,8 @@ _ELTWISE = {
     "linear": "{a} * s + {b}",
     "log": "log(s)",
     "logistic": "{1} / ({1} + exp(-s))",
-    "mish": "s * tanh(fmax(s, V{0}) + log1p(exp(-fabs(s))))",
+    # s * tanh(log(1 + exp(s))): beyond 20 the quotient is 1.
+    "mish": "s / ({1} + {2} / (exp(fmin(s, V{20})) * (exp(fmin(s, V{20})) + {2})))",
     "pow": "{a} * pow(s, V{b})",
     "relu": "s > V{0} ? s : {a} * s",
     "round": "rint(s)",
@@ -75,10 +76,10 @@ _ELTWISE = {
     "swish": "s / ({1} + exp(-{a} * s))",
     "tanh": "tanh(s)",
 }
-# erf of a vector of floats. Drivers for CPUs compute their own one element at a time. Within 1.3 units in the last place: odd
-# polynomial below 0.93, 1 - exp(-t - t * polynomial(t)) above; both fitted by weighted least squares (Lawson). On CPUs the power
-# is 2^k times that of a fraction, without what drivers do for numbers beyond -18 to -1.6.
-_VECTOR_ERF = """static V erf_v(V x) {
+# erf of a float or of a vector. Drivers for CPUs compute their own one element at a time, also in loops. Within 1.3 units in the
+# last place: odd polynomial below 0.93, 1 - exp(-t - t * polynomial(t)) above; both fitted by weighted least squares (Lawson). On
+# CPUs the power is 2^k times that of a fraction, without what drivers do for numbers beyond -18 to -1.6.
+_ERF = """static V NAME(V x) {
   const V s = x * x, a = fabs(x), t = a > (V)(4.0f) ? (V)(4.0f) : a;
   V p = (V)(-0.0005976890679448843f);
   p = p * s + 0.004990979563444853f;
@@ -249,10 +250,10 @@ def _text(node: TypedNode, accesses: Sequence[Access | None], sizes: RuntimeSize
     parameters = pointers + sizes.parameters
     passed = "".join(f", po{i}" for i in range(len(node.operands))) + sizes.passed
     source = f"#define POST_ARGS {parameters}\n#define POST(s, o) post_1(s, o{passed})\n"
-    source += _function("post_1", node, accesses, acc, 1, parameters)
+    source += own_functions(node.post_ops, acc, 1) + _function("post_1", node, accesses, acc, 1, parameters)
     if vec > 1:
         source += f"#define POST_V(s, o) post_v(s, o{passed})\n"
-        source += vector_functions(node.post_ops, acc, vec)
+        source += own_functions(node.post_ops, acc, vec)
         source += _function("post_v", node, accesses, acc, vec, parameters, aligned=aligned)
     kept = _as_large(node) if aligned else -1
     if kept >= 0:
@@ -271,11 +272,13 @@ def _as_large(node: TypedNode) -> int:
     return next(found, -1)
 
 
-def vector_functions(chain: Sequence[PostOp], acc: str, vec: int) -> str:
-    """The functions that statements for vectors call."""
-    needed = acc == "float" and vec > 1 and any(isinstance(p, Eltwise) and p.algorithm in ("erf", "gelu_erf") for p in chain)
-    own = _VECTOR_ERF.replace("as_V", f"as_{acc}{vec}").replace("as_I", f"as_int{vec}")
-    return re.sub(r"\bV\b", f"{acc}{vec}", own) if needed else ""
+def own_functions(chain: Sequence[PostOp], acc: str, vec: int) -> str:
+    """The functions of values of `vec` elements that statements call and that OpenCL C lacks or is slow at."""
+    if acc != "float" or not any(isinstance(p, Eltwise) and p.algorithm in ("erf", "gelu_erf") for p in chain):
+        return ""
+    kind, integers, name = (f"float{vec}", f"int{vec}", "erf_v") if vec > 1 else ("float", "int", "erf_1")
+    own = _ERF.replace("as_V", f"as_{kind}").replace("as_I", f"as_{integers}").replace("NAME", name)
+    return re.sub(r"\bV\b", kind, own)
 
 
 def _function(
@@ -317,8 +320,10 @@ def _eltwise(post_op: Eltwise, vector: str, acc: str) -> str:
         value = literal(numbers[match[2]] if match[2] in numbers else float(match[2]), acc)
         return f"({vector})({value})" if match[1] else value
 
-    if acc == "float" and vector != acc:
-        template = _VECTORS.get(post_op.algorithm, template).replace("erf(", "erf_v(")
+    if acc == "float":
+        is_vector = vector != acc
+        template = _VECTORS.get(post_op.algorithm, template) if is_vector else template
+        template = template.replace("erf(", "erf_v(" if is_vector else "erf_1(")
     text = re.sub(r"(V?)\{([^}]*)\}", number, template)
     return text if post_op.scale == 1 else f"{literal(post_op.scale, acc)} * ({text})"
 

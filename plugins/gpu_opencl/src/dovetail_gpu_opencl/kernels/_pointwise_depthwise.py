@@ -380,7 +380,7 @@ Fitted to an NVIDIA H200: 11 % off on 56 pairs of convolutions; the tile that it
 def _chains(**chains: Sequence[Eltwise]) -> tuple[dict[str, object], str]:
     """Defines by these names, each of which applies a chain to a float4, and the functions that they call."""
     defines: dict[str, object] = {}
-    source = post_ops.vector_functions([post_op for chain in chains.values() for post_op in chain], "float", 4)
+    source = post_ops.own_functions([post_op for chain in chains.values() for post_op in chain], "float", 4)
     for name, chain in chains.items():
         lines = "".join(post_ops.statement(post_op, "float4", "float", iter(())) for post_op in chain)
         defines[f"{name}(s)"] = f"{name.lower()}(s)" if chain else "(s)"

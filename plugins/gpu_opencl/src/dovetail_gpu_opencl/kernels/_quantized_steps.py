@@ -343,7 +343,7 @@ class Steps:
             "#pragma OPENCL FP_CONTRACT OFF\n"
             + (_BOUNDED if self.quick else "")
             + (_branches(self.vec).replace("EXACT", "NAN" if self.quick else WHOLE.format("s / scale")) if self.branches else "")
-            + post_ops.vector_functions(self.kinds, "float", self.vec)
+            + "".join(post_ops.own_functions(self.kinds, "float", vec) for vec in sorted({1, self.vec}))
             + "".join(self.functions)
         )
         for vec, name in ((1, "steps_1"), (self.vec, "steps_v")) if self.vec > 1 else ((1, "steps_1"),):
