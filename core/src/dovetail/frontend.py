@@ -27,13 +27,14 @@ from dovetail.graph.mapped_file import SMALLEST_REGION, MappedFile
 from dovetail.graph.model import Model
 from dovetail.graph.reloadable import Reloadable
 from dovetail.graph.source import ModelSource
-from dovetail.graph.types import Dim, MapType, OptionalType, SequenceType, Shape, TensorType, as_constant
+from dovetail.graph.types import MAX_RANK, Dim, MapType, OptionalType, SequenceType, Shape, TensorType, as_constant
 from dovetail.graph.validate import validate
 from dovetail.internal.copy import Copy
 from dovetail.names import free_name, printable, unique_name
 from dovetail.operators.attributes import AttributeText
 
 __all__ = [
+    "MAX_RANK",
     "SMALLEST_REGION",
     "AttributeText",
     "Copy",

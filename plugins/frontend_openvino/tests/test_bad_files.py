@@ -39,6 +39,7 @@ BAD = {
     "truncated": (XML[:900], "not well-formed XML: no element found"),
     "cut in a tag": (XML[: XML.index("conv") + 2], "not well-formed XML"),
     "two roots": (XML + "<net/>", "not well-formed XML: junk after document element"),
+    "no element that is kept": ("<meta_data><net/></meta_data>", "line 1: the root element is not <net>"),
     "another root": ("<model/>", "line 1: the root element is <model>, not <net>"),
     "doctype": (_swapped("<net", "<!DOCTYPE net><net"), "line 2: the file has a DOCTYPE"),
     "external entity": (_swapped("<net", '<!DOCTYPE net SYSTEM "file:///etc/passwd"><net'), "DOCTYPE"),

@@ -10,7 +10,7 @@ from dovetail.errors import DataDependentShape, OperatorError, OutOfMemory, Shap
 from dovetail.evaluate.context import node_context
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node, Port
-from dovetail.graph.types import TensorType
+from dovetail.graph.types import MAX_RANK, TensorType
 from dovetail.names import shortened
 
 __all__ = ["check_limit", "check_sizes", "counted", "infer_node", "inferred", "least_bytes", "padded"]
@@ -64,7 +64,10 @@ def _inferred(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorTy
     found = []
     for name, t in zip(names, outputs, strict=False):
         if name:
-            found.append(t if type(t.shape) is tuple and t.is_static else _with_plain_shape(t))
+            plain = t if type(t.shape) is tuple and t.is_static else _with_plain_shape(t)
+            if plain.shape and len(plain.shape) > MAX_RANK:
+                raise ShapeError(f"output {name!r} has {len(plain.shape)} dimensions; accepted: at most {MAX_RANK}")
+            found.append(plain)
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ from dovetail.names import printable
 __all__ = [
     "ANONYMOUS",
     "CONTAINERS",
+    "MAX_RANK",
     "Dim",
     "MapType",
     "OptionalType",
@@ -37,6 +38,9 @@ ANONYMOUS = frozenset({"", "?", "-1", "None", "unknown"})
 
 Shape = tuple[Dim, ...]
 """One `Dim` for each dimension, the outermost first."""
+
+MAX_RANK = 64
+"""NumPy's limit on dimensions."""
 
 _NUMBERS = frozenset({int})
 

@@ -6,14 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.frontend import DType, FormatError, UsageError, as_constant, printable
+from dovetail.frontend import MAX_RANK, DType, FormatError, UsageError, as_constant, printable
 from dovetail_frontend_onnx.context import KEY_BYTES, Context
 from dovetail_frontend_onnx.messages import SparseTensorProto, TensorProto
 
 __all__ = ["data_type", "read_sparse", "read_tensor"]
-
-MAX_RANK = 64
-"""NumPy's limit."""
 
 _TYPED_FIELDS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
 _FIELD_OF = {

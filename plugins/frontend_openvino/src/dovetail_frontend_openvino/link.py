@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.frontend import (
+    MAX_RANK,
     AttributeText,
     DType,
     FormatError,
@@ -25,7 +26,6 @@ from dovetail_frontend_openvino.call import Call, Value
 from dovetail_frontend_openvino.decompression import decompressed
 from dovetail_frontend_openvino.emit import Emitter, Names
 from dovetail_frontend_openvino.layers import Layer, Net, Port
-from dovetail_frontend_openvino.markup import MAX_RANK
 from dovetail_frontend_openvino.states import States
 from dovetail_frontend_openvino.text import element_type, shape
 from dovetail_frontend_openvino.translations import translation

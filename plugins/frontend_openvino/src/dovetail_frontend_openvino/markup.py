@@ -5,11 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from xml.parsers import expat
 
-from dovetail.frontend import FormatError, printable
+from dovetail.frontend import MAX_RANK, FormatError, printable
 
-__all__ = ["MAX_RANK", "Element", "parse"]
-
-MAX_RANK = 64
+__all__ = ["Element", "parse"]
 
 MAX_DEPTH = 136
 """A sub-graph adds four levels, and sub-graphs may be nested 32 deep: Python's own stack sets the limit."""
@@ -64,7 +62,8 @@ def parse(content: bytes) -> Element:
         raise FormatError(
             f"line {error.lineno}: not well-formed XML: {reason}", hint="an IR is one XML document in UTF-8 with the root <net>"
         ) from None
-    assert builder.root is not None
+    if builder.root is None:
+        raise FormatError("line 1: the root element is not <net>", hint="is this an OpenVINO IR?")
     return builder.root
 
 

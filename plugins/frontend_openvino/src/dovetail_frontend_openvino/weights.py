@@ -8,8 +8,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.frontend import SMALLEST_REGION, DType, FormatError, MappedFile, ModelSource, as_constant, printable
-from dovetail_frontend_openvino.markup import MAX_RANK
+from dovetail.frontend import MAX_RANK, SMALLEST_REGION, DType, FormatError, MappedFile, ModelSource, as_constant, printable
 from dovetail_frontend_openvino.text import element_type, integer, shape
 
 __all__ = ["Weights"]

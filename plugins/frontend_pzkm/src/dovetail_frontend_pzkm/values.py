@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.frontend import DType, FormatError, as_constant, printable
+from dovetail.frontend import MAX_RANK, DType, FormatError, as_constant, printable
 from dovetail_frontend_pzkm.catalogue import ENUMS, LayerType
 from dovetail_frontend_pzkm.schema import Attributes, AttrMeta, DataType, Tensor, TensorShape, Weights
 
@@ -27,7 +27,6 @@ __all__ = [
 MIN_RANK = 4
 """Shapes in a file have four dimensions at least."""
 
-_MAX_RANK = 64
 _MAX_ELEMENTS = 128
 """Of an attribute: lists have two a dimension at most."""
 
@@ -83,8 +82,8 @@ def read_shape(shape: TensorShape | None) -> tuple[int, ...]:
     dims, rank = shape.dims, shape.dimsize
     if rank > len(dims) or any(d != 1 for d in dims[rank:]):
         raise FormatError(f"the shape is {list(dims)[:8]} with dimsize {rank}", hint="accepted: dimsize entries, and ones behind")
-    if rank > _MAX_RANK:
-        raise FormatError(f"the tensor has rank {rank}; accepted: at most {_MAX_RANK}")
+    if rank > MAX_RANK:
+        raise FormatError(f"the tensor has rank {rank}; accepted: at most {MAX_RANK}")
     if math.prod(d for d in dims if d) > 2**63 - 1:
         raise FormatError(f"the shape {list(dims)} has more than 2^63 - 1 elements")
     return dims[:rank]

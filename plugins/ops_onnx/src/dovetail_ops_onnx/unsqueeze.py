@@ -31,6 +31,6 @@ class Unsqueeze_1(Unsqueeze):
 
 
 def _target(dims: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
-    new = check_axes(axes, len(dims) + len(axes))
+    new = set(check_axes(axes, len(dims) + len(axes)))
     rest = iter(dims)
     return tuple(1 if axis in new else next(rest) for axis in range(len(dims) + len(axes)))
