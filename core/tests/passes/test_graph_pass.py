@@ -43,6 +43,30 @@ def model() -> dovetail.Model:
     return g.model([g.node(Relu(), z, name="rectify"), z])
 
 
+def test_the_origin_is_filled_in_once_unless_the_plugin_gives_other_passes(toy_core: Any) -> None:
+    """Options may change a plugin's passes; 40 of them take as long to copy as a small model to compile."""
+    one, other = (GraphPass(name, "recognise", lambda graph, context: graph) for name in ("one", "other"))
+    given = [one, other]
+
+    @hookimpl
+    def dovetail_graph_passes(options: Any) -> tuple[GraphPass, ...]:
+        return tuple(given)
+
+    core, _ = toy_core(A=lambda node: False)
+    plugin = SimpleNamespace(dovetail_api="1.0", dovetail_graph_passes=dovetail_graph_passes)
+    core.plugins.register(plugin, name="acme-passes", kind="hooks", key="acme")
+
+    def found() -> list[GraphPass]:
+        return [each for each in core.plugins.graph_passes({}) if each.origin == "acme-passes"]
+
+    first = found()
+    assert [each.name for each in first] == ["one", "other"]
+    assert all(again is each for again, each in zip(found(), first, strict=True))
+    for names in (["other"], ["other", "one"], []):
+        given[:] = [{"one": one, "other": other}[name] for name in names]
+        assert [each.name for each in found()] == names
+
+
 def raising(graph: Graph, context: PassContext) -> Graph:
     raise KeyError("lost")
 

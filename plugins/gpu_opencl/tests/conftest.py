@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 from numpy.typing import NDArray
 
@@ -20,9 +21,10 @@ from dovetail.passes.layout import assign_layouts
 from dovetail.testing import KernelBench
 from dovetail_gpu_opencl import dovetail_device_info
 from dovetail_gpu_opencl.capabilities import Capabilities, kind_of
+from dovetail_gpu_opencl.declarations import WITHOUT_HEADER
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel
-from dovetail_gpu_opencl.program import Programs
+from dovetail_gpu_opencl.program import Programs, _quietly_build
 from dovetail_ops_onnx import find
 
 _FOUND = dovetail_device_info({})
@@ -121,6 +123,22 @@ def queue(request: pytest.FixtureRequest, device: OpenCLDevice) -> str:
     if request.param == "OUT_OF_ORDER" and not device.caps.out_of_order:
         pytest.skip("this device has no out-of-order queues")
     return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def all_functions_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that builds with the header of all functions builds with its own declarations, too: declarations.py has them."""
+    build = Programs._build_twice
+
+    def built(self: Programs, source: str, options: list[str]) -> Any:
+        program = build(self, source, options)
+        declared, with_those = self._with_declarations(source, options)
+        used = program.get_build_info(self._device, cl.program_build_info.OPTIONS)
+        if declared is not source and WITHOUT_HEADER not in used:
+            _quietly_build(cl.Program(self._context, declared), with_those)  # raises what is not declared
+        return program
+
+    monkeypatch.setattr(Programs, "_build_twice", built)
 
 
 @pytest.fixture(autouse=True)

@@ -24,13 +24,22 @@ class HookPlugins:
     def __init__(self, states: PluginStates, loader: Loader) -> None:
         self._states = states
         self._loader = loader
+        self._attributed: dict[str, tuple[tuple[GraphPass, ...], tuple[GraphPass, ...]]] = {}
 
     def graph_passes(self, options: Mapping[str, Any]) -> "tuple[GraphPass, ...]":
         """The passes of all plugins, in order."""
+        return tuple(one for record, passes in self._passes(options) for one in self._with_origin(record, passes))
+
+    def _with_origin(self, record: "PluginRecord", passes: "tuple[GraphPass, ...]") -> "tuple[GraphPass, ...]":
+        """The passes with their origin; the same objects as for the session's model before, where the plugin gives the same."""
         # Here, because `dovetail --help` asks for commands only, and passes take NumPy with them.
         from dovetail.passes.pipeline import attributed_to
 
-        return tuple(one for record, passes in self._passes(options) for one in attributed_to(record.provider, passes))
+        given, found = self._attributed.get(record.id, ((), ()))
+        if len(given) != len(passes) or any(one is not other for one, other in zip(given, passes, strict=True)):
+            found = attributed_to(record.provider, passes)
+            self._attributed[record.id] = passes, found
+        return found
 
     def passes_of(self, plugin: str) -> "tuple[GraphPass, ...]":
         """The passes of the plugin with this id."""

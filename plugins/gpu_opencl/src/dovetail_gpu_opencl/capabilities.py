@@ -37,16 +37,16 @@ class Capabilities:
     `kind` is CPU, GPU or ACCELERATOR; `identity` a digest of device, driver and platform versions, under which binaries are kept;
     `family` the name of the table of tuned parameters that may come with this package; `image_size` the greatest width, height
     and number of slices of an image, zeros where there are none; `needs_linker` says that the driver calls the program `ld` for
-    every build; `ptx` that it takes inline PTX. `matrix` is what the user allowed factors to be rounded to (tf32, bf16 or f16)
-    for matrix units that were tried and work; empty without them. `pipeline` says that products of float16 that copy
-    asynchronously (tiles_pipelined.cl) were tried, too, and work; `bfloat_pipeline` says so of bfloat16, and `float_pipeline` of
-    floats, whose products are exact, with tf32 of rounded factors; it is False with bf16 and f16. `exact_division` says that the
-    driver can round float quotients correctly where a program asks for it. `vector_registers` is how many vectors a CPU holds, as
-    far as is known, and `native_lanes` how many floats one holds; `vector_width` is at most 8, which every driver survives.
-    `multiplies_fours` is for how many sums at once, 8 or 16, kernels may name the instruction of x86 CPUs that multiplies and
-    adds four pairs of bytes; 0 without it. `multiplies_tiles` says that they may also multiply tiles of bytes in registers (AMX).
-    `unified_memory` says that kernels can read the memory of the host. `compute_capability` is that of NVIDIA's GPUs, (0, 0) of
-    others.
+    every build; `parses_header` that it puts Clang's header of all built-in functions before every source; `ptx` that it takes
+    inline PTX. `matrix` is what the user allowed factors to be rounded to (tf32, bf16 or f16) for matrix units that were tried
+    and work; empty without them. `pipeline` says that products of float16 that copy asynchronously (tiles_pipelined.cl) were
+    tried, too, and work; `bfloat_pipeline` says so of bfloat16, and `float_pipeline` of floats, whose products are exact, with
+    tf32 of rounded factors; it is False with bf16 and f16. `exact_division` says that the driver can round float quotients
+    correctly where a program asks for it. `vector_registers` is how many vectors a CPU holds, as far as is known, and
+    `native_lanes` how many floats one holds; `vector_width` is at most 8, which every driver survives. `multiplies_fours` is for
+    how many sums at once, 8 or 16, kernels may name the instruction of x86 CPUs that multiplies and adds four pairs of bytes; 0
+    without it. `multiplies_tiles` says that they may also multiply tiles of bytes in registers (AMX). `unified_memory` says that
+    kernels can read the memory of the host. `compute_capability` is that of NVIDIA's GPUs, (0, 0) of others.
     """
 
     kind: str
@@ -63,6 +63,7 @@ class Capabilities:
     fp64: bool
     out_of_order: bool
     needs_linker: bool
+    parses_header: bool = False
     ptx: bool = False
     matrix: str = ""
     pipeline: bool = False
@@ -105,6 +106,7 @@ class Capabilities:
             fp64="cl_khr_fp64" in extensions,
             out_of_order=bool(device.queue_properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE),
             needs_linker=needs_linker(device),
+            parses_header=parses_header(device),
             ptx="cl_nv_compiler_options" in extensions,
             vector_registers=32 if _MANY_REGISTERS.search(target_of(device)) else 16,
             unified_memory=bool(device.host_unified_memory),
@@ -224,3 +226,8 @@ def kind_of(device: Any) -> str:
 def needs_linker(device: Any) -> bool:
     """True when the driver calls `ld` to build a kernel: PoCL on CPUs."""
     return bool(device.platform.name == _POCL and device.type & cl.device_type.CPU)
+
+
+def parses_header(device: Any) -> bool:
+    """True for PoCL 3 on CPUs, whose compilers (LLVM 14 and 15) were tried without the header. It has no halves there."""
+    return needs_linker(device) and _pocl_version(device)[0] == 3 and "cl_khr_fp16" not in device.extensions.split()

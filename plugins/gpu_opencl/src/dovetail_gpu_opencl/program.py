@@ -18,6 +18,7 @@ from dovetail.locks import Lock
 from dovetail_gpu_opencl import driver_caches
 from dovetail_gpu_opencl.builders import Builders, Job, count
 from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.declarations import WITHOUT_HEADER, with_declarations
 from dovetail_gpu_opencl.enqueue import KernelObject, function
 from dovetail_gpu_opencl.failures import as_dovetail, out_of_memory
 from dovetail_gpu_opencl.launch import Argument, Image, Launch, Scalar, Write
@@ -122,7 +123,7 @@ class Programs:
             self.get(launch, node)
             return
         with contextlib.suppress(cl.Error):
-            if binary := built_binary(context, launch.source, build_options(launch)):
+            if binary := built_binary(context, *self._with_declarations(launch.source, build_options(launch))):
                 self._prepared[launch.source, launch.options] = binary
 
     def _helpers(self, programs: int) -> int:
@@ -172,9 +173,17 @@ class Programs:
         except cl.Error:  # made by a driver that calls itself the same but is not
             return None
 
+    def _with_declarations(self, source: str, options: list[str]) -> tuple[str, list[str]]:
+        """Source and options for a build without the header of all functions, where the driver has one that they can replace."""
+        if self._caps.parses_header and ARGUMENT_INFO not in options:  # sources of users may call any function
+            declared = with_declarations(source, options)
+            return (source, options) if declared is None else (declared, [*options, WITHOUT_HEADER])
+        return source, options
+
     def _build_twice(self, source: str, options: list[str]) -> Any:
+        first, first_options = self._with_declarations(source, options)
         try:
-            return _quietly_build(cl.Program(self._context, source), options)
+            return _quietly_build(cl.Program(self._context, first), first_options)
         except cl.Error:
             # Where many processes fill PoCL's empty cache at once, two of 72 failed to build a good kernel; so once more.
             return _quietly_build(cl.Program(self._context, source), options)

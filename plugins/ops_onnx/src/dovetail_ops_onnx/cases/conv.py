@@ -111,10 +111,10 @@ def _conv(
             at = tuple(o[a] * strides[a] - begin[a] + k[a] * dilations[a] for a in range(rank))
             if any(not 0 <= at[a] < x.shape[2 + a] for a in range(rank)):
                 continue
-            for m in range(w.shape[0]):
-                first = m // maps * channels
-                point = x[(slice(None), slice(first, first + channels), *at)].astype(np.float64)
-                y[(slice(None), m, *o)] += point @ w[(m, slice(None), *k)].astype(np.float64)
+            for g in range(group):
+                point = x[(slice(None), slice(g * channels, (g + 1) * channels), *at)].astype(np.float64)
+                of_group = slice(g * maps, (g + 1) * maps)
+                y[(slice(None), of_group, *o)] += point @ w[(of_group, slice(None), *k)].astype(np.float64).T
     if b is not None:
         y += b.astype(np.float64).reshape(-1, *(1,) * rank)
     return y.astype(x.dtype)

@@ -54,8 +54,9 @@ def whole_convolution(
     sizes = [-(-(n + b) // s) for n, b, s in zip(x.shape[2:], begin, strides, strict=True)]
     y = np.zeros((x.shape[0], w.shape[0], *sizes), np.int64)
     channels, maps = w.shape[1], w.shape[0] // group
-    for m, i, j, c, p, q in np.ndindex(w.shape[0], *sizes, *w.shape[1:]):
+    for g, i, j, p, q in np.ndindex(group, *sizes, *w.shape[2:]):
         row, column = i * strides[0] - begin[0] + p, j * strides[1] - begin[1] + q
         if 0 <= row < x.shape[2] and 0 <= column < x.shape[3]:
-            y[:, m, i, j] += wide_x[:, m // maps * channels + c, row, column] * wide_w[m, c, p, q]
+            of_group = slice(g * maps, (g + 1) * maps)
+            y[:, of_group, i, j] += wide_x[:, g * channels : (g + 1) * channels, row, column] @ wide_w[of_group, :, p, q].T
     return y.astype(np.int32)

@@ -76,15 +76,18 @@ def _deformed(
     rank, kernel = x.ndim - 2, w.shape[2:]
     y = np.zeros((x.shape[0], w.shape[0], *offset.shape[2:]))
     steps = np.indices(offset.shape[2:])
+    sampled: dict[tuple[int, int, int], NDArray[Any]] = {}  # maps that read the same channel share what they read
     for n, m, c in np.ndindex(*y.shape[:2], w.shape[1]):
         channel = m // (w.shape[0] // group) * w.shape[1] + c
         first = channel // (x.shape[1] // offset_group) * math.prod(kernel)
         for number, k in enumerate(np.ndindex(*kernel)):
-            tap = first + number
-            moves = offset[n, tap * rank : (tap + 1) * rank].astype(np.float64)
-            at = [steps[a] * strides[a] - pads[a] + k[a] * dilations[a] + moves[a] for a in range(rank)]
-            factor = 1.0 if mask is None else mask[n, tap].astype(np.float64)
-            y[n, m] += _interpolated(x[n, channel], at) * float(w[(m, c, *k)]) * factor
+            if (n, channel, number) not in sampled:
+                tap = first + number
+                moves = offset[n, tap * rank : (tap + 1) * rank].astype(np.float64)
+                at = [steps[a] * strides[a] - pads[a] + k[a] * dilations[a] + moves[a] for a in range(rank)]
+                factor = 1.0 if mask is None else mask[n, tap].astype(np.float64)
+                sampled[n, channel, number] = _interpolated(x[n, channel], at) * factor
+            y[n, m] += sampled[n, channel, number] * float(w[(m, c, *k)])
     if b is not None:
         y += b.astype(np.float64).reshape(-1, *(1,) * rank)
     return y.astype(x.dtype)
