@@ -30,6 +30,7 @@ from dovetail.names import free_name, stem_of, unique_name
 from dovetail.operators.operator import Operator
 from dovetail.operators.packages import classes_in, stems_in
 from dovetail.operators.ports import FLOATS, INTEGERS, NUMERIC
+from dovetail.operators.translation import Translation
 
 if TYPE_CHECKING:
     from dovetail.evaluate.error_function import erf
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from dovetail.operators.host_kernel import HostConfig, HostKernel, KernelRefused, PortConfig
     from dovetail.operators.kernels import OpenCLKernel
     from dovetail.operators.translated import is_translated, translation_target
-    from dovetail.operators.translation import Translation
 
 __all__ = [
     "ANY",
@@ -104,6 +104,5 @@ __getattr__ = lazy_names(
         "dovetail.operators.host_kernel": ("HostConfig", "HostKernel", "KernelRefused", "PortConfig"),
         "dovetail.operators.kernels": ("OpenCLKernel",),
         "dovetail.operators.translated": ("is_translated", "translation_target"),
-        "dovetail.operators.translation": ("Translation",),
     },
 )

@@ -4,7 +4,7 @@ import inspect
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, FrozenInstanceError
-from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
 
 from dovetail.dataclass import dataclass, fields_of
 from dovetail.errors import OperatorError, UnknownOperator
@@ -15,9 +15,7 @@ from dovetail.graph.types import TensorType
 from dovetail.names import operator_key, stem_of
 from dovetail.operators.attributes import AttributeSpec, attribute_specs, read_attributes
 from dovetail.operators.ports import DTYPE_NAMES, check_inferred, check_ports, parse_ports
-
-if TYPE_CHECKING:
-    from dovetail.operators.translation import Translation
+from dovetail.operators.translation import Translation
 
 __all__ = ["Operator"]
 
@@ -72,7 +70,7 @@ class Operator(AbstractOperator):
     kernels: ClassVar[tuple[KernelSource, ...]] = ()
     """Kernels that the class has: `OpenCLKernel`s and `HostKernel`s, each sort in the order in which they are tried."""
 
-    translations: ClassVar["tuple[Translation, ...]"] = ()
+    translations: ClassVar[tuple[Translation, ...]] = ()
     """Other names under which model formats write this operator."""
 
     stem: ClassVar[str] = "operator"
@@ -195,7 +193,7 @@ class Operator(AbstractOperator):
         return tuple(self.named_subgraphs.values()) if self._graphs else ()
 
     @classmethod
-    def translation(cls, domain: str, op_type: str) -> "Translation | None":
+    def translation(cls, domain: str, op_type: str) -> Translation | None:
         """How nodes of this name become the operator; None for its own name and for names that are not its."""
         found = [t for t in cls.translations if (t.domain, t.op_type) == (domain, op_type)]
         return found[0] if found else None

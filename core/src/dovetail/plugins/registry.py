@@ -2,17 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from dovetail.errors import PluginError
 from dovetail.names import stem_of
 from dovetail.operators.operator import Operator
 from dovetail.operators.packages import classes_in, misplaced_in, stems_in
+from dovetail.operators.translation import Translation
 from dovetail.plugins.attribution import attributed
 from dovetail.plugins.records import PluginRecord, plain_domain
-
-if TYPE_CHECKING:
-    from dovetail.operators.translation import Translation
 
 __all__ = ["OpRegistry", "check_operator", "operator_name"]
 
@@ -25,7 +22,7 @@ def check_operator(operator: object) -> type[Operator]:
     if not (isinstance(operator, type) and issubclass(operator, Operator)) or operator is Operator:
         hint = "pass a subclass of dovetail.op.Operator, not an instance"
         raise PluginError(f"{operator!r} is not an operator class", hint=hint)
-    # Here, and translations below, because packs of modules need neither.
+    # Here, and `translated_class` below, because packs of modules need neither.
     from dovetail.operators.definition import check_definition
 
     check_definition(operator)
@@ -42,17 +39,16 @@ class OpRegistry:
         self._packages: dict[str, Mapping[str, str]] = {}
         self._modules: dict[str, tuple[type[Operator], ...]] = {}
 
-    def add(self, operator: "type[Operator] | Translation") -> None:
+    def add(self, operator: type[Operator] | Translation) -> None:
         """Register an operator class, or a translation to one or to a sub-graph (`Translation.to`).
 
         Raises `PluginError` when it is neither, when it neither belongs to nor translates the domain of the entry point, and when
         another one with the same name and `since` was registered before it; `OperatorError` for a translation to something else.
         """
-        if not isinstance(operator, type):
+        if isinstance(operator, Translation):
             from dovetail.operators.translated import translated_class
-            from dovetail.operators.translation import Translation
 
-            operator = translated_class(operator) if isinstance(operator, Translation) else operator
+            operator = translated_class(operator)
         check_operator(operator)
         self._check_domain(operator)
         known = self._operators.setdefault((plain_domain(operator.domain), operator.op_type, operator.since), operator)
