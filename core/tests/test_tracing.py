@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from dovetail.graph import Node
-from dovetail.tracing import Mark, PartRecorder, RunLog, Slice, Spans, Trace, by_node, current_trace, phase
+from dovetail.phases import phase
+from dovetail.tracing import Mark, PartRecorder, RunLog, Slice, Spans, Trace, by_node, current_trace
 from dovetail_ops_onnx.relu import Relu
 
 PLACED = SimpleNamespace(name="conv", origins=("conv", "relu"))

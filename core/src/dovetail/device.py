@@ -27,17 +27,18 @@ from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layo
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp, PostOps, Prelu, Sum
 from dovetail.graph.reloadable import ConstantReaders, aligned, owner
 from dovetail.graph.types import Shape, TensorType, read_only, same_bytes
-from dovetail.internal.convert import Convert
-from dovetail.internal.copy import Copy
-from dovetail.internal.opaque import OpaqueOperator
 from dovetail.internal.reorder import Reorder, ViewedReorder
 from dovetail.operators.operator import Operator
-from dovetail.tracing import CallsByNode, Mark, PartRecorder, Queued, by_node, clock, phase
+from dovetail.phases import clock, phase
 
 if TYPE_CHECKING:
     from dovetail.devices.hosting import HostedKernel
+    from dovetail.internal.convert import Convert
+    from dovetail.internal.copy import Copy
+    from dovetail.internal.opaque import OpaqueOperator
     from dovetail.operators.host_kernel import HostConfig, HostKernel, PortConfig
     from dovetail.operators.kernels import OpenCLKernel
+    from dovetail.tracing import CallsByNode, Mark, PartRecorder, Queued, by_node
 
 __all__ = [
     "ANY",
@@ -129,10 +130,14 @@ __all__ = [
 ]
 
 __getattr__ = lazy_names(
-    __name__,  # few operators have kernels for devices
+    __name__,  # few operators have kernels for devices, and few runs are recorded
     {
         "dovetail.devices.hosting": ("HostedKernel",),
+        "dovetail.internal.convert": ("Convert",),
+        "dovetail.internal.copy": ("Copy",),
+        "dovetail.internal.opaque": ("OpaqueOperator",),
         "dovetail.operators.host_kernel": ("HostConfig", "HostKernel", "PortConfig"),
         "dovetail.operators.kernels": ("OpenCLKernel",),
+        "dovetail.tracing": ("CallsByNode", "Mark", "PartRecorder", "Queued", "by_node"),
     },
 )

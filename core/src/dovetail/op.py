@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from dovetail._lazy import lazy_names
 from dovetail.errors import OperatorError, ShapeError
 from dovetail.evaluate.composition import evaluate_composition
-from dovetail.evaluate.error_function import erf
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Graph, Iterations, KernelSource, Port, RunGraph, TypesOf, UnboundOperator
@@ -34,6 +33,7 @@ from dovetail.operators.ports import FLOATS, INTEGERS, NUMERIC
 from dovetail.operators.translation import Translation
 
 if TYPE_CHECKING:
+    from dovetail.evaluate.error_function import erf
     from dovetail.operators.decorator import operator
     from dovetail.operators.formula import Formula, dimensions
     from dovetail.operators.host_kernel import HostConfig, HostKernel, KernelRefused, PortConfig
@@ -98,6 +98,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,  # few operators need these, and every model imports this module
     {
+        "dovetail.evaluate.error_function": ("erf",),
         "dovetail.operators.decorator": ("operator",),
         "dovetail.operators.formula": ("Formula", "dimensions"),
         "dovetail.operators.host_kernel": ("HostConfig", "HostKernel", "KernelRefused", "PortConfig"),

@@ -1,10 +1,8 @@
 """Recording of what reading, planning and running take, as slices of time."""
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from functools import partial
 from itertools import groupby, pairwise
@@ -13,6 +11,7 @@ from typing import Any
 
 from dovetail.dataclass import dataclass, field
 from dovetail.graph.graph import Node
+from dovetail.phases import CURRENT, clock
 from dovetail.protocol import Protocol
 
 __all__ = [
@@ -26,15 +25,8 @@ __all__ = [
     "Spans",
     "Trace",
     "by_node",
-    "clock",
     "current_trace",
-    "phase",
 ]
-
-clock = time.perf_counter_ns
-"""Nanoseconds, as an integer: the clock of every slice."""
-
-_CURRENT: ContextVar["Trace | None"] = ContextVar("dovetail_trace", default=None)
 
 
 class _Thread(threading.local):
@@ -243,11 +235,11 @@ class Trace:
     @contextmanager
     def recording(self) -> Iterator[None]:
         """As the trace itself in a `with` statement, for code that several threads run."""
-        token = _CURRENT.set(self)
+        token = CURRENT.set(self)
         try:
             yield
         finally:
-            _CURRENT.reset(token)
+            CURRENT.reset(token)
 
     def __repr__(self) -> str:
         return f"<Trace: {self.count} slices of threads, {self.dropped} dropped>"
@@ -288,13 +280,8 @@ class Trace:
 
 def current_trace() -> Trace | None:
     """The trace of the `with` statement that the caller is in; None outside of one."""
-    return _CURRENT.get()
-
-
-def phase(name: str, kind: str, **details: Any) -> AbstractContextManager[dict[str, Any]]:
-    """A `with` statement whose time the current trace records, if there is one; gives details to which more can be added."""
-    trace = _CURRENT.get()
-    return nullcontext({}) if trace is None else trace.slice(name, kind, **details)
+    found: Trace | None = CURRENT.get()
+    return found
 
 
 @dataclass(frozen=True, slots=True)

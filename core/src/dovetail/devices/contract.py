@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -17,7 +17,10 @@ from dovetail.errors import UsageError
 from dovetail.graph.graph import Graph
 from dovetail.graph.layout import PLAIN
 from dovetail.html_table import html_table
-from dovetail.tracing import Mark, PartRecorder, clock
+from dovetail.phases import clock
+
+if TYPE_CHECKING:
+    from dovetail.tracing import PartRecorder
 
 __all__ = ["Device", "DeviceInfo", "Executable", "ExecutableRequest", "NodeReport", "StagedRun", "Unavailable"]
 
@@ -116,11 +119,13 @@ class ExecutableRequest(ABC):
         """Runs for loops, whose iterations write into the request's memory. None, the default, where it has no such arrays."""
         return None
 
-    def run_traced(self, inputs: Sequence[NDArray[Any]], recorder: PartRecorder) -> Sequence[NDArray[Any]]:
+    def run_traced(self, inputs: Sequence[NDArray[Any]], recorder: "PartRecorder") -> Sequence[NDArray[Any]]:
         """As `run`, and record what was done when, node by node. The default records the run as a whole."""
         recorder.stamps.append(clock())
         outputs = self.run(inputs)
         recorder.stamps.append(clock())
+        from dovetail.tracing import Mark  # here, because few runs are recorded
+
         recorder.add((Mark("kernel", text=f"{recorder.device}: all of its nodes"),))
         return outputs
 

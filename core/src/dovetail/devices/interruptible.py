@@ -12,13 +12,15 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import partial
 from mmap import mmap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail.devices.contract import Executable, ExecutableRequest
 from dovetail.devices.work_budget import RUNNING, WorkBudget, current_budget
 from dovetail.errors import InferError, raised_by_handler
 from dovetail.locks import Lock
-from dovetail.tracing import PartRecorder
+
+if TYPE_CHECKING:
+    from dovetail.tracing import PartRecorder
 
 __all__ = ["Call", "InterruptibleRequest", "Pace", "Speed", "are_calls_left"]
 
@@ -187,7 +189,7 @@ class InterruptibleRequest(ExecutableRequest):
         """As the request of the device. Raises as `run`."""
         return self._run(lambda request: request.run_kept(inputs))
 
-    def run_traced(self, inputs: Sequence[Any], recorder: PartRecorder) -> Sequence[Any]:
+    def run_traced(self, inputs: Sequence[Any], recorder: "PartRecorder") -> Sequence[Any]:
         """As the request of the device. Raises as `run`; a run that was left records nothing."""
         own = recorder.apart()
         found = self._run(lambda request: request.run_traced(inputs, own))

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from dovetail.errors import OperatorError
 from dovetail.evaluate.context import node_context
 from dovetail.evaluate.inference import infer_node, padded
-from dovetail.evaluate.post_ops import apply_post_op
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Node
 from dovetail.graph.post_ops import Eltwise
@@ -66,6 +65,8 @@ def with_post_ops(node: Node, results: Sequence[Any], values: Mapping[str, Any])
     """The outputs of a node that are present, with its post-ops applied to the first; `values` has their operands."""
     if not node.post_ops:
         return list(results)
+    from dovetail.evaluate.post_ops import apply_post_op  # here, because devices compute most of them
+
     first, *others = results
     with node_context(node), np.errstate(all="ignore"):
         for post_op in node.post_ops:

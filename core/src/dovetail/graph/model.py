@@ -4,6 +4,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,13 +12,15 @@ from numpy.typing import ArrayLike
 from dovetail.dataclass import dataclass, field
 from dovetail.errors import UsageError, did_you_mean
 from dovetail.graph.graph import Graph, Node
-from dovetail.graph.growth import Growth
 from dovetail.graph.post_ops import PostOp, PostOps
 from dovetail.graph.rewriting import with_constants
 from dovetail.graph.source import FileRead
 from dovetail.graph.types import ANONYMOUS, CONTAINERS, Dim, TensorType, as_constant
 from dovetail.html_table import html_table
 from dovetail.names import printable
+
+if TYPE_CHECKING:
+    from dovetail.graph.growth import Growth
 
 __all__ = ["Model", "specialised"]
 
@@ -38,7 +41,7 @@ class Model:
     format: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     overridable: Mapping[str, TensorType] = field(default_factory=dict)
-    growth: Growth | None = None
+    growth: "Growth | None" = None
     files: tuple[FileRead, ...] = field(default=(), init=False)  # `dataclasses.replace` does not copy it
 
     @property

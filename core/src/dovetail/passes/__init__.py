@@ -11,12 +11,17 @@ A pass is a pure function with a name and a stage; plugins give theirs by the ho
     GraphPass("remove_debug", "recognise", remove_debug)
 """
 
+from typing import TYPE_CHECKING
+
+from dovetail._lazy import lazy_names
 from dovetail.graph.rewriting import drop_dead_nodes, rename_reads, represented_by, with_constants
 from dovetail.graph.schedule import schedule, stages
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.decompose import composition
 from dovetail.passes.graph_pass import STAGES, GraphPass, PassContext
-from dovetail.passes.inline import chosen_branch, inlined
+
+if TYPE_CHECKING:
+    from dovetail.passes.inline import chosen_branch, inlined
 
 __all__ = [
     "STAGES",
@@ -33,3 +38,5 @@ __all__ = [
     "stages",
     "with_constants",
 ]
+
+__getattr__ = lazy_names(__name__, {"dovetail.passes.inline": ("chosen_branch", "inlined")})  # few models have an If

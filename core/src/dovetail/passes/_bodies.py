@@ -8,7 +8,6 @@ from dovetail.errors import OperatorError
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.rewriting import rename_reads, represented_by
 from dovetail.graph.types import TensorType
-from dovetail.internal.copy import Copy
 from dovetail.names import free_name
 
 __all__ = ["check_types", "free_scope", "write_to"]
@@ -40,6 +39,8 @@ def write_to(body: Graph, outputs: Sequence[tuple[str, str]], origin: Node, scop
         if inner in body.producers and inner not in names:
             names[inner] = name
         else:
+            from dovetail.internal.copy import Copy  # here, because few results are wanted twice
+
             copies.append(Node(f"{scope}/copy:{name}", Copy(), (names.get(inner, inner),), (name,)))
     renamed = [rename_reads(n, names) for n in body.nodes]
     nodes = [

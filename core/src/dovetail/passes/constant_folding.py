@@ -1,7 +1,7 @@
 """Type inference and constant folding, in one walk: shapes depend on values, and values can only be computed once typed."""
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,7 +20,6 @@ from dovetail.graph.graph import Graph, Node
 from dovetail.graph.rewriting import with_constants
 from dovetail.graph.schedule import schedule
 from dovetail.graph.types import CONTAINERS, TensorType, array_bytes, as_constant, one_of
-from dovetail.passes.inline import chosen_branch, inlined
 
 __all__ = ["FOLD_BUDGET", "Typed", "fold_closed", "fold_constants", "type_and_fold"]
 
@@ -104,6 +103,14 @@ def _folded_once(graph: Graph, most: int, limit: int | None) -> tuple[Graph, boo
     return with_constants(graph.replace(nodes=nodes, constants={}), constants), len(done) in (0, len(closed))
 
 
+def _branch_taken(node: Node, constants: Mapping[str, NDArray[Any]], values: Set[str], graph: Graph) -> Graph | None:
+    """The branch of an If whose condition is known, to be put in its place; None for other nodes. `values` are typed so far."""
+    from dovetail.passes.inline import chosen_branch, inlined  # here, because few models have sub-graphs
+
+    branch = chosen_branch(node, constants)
+    return branch and inlined(node, branch, {*values, *graph.producers, *(n.name for n in graph.nodes)})
+
+
 def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = None, *, through: bool = False) -> Typed:
     """The graph without the nodes whose results are known already, and apart from it what has to wait for data.
 
@@ -125,9 +132,8 @@ def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = N
             node = _with_required(node, graph)
         if work is not None:
             work.check(node)
-        branch = chosen_branch(node, constants) if node.op.subgraphs else None
-        if branch is not None:
-            body = inlined(node, branch, {*types, *late, *graph.producers, *(n.name for n in graph.nodes)})
+        body = _branch_taken(node, constants, {*types, *late}, graph) if node.op.subgraphs else None
+        if body is not None:
             constants.update(body.constants)
             types.update(body.types)
             waiting.extendleft(reversed(schedule(body).nodes))

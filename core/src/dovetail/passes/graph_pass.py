@@ -29,8 +29,8 @@ from dovetail.graph.types import TensorType
 from dovetail.graph.validate import check_parts, validate
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import fold_constants
+from dovetail.phases import phase
 from dovetail.protocol import Protocol
-from dovetail.tracing import phase
 
 __all__ = ["PER_DEVICE", "STAGES", "Definitions", "GraphPass", "Notes", "PassContext", "PassReport", "Planned", "run_passes"]
 

@@ -16,19 +16,17 @@ from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import TensorType
 from dovetail.passes.constant_folding import Typed
-from dovetail.planning.deferred import typed_inputs
-from dovetail.planning.plan import OpenInputs, Plan, Room, Signature
+from dovetail.planning.estimates import flops, most_seconds
+from dovetail.planning.plan import OpenInputs, Plan, Room, Signature, typed_inputs
+from dovetail.planning.plan_cache import GROWING
 
-__all__ = ["BRIEF", "GROWING", "AnyShapes", "flops", "opened", "read_in_parts", "seconds_of", "takes_less_beside"]
-
-BRIEF = 0.002
-"""Estimated seconds of a plan up to which references take less time than to make it."""
+__all__ = ["AnyShapes", "opened", "read_in_parts", "takes_less_beside"]
 
 _MIXED = 0.01
 """The same for the nodes that the host runs of a graph of which the devices run others: it takes longer to plan these, too."""
 
 _PLANNED = 2.5e-4
-"""The same for each node of the graph: planning takes 50 us a node, and most nodes a fifth of what `_most_seconds` estimates."""
+"""The same for each node of the graph: planning takes 50 us a node, and most nodes a fifth of what `most_seconds` estimates."""
 
 _MEASURED = 0.25
 """The part of these seconds that a run may really take for a plan to serve larger shapes: the estimate is a worst case."""
@@ -38,9 +36,6 @@ _LARGE, _PART = 1 << 17, 0.1
 
 _FEW = 1 << 16
 """Elements of a graph's inputs up to which the host runs all of its nodes."""
-
-GROWING = 8
-"""Plans of a model after which it counts as one whose inputs grow, as the caches of decoders do, if each had more elements."""
 
 _MOST = 4
 """Attempts to plan a graph with open inputs: the shapes of others may change later."""
@@ -110,7 +105,7 @@ class AnyShapes:
         open_inputs = varying.intersection(self._graph.inputs)
         nodes = now.graph.nodes
         on_host = [n for n in nodes if not varying.isdisjoint((*n.reads, *n.writes))]
-        seconds = sum(_most_seconds(node, now.graph) for node in on_host)
+        seconds = sum(most_seconds(node, now.graph) for node in on_host)
         limit = max(_MIXED, _PLANNED * len(nodes))
         if not open_inputs or len(on_host) == len(nodes) or seconds > limit:
             return None
@@ -178,13 +173,6 @@ def elements(key: Signature, numbers: Set[int]) -> int:
     return sum(math.prod(item[1]) for number, item in enumerate(key) if number in numbers and not isinstance(item, str))
 
 
-def _most_seconds(node: Node, graph: Graph) -> float:
-    """How long a node may take at worst, as simple loops of one thread do: 1 ns for an operation, 20 for an element, 5,000
-    for a string.
-    """
-    return 1e-9 * flops(node, graph) + sum([_seconds(graph.types[name]) for name in (*node.reads, *node.writes)])
-
-
 def takes_less_beside(device: Device, typed: Typed) -> bool:
     """Whether a CPU is estimated to run the typed nodes of a sub-graph in less time than the device needs for its round trip.
 
@@ -196,31 +184,3 @@ def takes_less_beside(device: Device, typed: Typed) -> bool:
     elements = sum(graph.types[name].size for node in graph.nodes for name in (*node.reads, *node.writes))
     operations = sum(flops(node, graph) for node in graph.nodes)
     return 1e-6 * len(ops) + 1e-9 * elements + 2.5e-10 * operations <= device.round_trip
-
-
-def seconds_of(graph: Graph) -> list[float]:
-    """As `_most_seconds`, of all nodes: types are mostly few objects."""
-    types, costs, found = graph.types, dict[int, float](), list[float]()
-    type_of = types.__getitem__
-    for node in graph.nodes:
-        reads = node.reads
-        read, written = [*map(type_of, reads)], [*map(type_of, node.writes)]
-        inputs = read if reads is node.inputs else [types[name] if name else None for name in node.inputs]
-        seconds = 1e-9 * node.op.flops(inputs, written)
-        for one in (*read, *written):
-            cost = costs.get(id(one))
-            if cost is None:
-                cost = costs[id(one)] = _seconds(one)
-            seconds += cost
-        found.append(seconds)
-    return found
-
-
-def _seconds(tensor: TensorType) -> float:
-    return tensor.size * (5e-6 if tensor.dtype is DType.STRING else 2e-8)
-
-
-def flops(node: Node, graph: Graph) -> int:
-    """The floating-point operations of a node."""
-    types = graph.types
-    return int(node.op.flops([types[name] if name else None for name in node.inputs], [types[name] for name in node.writes]))

@@ -1,6 +1,6 @@
 """Steps on the host in the middle of a model: nodes whose results have data-dependent shapes, and control flow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,41 +10,12 @@ from dovetail.errors import DataDependentShape
 from dovetail.evaluate.inference import check_limit, inferred
 from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
-from dovetail.graph.graph import Graph, Node
-from dovetail.graph.types import CONTAINERS, MapType, OptionalType, SequenceType, TensorType
+from dovetail.graph.graph import Node
+from dovetail.graph.types import TensorType
 from dovetail.planning.held import check_held, holds_arrays
-from dovetail.planning.plan import HostStep, Signature
+from dovetail.planning.plan import HostStep
 
-__all__ = ["compute", "declared_signature", "kernel_on_host", "owned", "separate", "signature", "typed_inputs", "why_on_host"]
-
-
-def signature(values: Sequence[Any]) -> Signature:
-    """The key of a plan for these values."""
-    return tuple((DType.of(v.dtype), v.shape) if isinstance(v, np.ndarray) else _KINDS[type(v)] for v in values)
-
-
-def declared_signature(types: Sequence[TensorType | None]) -> Signature | None:
-    """The key of a plan for values of these types; None where one is unknown, has open dimensions or belongs to a sequence."""
-    found = [(t.dtype, t.dims) for t in types if t is not None and not isinstance(t, CONTAINERS) and t.is_static]
-    return tuple(found) if len(found) == len(types) else None
-
-
-_KINDS = {list: "sequence", dict: "map", type(None): "absent"}
-_TYPES: Mapping[str, type[TensorType]] = {"sequence": SequenceType, "map": MapType, "absent": OptionalType}
-
-
-def typed_inputs(graph: Graph, key: Signature) -> Graph:
-    """The graph with the types of its inputs from a signature."""
-    types = dict(graph.types)
-    for name, item in zip(graph.inputs, key, strict=True):
-        declared = types.get(name)
-        dtype = DType.FLOAT32 if declared is None else declared.dtype
-        if isinstance(item, str):
-            kind = _TYPES[item]
-            types[name] = declared if isinstance(declared, kind) else kind(dtype, None)
-        else:
-            types[name] = TensorType(*item)
-    return graph.replace(types=types)
+__all__ = ["compute", "kernel_on_host", "separate", "why_on_host"]
 
 
 def why_on_host(node: Node) -> str:
@@ -99,8 +70,3 @@ def separate(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         return item.copy() if shared else item
 
     return [[item if id(item) in apart else kept(item) for item in v] if id(v) in lists else v for v in results]
-
-
-def owned(value: Any) -> Any:
-    """A value in memory of its own, which later runs leave alone."""
-    return value.copy("K") if isinstance(value, np.ndarray) else value

@@ -2,26 +2,25 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.devices.checked import Result, new_executable, reports_of
+from dovetail.devices.checked import Result, new_executable
 from dovetail.devices.contract import Device, Executable
 from dovetail.devices.interruptible import Pace, Speed
-from dovetail.devices.memory import MemoryPlan
 from dovetail.errors import OutOfMemory
-from dovetail.graph.graph import AbstractOperator, Graph, Node
+from dovetail.graph.graph import Graph, Node
 from dovetail.graph.reloadable import aligned
-from dovetail.passes.graph_pass import Notes
-from dovetail.planning.any_shapes import BRIEF, flops, seconds_of
-from dovetail.planning.place import Placed
+from dovetail.phases import phase
+from dovetail.planning.estimates import BRIEF, seconds_of
 from dovetail.planning.plan import Plan, Step, Target
-from dovetail.planning.report import NodePlacement, PlanReport, ValuePlacement
-from dovetail.tracing import phase
 
-__all__ = ["Part", "compile_parts", "made_constants", "partition", "placements", "wire"]
+if TYPE_CHECKING:
+    from dovetail.planning.report import PlanReport
+
+__all__ = ["Part", "compile_parts", "made_constants", "partition", "wire"]
 
 _LONG = 0.05
 """Estimated seconds of a node from which on a run need not wait for its end."""
@@ -116,43 +115,6 @@ def _check_peak(part: Part, peak: int, limit: int) -> None:
         )
 
 
-def placements(
-    parts: Sequence[Part],
-    executables: Sequence[Executable],
-    by_name: Mapping[str, Target],
-    placed: Placed,
-    notes: Notes,
-    provider_of: Callable[[type[AbstractOperator]], str],
-) -> Sequence[NodePlacement]:
-    """The entries of the report, in the order of parts. `provider_of` names the distribution that defines an operator class."""
-    found = []
-    for part, executable in zip(parts, executables, strict=True):
-        nodes, memory = {node.name: node for node in part.graph.nodes}, executable.memory
-        for said in reports_of(part.device, executable, nodes):
-            node = nodes[said.name]
-            provider = provider_of(type(node.op)) if said.from_operator else by_name[part.device].provider
-            refusals = (*placed.get(said.name, ("", ()))[1], *said.refusals)
-            found.append(
-                NodePlacement(
-                    said.name,
-                    said.op,
-                    part.device,
-                    said.kernel,
-                    provider,
-                    node.origins,
-                    said.post_ops,
-                    refusals,
-                    notes.stops.get(said.name),
-                    # A node of a composition counts as the node that was chosen.
-                    next((notes.rules[name] for name in (said.name, *node.origins[:1]) if name in notes.rules), 0),
-                    tuple([_value(name, part.graph, memory) for name in node.reads]),
-                    tuple([_value(name, part.graph, memory) for name in node.writes]),
-                    flops=flops(node, part.graph),
-                )
-            )
-    return found
-
-
 def made_constants(parts: Sequence[Part], constants: Mapping[str, NDArray[Any]]) -> Mapping[int, int]:
     """The bytes of the large constants of parts that are not those of the model, by identity."""
     arrays = (array for part in parts for name, array in part.graph.constants.items() if constants.get(name) is not array)
@@ -173,15 +135,11 @@ def _results(graph: Graph) -> tuple[Result, ...]:
     return tuple([Result(producers.get(name), types[name].with_shape(types[name].shape)) for name in graph.outputs])
 
 
-def _value(name: str, graph: Graph, plan: MemoryPlan) -> ValuePlacement:
-    return ValuePlacement(name, graph.types[name], plan.offsets.get(plan.storage.get(name, name)))
-
-
 def wire(
     whole: Graph,
     parts: Sequence[Part],
     executables: Sequence[Executable],
-    report: Callable[[], PlanReport],
+    report: "Callable[[], PlanReport]",
     speeds: Mapping[str, Speed],
 ) -> Plan:
     """The plan that runs the executables: which values go into each and come out of it. `speeds` are those of runs, by device."""

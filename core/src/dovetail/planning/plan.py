@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass, field
@@ -15,13 +16,13 @@ from dovetail.devices.interruptible import InterruptibleRequest, Pace, are_calls
 from dovetail.errors import DovetailError
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
-from dovetail.graph.types import TensorType
+from dovetail.graph.types import CONTAINERS, MapType, OptionalType, SequenceType, TensorType
 from dovetail.locks import cached_property
 from dovetail.planning.plan_cache import ROOM, SURE, PlanCache
-from dovetail.planning.report import NodePlacement, PlanReport
 
 if TYPE_CHECKING:
     from dovetail.planning.better import Better
+    from dovetail.planning.report import NodePlacement, PlanReport
 
 __all__ = [
     "Body",
@@ -36,7 +37,10 @@ __all__ = [
     "Tail",
     "Target",
     "bytes_of",
+    "declared_signature",
     "full_report",
+    "signature",
+    "typed_inputs",
 ]
 
 _NODE = 4_000
@@ -193,7 +197,7 @@ class Plan:
     slots: int
     outputs: tuple[Source, ...]
     types: tuple[TensorType, ...]
-    make_report: Callable[[], PlanReport]
+    make_report: "Callable[[], PlanReport]"
     tail: Tail | None = None
     better: "Better[Plan] | None" = None
     brief: bool = False
@@ -206,7 +210,7 @@ class Plan:
             weakref.finalize(self, self.better.cancel)
 
     @cached_property
-    def report(self) -> PlanReport:
+    def report(self) -> "PlanReport":
         """Device, kernel and reason for each node, and what each pass did."""
         return self.make_report()
 
@@ -259,7 +263,7 @@ def bytes_of(plans: Collection[Plan]) -> int:
     return sum(made.values()) + sum([_NODE * plan.nodes if plan.tail is None else ROOM // SURE for plan in plans])
 
 
-def full_report(plan: Plan) -> PlanReport:
+def full_report(plan: Plan) -> "PlanReport":
     """The report of the plan, with the sub-graphs as they ran last, and the plans that were made last for what follows."""
     plan = plan.final
     report, later = _with_bodies(plan), plan.following
@@ -268,7 +272,7 @@ def full_report(plan: Plan) -> PlanReport:
     return report
 
 
-def _with_bodies(plan: Plan) -> PlanReport:
+def _with_bodies(plan: Plan) -> "PlanReport":
     """The report of one plan: after each node that runs sub-graphs their nodes, as they were planned last."""
     steps = {} if plan.tail is None else {step.node.name: step for step in plan.tail.steps}
     nodes: list[NodePlacement] = []
@@ -281,3 +285,32 @@ def _with_bodies(plan: Plan) -> PlanReport:
                 holder = f"{node.name}/{attribute}"
                 nodes += [inner.held_by(holder) for inner in full_report(ran).nodes]
     return plan.report if len(nodes) == len(plan.report.nodes) else replace(plan.report, nodes=tuple(nodes))
+
+
+def signature(values: Sequence[Any]) -> Signature:
+    """The key of a plan for these values."""
+    return tuple((DType.of(v.dtype), v.shape) if isinstance(v, np.ndarray) else _KINDS[type(v)] for v in values)
+
+
+def declared_signature(types: Sequence[TensorType | None]) -> Signature | None:
+    """The key of a plan for values of these types; None where one is unknown, has open dimensions or belongs to a sequence."""
+    found = [(t.dtype, t.dims) for t in types if t is not None and not isinstance(t, CONTAINERS) and t.is_static]
+    return tuple(found) if len(found) == len(types) else None
+
+
+_KINDS = {list: "sequence", dict: "map", type(None): "absent"}
+_TYPES: Mapping[str, type[TensorType]] = {"sequence": SequenceType, "map": MapType, "absent": OptionalType}
+
+
+def typed_inputs(graph: Graph, key: Signature) -> Graph:
+    """The graph with the types of its inputs from a signature."""
+    types = dict(graph.types)
+    for name, item in zip(graph.inputs, key, strict=True):
+        declared = types.get(name)
+        dtype = DType.FLOAT32 if declared is None else declared.dtype
+        if isinstance(item, str):
+            kind = _TYPES[item]
+            types[name] = declared if isinstance(declared, kind) else kind(dtype, None)
+        else:
+            types[name] = TensorType(*item)
+    return graph.replace(types=types)

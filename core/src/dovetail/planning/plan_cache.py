@@ -7,11 +7,14 @@ from dovetail.locks import Lock
 from dovetail.lru import LruCache
 from dovetail.protocol import Protocol
 
-__all__ = ["MANY", "ROOM", "SURE", "PlanCache"]
+__all__ = ["GROWING", "MANY", "ROOM", "SURE", "PlanCache"]
 
 MANY, SURE, ROOM = 256, 16, 64 << 20
 """Plans of a model that are kept where the user gives no number, as long as those beyond the second number have so much room:
 lengths of texts and widths of images return, and a plan takes longer than a run of a small model."""
+
+GROWING = 8
+"""Plans of a model after which it counts as one whose inputs grow, as the caches of decoders do, if each had more elements."""
 
 
 class _Plan(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from numpy.typing import NDArray
@@ -17,13 +17,12 @@ from dovetail.devices.interruptible import Speed
 from dovetail.devices.refusals import Reason, Refusal
 from dovetail.devices.virtual import Placement
 from dovetail.errors import CompileError, OperatorError, OutOfMemory, UnsupportedNode
-from dovetail.graph.graph import AbstractOperator, Graph, Node
+from dovetail.graph.graph import AbstractOperator, Graph
 from dovetail.graph.reloadable import let_go, reloadable
 from dovetail.graph.rewriting import drop_dead_nodes, with_constants
 from dovetail.graph.schedule import schedule
 from dovetail.graph.types import TensorType
 from dovetail.internal.opaque import PinnedOperator
-from dovetail.internal.reorder import Reorder
 from dovetail.locks import cached_property
 from dovetail.passes.constant_folding import FOLD_BUDGET, Typed, type_and_fold
 from dovetail.passes.defer import Continuation
@@ -38,16 +37,17 @@ from dovetail.passes.graph_pass import (
     Planned,
     run_passes,
 )
-from dovetail.planning.any_shapes import GROWING, AnyShapes, opened, read_in_parts, takes_less_beside
-from dovetail.planning.deferred import declared_signature, kernel_on_host, typed_inputs, why_on_host
+from dovetail.phases import phase
 from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions
-from dovetail.planning.partition import Part, compile_parts, made_constants, partition, placements, wire
+from dovetail.planning.partition import Part, compile_parts, made_constants, partition, wire
 from dovetail.planning.place import place, require_homes
-from dovetail.planning.plan import Body, HostStep, Plan, Shapes, Signature, Source, Tail, Target
-from dovetail.planning.plan_cache import SURE, PlanCache
-from dovetail.planning.report import NodePlacement, PlanReport
+from dovetail.planning.plan import Body, HostStep, Plan, Shapes, Signature, Source, Tail, Target, declared_signature, typed_inputs
+from dovetail.planning.plan_cache import GROWING, SURE, PlanCache
 from dovetail.plugins.rules import PREFERRED
-from dovetail.tracing import phase
+
+if TYPE_CHECKING:
+    from dovetail.planning.any_shapes import AnyShapes
+    from dovetail.planning.report import PlanReport
 
 __all__ = ["Keep", "Planner", "Prepared", "improving"]
 
@@ -212,14 +212,10 @@ class Planner:
         executables = compile_parts(parts, by_name, self.options.MEMORY_LIMIT)
         seconds = {"passes": passed - started, "compile": time.perf_counter() - passed}
 
-        def report() -> PlanReport:
-            nodes = tuple(placements(parts, executables, by_name, planned.placed, notes, self.provider_of))
-            memory: dict[str, int] = {}
-            for part, executable in zip(parts, executables, strict=True):
-                memory[part.device] = memory.get(part.device, 0) + executable.memory.peak
-            reorders = sum(isinstance(node.op, Reorder) for part in parts for node in part.graph.nodes)
-            passes, remarks = tuple(notes.passes.values()), tuple(note for executable in executables for note in executable.notes)
-            return PlanReport(nodes, len(parts), memory, seconds, reorders, passes=passes, notes=remarks)
+        def report() -> "PlanReport":
+            from dovetail.planning.reporting import report_of  # here, as below, because few reports are asked for
+
+            return report_of(parts, executables, by_name, planned.placed, notes, self.provider_of, seconds)
 
         plan = wire(planned.whole, parts, executables, report, self.speeds)
         # What the user prefers is not replaced by references.
@@ -259,7 +255,7 @@ class Planner:
 
     def for_any_shapes(
         self, graph: Graph, varying: frozenset[str] | None, growing: Callable[[Callable[[], Plan]], Plan] | None = None
-    ) -> AnyShapes | None:
+    ) -> "AnyShapes | None":
         """Plans for further shapes of a prepared graph, or of a model whose inputs grow: `growing` calls what makes one.
 
         None where the host cannot run its nodes; for such models on other devices than CPUs too, which would wait for the host.
@@ -271,6 +267,8 @@ class Planner:
         make = (lambda *given: growing(partial(self._plan_open, *given))) if growing else self._plan_open_inside
         typed = partial(self._typed, graph)
         full = self.options.PLAN_CACHE or SURE
+        from dovetail.planning.any_shapes import AnyShapes  # here, as below, because few models have so many shapes
+
         return AnyShapes(graph, typed, make, self._on_host_alone, varying, full, growing is not None)
 
     def _typed(self, graph: Graph, key: Signature) -> Typed:
@@ -288,12 +286,16 @@ class Planner:
     def _on_host_alone(self, graph: Graph) -> Plan:
         known = {name: t for name in graph.inputs if (t := graph.types.get(name)) is not None}
         inputs = tuple(range(len(graph.inputs)))
-        nothing = Plan((), len(inputs), len(inputs), inputs, (), partial(PlanReport, (), 0), brief=True)
+        from dovetail.planning.reporting import nothing
+
+        start = Plan((), len(inputs), len(inputs), inputs, (), nothing, brief=True)
         nodes, rest = schedule(drop_dead_nodes(graph)).nodes, Graph((), graph.inputs, graph.outputs)
-        return self._with_tail(nothing, Continuation(graph.inputs, nodes, rest, graph.constants), known)
+        return self._with_tail(start, Continuation(graph.inputs, nodes, rest, graph.constants), known)
 
     def _plan_body(self, _: Graph, inner: Graph, key: Signature) -> Plan:
         """The plan of a sub-graph. The host takes rows of large inputs, which would be copied to the device in each iteration."""
+        from dovetail.planning.any_shapes import opened, read_in_parts
+
         parts = read_in_parts(inner, key, partial(self._typed, inner)) if self.for_any_shapes(inner, None) else frozenset()
         if parts:
             return self._plan_open_inside(opened(inner, key, parts), parts)
@@ -305,7 +307,11 @@ class Planner:
         where no target does, or where the first one may take less time.
         """
         first, others = self.devices[0], tuple(t for t in self.targets if not t.device.round_trip)
-        if not first.round_trip or not others or self.placement is not None or not takes_less_beside(first, typed()):
+        if not first.round_trip or not others or self.placement is not None:
+            return None
+        from dovetail.planning.any_shapes import takes_less_beside
+
+        if not takes_less_beside(first, typed()):
             return None
         if "beside" not in self.memory:
             reason = Refusal(Reason.TIME, f"{first.round_trip * 1e6:.0f} us to and from the device, in each iteration")
@@ -352,9 +358,10 @@ class Planner:
         still = varying if not varying.isdisjoint(rest.inputs) else None
         tail = Tail(tuple(steps), planner._later(rest, varying=still, is_body=self.outer is not None) if rest.nodes else None)
 
-        def report() -> PlanReport:
-            on_host = (_on_host(node, self.provider_of(type(node.op))) for node in continuation.ready)
-            return replace(plan.report, nodes=(*plan.report.nodes, *on_host), deferred=len(rest.nodes))
+        def report() -> "PlanReport":
+            from dovetail.planning.reporting import with_nodes_on_host
+
+            return with_nodes_on_host(plan.report, continuation.ready, len(rest.nodes), self.provider_of)
 
         return replace(plan, slots=slots, outputs=tuple(sources[n] for n in wanted), types=(), make_report=report, tail=tail)
 
@@ -434,15 +441,13 @@ def _contents(graph: Graph) -> Hashable:
 
 def _require_host(continuation: Continuation, targets: Sequence[Target]) -> None:
     if not any(target.name == REFERENCE_DEVICE for target in targets):
+        from dovetail.planning.deferred import why_on_host
+
         node = continuation.ready[0]
         raise UnsupportedNode(
             f"no device runs node {node}: {Refusal(Reason.DYNAMIC, why_on_host(node))}",
             hint=f"let FALLBACK be True: {REFERENCE_DEVICE} runs it",
         )
-
-
-def _on_host(node: Node, provider: str) -> NodePlacement:
-    return NodePlacement(node.name, node.op.key, REFERENCE_DEVICE, kernel_on_host(node), provider, node.origins)
 
 
 def _brief(make: Callable[[], Plan]) -> Plan | None:

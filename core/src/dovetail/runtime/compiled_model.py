@@ -21,22 +21,22 @@ from dovetail.graph.types import TensorType
 from dovetail.locks import Lock, cached_property
 from dovetail.lru import LruCache
 from dovetail.names import printable
-from dovetail.planning.any_shapes import GROWING
+from dovetail.phases import CURRENT
 from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.plan import Plan, Shapes, bytes_of, full_report
-from dovetail.planning.plan_cache import MANY, PlanCache
-from dovetail.planning.report import PlanReport
+from dovetail.planning.plan_cache import GROWING, MANY, PlanCache
 from dovetail.runtime.bound_request import BoundRequest
 from dovetail.runtime.infer_request import InferRequest
 from dovetail.runtime.inputs import InputReader
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.runtime.results import Results
-from dovetail.tracing import Trace, current_trace
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
+    from dovetail.planning.report import PlanReport
     from dovetail.runtime.recipe import Recipe
+    from dovetail.tracing import Trace
 
 __all__ = ["CompiledModel", "Planning", "Preparation", "finish_elsewhere"]
 
@@ -83,7 +83,7 @@ class Preparation:
     time_limit: float | None = None
     composite: Composite | None = None
     streams: int = 1
-    trace: Trace | None = None
+    trace: "Trace | None" = None
     save: Callable[[], None] | None = None
     export: "Callable[[CompiledModel, Path], None] | None" = None
 
@@ -269,7 +269,7 @@ class CompiledModel:
                 self._variants.put(key, found)
         return found
 
-    def report(self, shapes: Mapping[str, Sequence[int]] | None = None) -> PlanReport:
+    def report(self, shapes: Mapping[str, Sequence[int]] | None = None) -> "PlanReport":
         """The report of the plan for `shapes` (input name -> dimensions), or of the latest plan.
 
         For nodes with data-dependent shapes, and for sub-graphs, it has what was planned for them in the last run: see
@@ -301,7 +301,7 @@ class CompiledModel:
         return {} if latest is None else latest.plan_subgraphs()
 
     @property
-    def plans(self) -> Mapping[Shapes, PlanReport]:
+    def plans(self) -> "Mapping[Shapes, PlanReport]":
         """The plans now kept, by input shapes, the latest used last."""
         if (composite := self._prepared().composite) is not None:
             return composite.parts[0].plans
@@ -339,18 +339,17 @@ class CompiledModel:
         return self._new_request(self)
 
     def _new_request(self, owner: "CompiledModel") -> InferRequest:
-        trace = self._prepared().trace or current_trace()
+        trace = self._prepared().trace or CURRENT.get()
         with self._lock:
             self.check_open()
             request = InferRequest(owner) if trace is None else _traced_request(owner, trace)
             self._requests.add(request)
         return request
 
-    def traced(self, inputs: Any, runs: int, budget: WorkBudget) -> tuple[Trace, Results]:
-        """Run so often, each time under the budget, with a new request that records; the record and the outputs of the last run.
+    def traced(self, inputs: Any, runs: int, budget: WorkBudget) -> "tuple[Trace, Results]":
+        """The record of so many runs, each under the budget, and the outputs of the last one. Raises as `infer`."""
+        from dovetail.tracing import Trace  # here, because few runs are recorded
 
-        Raises as `infer`.
-        """
         trace = Trace(complete=True)
         with trace.recording(), trace.slice(f"trace {self.model.source}", "trace"):
             request = _traced_request(self, trace, budget)
@@ -367,10 +366,10 @@ class CompiledModel:
         A mapping may also give constants of `model.overridable` other values; the first time the model is compiled for that.
         """
         request, trace = getattr(self._local, "request", (None, None))
-        if request is None or trace is not current_trace():
+        if request is None or trace is not CURRENT.get():
             # By a proxy: a model that a request in it refers to would live until a garbage collection.
             owner: Any = weakref.proxy(self)
-            request, _ = self._local.request = self._new_request(owner), current_trace()
+            request, _ = self._local.request = self._new_request(owner), CURRENT.get()
         results: Results = request.infer(inputs, on_device=on_device)
         return results
 

@@ -14,9 +14,9 @@ from dovetail.evaluate.inference import padded
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Iterations, Node
 from dovetail.graph.types import CONTAINERS, TensorType
-from dovetail.planning.deferred import declared_signature, separate, signature
+from dovetail.planning.deferred import separate
 from dovetail.planning.held import HeldBytes
-from dovetail.planning.plan import Body, HostStep, Source
+from dovetail.planning.plan import Body, HostStep, Source, declared_signature, signature
 from dovetail.protocol import Protocol
 
 __all__ = ["ControlNode", "Pair", "RunBody", "RunsBody", "Staged", "StagedNode"]

@@ -26,6 +26,7 @@ from dovetail.names import DEFAULT_DEVICE, printable
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.pipeline import pipeline
+from dovetail.phases import phase
 from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.dispatch import Dispatch
 from dovetail.planning.options import CompileOptions
@@ -37,7 +38,6 @@ from dovetail.runtime.compiled_model import CompiledModel, Planning, Preparation
 from dovetail.runtime.recorded_plans import Recorded, make_plan, restore_plan
 from dovetail.runtime.session import DeviceSession, Properties, as_mapping
 from dovetail.runtime.sources import content_of
-from dovetail.tracing import Trace, phase
 
 if TYPE_CHECKING:
     from dovetail.planning.support import NodeSupport
@@ -311,7 +311,11 @@ class Core:
         opened, options = self._opened(targets)
         name = device if virtual is not None and len(targets.devices) > 1 else opened[0].name
         planner = cache(lambda: self._planner(opened, options, place=_placement(model, targets)))
-        trace = Trace() if options.TRACE else None
+        trace = None
+        if options.TRACE:
+            from dovetail.tracing import Trace  # here, because few runs are recorded
+
+            trace = Trace()
         recorded = Recorded(model, targets, options.TIME_LIMIT, trace)
         store = None
         if stored or options.CACHE_DIR:

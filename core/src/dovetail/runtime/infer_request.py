@@ -17,18 +17,18 @@ from dovetail.errors import InferError, OutOfMemory, RunCancelled, UsageError, r
 from dovetail.locks import Lock, in_forked_processes
 from dovetail.names import printable
 from dovetail.planning.collector import COLLECTOR_PAUSE
-from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan, Shapes
 from dovetail.protocol import Protocol
 from dovetail.runtime.bound_request import BoundRequest, Recent, Resting
 from dovetail.runtime.inputs import InputReader, apart
 from dovetail.runtime.plan_request import PlanRequest
-from dovetail.runtime.results import Results
+from dovetail.runtime.results import Results, owned
 from dovetail.runtime.states import Plans, RequestStates
-from dovetail.tracing import Trace
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from dovetail.tracing import Trace
 
 __all__ = ["Background", "CompiledPlans", "InferRequest"]
 
@@ -69,7 +69,7 @@ class CompiledPlans(Plans, Protocol):
     def time_limit(self) -> float | None:
         """The seconds that a run may take; None for no limit."""
 
-    def traced(self, inputs: Any, runs: int, budget: WorkBudget) -> tuple[Trace, Results]:
+    def traced(self, inputs: Any, runs: int, budget: WorkBudget) -> "tuple[Trace, Results]":
         """Run so often, each time under the budget, with a request that records; the record and the outputs."""
 
     def check_open(self) -> None:
@@ -169,7 +169,7 @@ class InferRequest:
             arrays, shapes = self._read(inputs) if self._overridable else self._reader.read(inputs)
             return self._run(arrays, share_outputs, on_device, shapes)
 
-    def trace(self, inputs: Any = None, runs: int = 1) -> Trace:
+    def trace(self, inputs: Any = None, runs: int = 1) -> "Trace":
         """Run as `infer`, once to warm up and then `runs` times, and return the record of these runs; see `Trace.slices`.
 
         It takes buffers of its own, and frees them. `results` has the outputs. Raises as `infer`.

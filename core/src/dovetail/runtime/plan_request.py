@@ -19,10 +19,10 @@ from dovetail.errors import DovetailError, OutOfMemory
 from dovetail.graph.graph import Node
 from dovetail.lru import LruCache
 from dovetail.names import printable
-from dovetail.planning.deferred import owned, signature
-from dovetail.planning.plan import HostStep, Plan, Signature, Step
+from dovetail.planning.plan import HostStep, Plan, Signature, Step, signature
 from dovetail.planning.plan_cache import PlanCache
 from dovetail.protocol import Protocol
+from dovetail.runtime.results import owned
 
 if TYPE_CHECKING:
     from dovetail.planning.better import Better

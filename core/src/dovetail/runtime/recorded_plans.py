@@ -12,11 +12,11 @@ from dovetail.graph.model import Model, specialised
 from dovetail.names import printable, visible
 from dovetail.planning.plan import Plan, Shapes
 from dovetail.planning.planner import Planner, Prepared, improving
-from dovetail.tracing import Trace
 
 if TYPE_CHECKING:
     from dovetail.planning.planner import Keep
     from dovetail.runtime.stored_plans import PlanStore, StoredPlan
+    from dovetail.tracing import Trace
 
 __all__ = ["Recorded", "make_plan", "restore_plan"]
 
@@ -26,7 +26,7 @@ P = TypeVar("P", Plan, Plan | None)
 class Recorded:
     """Calls what makes plans of a model, within the time limit and recorded in the trace, and warns of nodes that fall back."""
 
-    def __init__(self, model: Model, targets: Targets, limit: float | None, trace: Trace | None) -> None:
+    def __init__(self, model: Model, targets: Targets, limit: float | None, trace: "Trace | None") -> None:
         self._model, self._targets, self._limit, self._trace = model, targets, limit, trace
         self._logged: set[str] = set()
 

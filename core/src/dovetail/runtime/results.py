@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dovetail.errors import did_you_mean
 from dovetail.html_table import html_table
 
-__all__ = ["Results"]
+__all__ = ["Results", "owned"]
 
 
 class Results(Mapping[Any, NDArray[Any]]):
@@ -61,3 +61,8 @@ def _first(value: Any) -> str:
     if not isinstance(value, np.ndarray):
         return ""
     return ", ".join(f"{v:.5g}" if isinstance(v, float) else str(v) for v in value.reshape(-1)[:6].tolist())
+
+
+def owned(value: Any) -> Any:
+    """A value in memory of its own, which later runs leave alone."""
+    return value.copy("K") if isinstance(value, np.ndarray) else value

@@ -13,13 +13,13 @@ from dovetail.devices.device_array import kept_on_host
 from dovetail.devices.work_budget import WorkBudget
 from dovetail.graph.graph import Node
 from dovetail.locks import cached_property
-from dovetail.planning.deferred import owned
+from dovetail.phases import clock
 from dovetail.planning.plan import Plan, Step
 from dovetail.planning.report import NodePlacement
 from dovetail.runtime.infer_request import Background, CompiledPlans, InferRequest
 from dovetail.runtime.plan_request import PlanRequest
-from dovetail.runtime.results import Results
-from dovetail.tracing import PartRecorder, RunLog, Slice, Spans, Trace, clock
+from dovetail.runtime.results import Results, owned
+from dovetail.tracing import PartRecorder, RunLog, Slice, Spans, Trace
 
 __all__ = ["TracedRequest"]
 

@@ -10,15 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import (
-    CallsByNode,
     DType,
     ExecutableRequest,
     Node,
-    PartRecorder,
     StagedRun,
     TensorType,
     WorkBudget,
-    by_node,
     clock,
     current_budget,
     node_failure,
@@ -29,6 +26,7 @@ from dovetail_cpu_numpy.launch import Array, Launch, Spec
 from dovetail_cpu_numpy.memory import arena, nbytes, packed
 
 if TYPE_CHECKING:
+    from dovetail.device import CallsByNode, PartRecorder
     from dovetail_cpu_numpy.executable import NumpyExecutable, Placement
 
 __all__ = ["LENT", "NumpyRequest"]
@@ -110,11 +108,13 @@ class NumpyRequest(ExecutableRequest):
         if len(given) != len(self._given) or any(a is not b for a, b in zip(given.values(), self._given, strict=True)):
             self._bind(given)
 
-    def run_traced(self, inputs: Sequence[NDArray[Any]], recorder: PartRecorder) -> Sequence[NDArray[Any]]:
+    def run_traced(self, inputs: Sequence[NDArray[Any]], recorder: "PartRecorder") -> Sequence[NDArray[Any]]:
         """As `run`, with a slice for each node."""
         if self._states:
             self._bind_states(inputs)
         if self._by_node is None:
+            from dovetail.device import by_node  # here, because few runs are recorded
+
             self._by_node = by_node(self._launches, self._nodes)
         stamp = recorder.stamps.append
         stamp(clock())
@@ -150,14 +150,14 @@ class NumpyRequest(ExecutableRequest):
         if remaining := operator.length_hint(launches):
             budget.check(self._nodes[-remaining - 1])
 
-    def _run_by_node(self, calls: CallsByNode, inputs: Sequence[NDArray[Any]], stamp: Callable[[int], None]) -> None:
+    def _run_by_node(self, calls: "CallsByNode", inputs: Sequence[NDArray[Any]], stamp: Callable[[int], None]) -> None:
         """As `_run`, with a stamp before the first node and after each, where the budget is looked at."""
         try:
             self._run_each(calls, inputs, stamp)
         finally:
             self._caller.clear()
 
-    def _run_each(self, calls: CallsByNode, inputs: Sequence[NDArray[Any]], stamp: Callable[[int], None]) -> None:
+    def _run_each(self, calls: "CallsByNode", inputs: Sequence[NDArray[Any]], stamp: Callable[[int], None]) -> None:
         self._copy_in(inputs)
         stamp(clock())
         groups, budget = iter(calls.groups), current_budget() or WorkBudget()

@@ -13,13 +13,10 @@ import numpy as np
 from dovetail.dataclass import dataclass
 from dovetail.device import (
     ExecutableRequest,
-    Mark,
     Node,
     OutOfMemory,
-    PartRecorder,
     StagedRun,
     WorkBudget,
-    by_node,
     clock,
     current_budget,
     node_failure,
@@ -33,6 +30,7 @@ from dovetail_cpu_onednn.memory import refused
 from dovetail_cpu_onednn.python_kernel import Array, Call, in_turn
 
 if TYPE_CHECKING:
+    from dovetail.device import Mark, PartRecorder
     from dovetail_cpu_onednn.executable import OnednnExecutable
     from dovetail_cpu_onednn.placement import Placement
 
@@ -178,7 +176,7 @@ class OnednnRequest(ExecutableRequest):
                 self._bound, self._by_node = self._bind(given), None
         return self._bound
 
-    def run_traced(self, inputs: Sequence[Array], recorder: PartRecorder) -> Sequence[Array]:
+    def run_traced(self, inputs: Sequence[Array], recorder: "PartRecorder") -> Sequence[Array]:
         """As `run`, with a slice for each node."""
         bound = self._bound_to(inputs)
         if bound is None:
@@ -195,6 +193,8 @@ class OnednnRequest(ExecutableRequest):
             outputs = self._run_strictly(inputs)
         except MemoryError as error:
             raise refused(error) from error
+        from dovetail.device import Mark  # here, as below, because few runs are recorded
+
         traced.stamp(clock())
         recorder.add((*traced.marks, Mark("kernel", text="all nodes once more, because of NaN")))
         return outputs
@@ -331,12 +331,14 @@ class _ByNode:
 
     calls: tuple[Call, ...]
     nodes: tuple[Node, ...]
-    marks: tuple[Mark, ...]
-    recorder: PartRecorder
+    marks: "tuple[Mark, ...]"
+    recorder: "PartRecorder"
     stamp: Callable[[int], None]
 
     @staticmethod
-    def of(bound: _Bound, recorder: PartRecorder) -> "_ByNode":
+    def of(bound: _Bound, recorder: "PartRecorder") -> "_ByNode":
+        from dovetail.device import by_node
+
         steps, _ = _steps([[one] for one in bound.launches], bound.threads)
         found = by_node([call for call, _ in steps], [p.node.node for _, p in bound.launches])
         calls = tuple(group[0] if len(group) == 1 else in_turn(group) for group in found.groups)
