@@ -117,6 +117,27 @@ def test_between_convolutions_dynamic_quantization_stays_channels_last(info: Dev
         assert compiled.report().reorders == 2
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_dynamic_quantization_in_vectors(scale: float, info: DeviceInfo, rng: Any) -> None:
+    """As the operator's formula, with halves, vectors and what is behind them, and several work items; NaN is stored as 0."""
+    operator = find("DynamicQuantizeLinear", 21)
+    assert operator is not None
+    g = GraphBuilder()
+    outputs = g.node(operator(), g.input("x", "float32", ("N",)), outputs=3)
+    request = Core().compile_model(g.model([*outputs]), info.name).create_infer_request()
+    for size in (1, 8, 21, 513, 32769):
+        x = (rng.integers(-96, 415, size) * 0.5 * scale).astype(np.float32)
+        low, high = np.float32(min(x.min(), 0)), np.float32(max(x.max(), 0))
+        unit = (high - low if high > low else np.float32(1)) / np.float32(255)
+        zero = np.clip(np.rint(-low / unit), 0, 255)
+        got = request.infer({"x": x})
+        np.testing.assert_array_equal(got[1], unit)
+        np.testing.assert_array_equal(got[2], zero)
+        np.testing.assert_array_equal(got[0], np.clip(np.rint(x / unit) + zero, 0, 255))
+    x[7] = np.nan
+    assert not request.infer({"x": x})[0].any()
+
+
 def test_batches_that_attributes_have_take_a_plan_over(info: DeviceInfo, rng: Any) -> None:
     """Windows of 3 x 3 by steps of 2: a pass gives its operator these numbers, but they are the model's."""
     g = GraphBuilder()

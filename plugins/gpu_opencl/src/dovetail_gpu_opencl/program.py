@@ -91,6 +91,8 @@ class Programs:
         With `apart` others are built in a context where nothing waits for them. In the one in which kernels are launched
         NVIDIA's compiler holds up launches and copies, for 0.1 s a program. Its cache then has for `get` what it made here.
         """
+        if not apart and self._caps.kind != "GPU":
+            return
         # Sources of users are checked before they are built.
         given = [(launch, node) for launch, node in wanted if apart or ARGUMENT_INFO not in launch.options]
         missing = {(x.source, x.options): (x, node) for x, node in given if (x.source, x.options) not in self._built}

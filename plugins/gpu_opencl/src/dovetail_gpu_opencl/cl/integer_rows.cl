@@ -160,6 +160,7 @@ static int16 multiplied_16(int16 sums, const int16 a, const int16 b) {
 #define BROUGHT(s, zero) (as_uchar(s) ^ (uchar)SHIFT)
 #define BROUGHT_16(s, zero) (as_uchar16(s) ^ (uchar16)(SHIFT))
 #define OUTSIDE(zero) ((uchar)((zero) + SHIFT))
+#define OUTSIDE_STEP(zero) (0x01010101 * OUTSIDE(zero))
 #else
 // Sums of the products of neighbours. Compilers do not find the instruction for it, which takes two of these at once in the time
 // of one multiplication of int.
@@ -178,6 +179,7 @@ static int16 multiplied_16(int16 sums, const int16 a, const int16 b) {
 #define BROUGHT(s, zero) ((short)((s) - (zero)))
 #define BROUGHT_16(s, zero) (convert_short16(s) - (zero))
 #define OUTSIDE(zero) 0
+#define OUTSIDE_STEP(zero) 0
 #endif
 
 // x[0 .. depth - 1] = s from the first to the last, the zero point round them, and up to a multiple of STEP behind.
@@ -192,6 +194,13 @@ static void fill(V* x, __global const X* s, const int first, const int last, con
   }
   for (; k < last; ++k) x[k] = BROUGHT(s[k], zero);
   for (; k < (depth + STEP - 1) / STEP * STEP; ++k) x[k] = OUTSIDE(zero);
+}
+
+// The same where all are there, for a depth of 16 or more.
+static void copied(V* x, __global const X* s, const int depth, const short zero) {
+  if (depth % STEP) *(int*)(x + depth / STEP * STEP) = OUTSIDE_STEP(zero);
+  for (int k = 0; k + 16 <= depth; k += 16) ((PACKED_V*)(x + k))->v = BROUGHT_16(((__global const PACKED_X*)(s + k))->v, zero);
+  if (depth % 16) ((PACKED_V*)(x + depth - 16))->v = BROUGHT_16(((__global const PACKED_X*)(s + depth - 16))->v, zero);
 }
 
 __kernel void integer_rows(__global const X* restrict src, __global const W* restrict wei, __global const X* restrict x_zero,
@@ -250,6 +259,10 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
       for (int j = 0; j <= more; ++j)
         for (int r = 0; r < (rows <= FEW || IS_TILED ? rows : ROWS); ++r) {
           const int iy = y0[r] + (l + j) / across * DILATION_Y, ix = x0[r] + (l + j) % across * TAPS * DILATION_X;
+          if (depth >= 16 && ix >= 0 && ix + TAPS <= IW && iy >= 0 && iy < IH) {
+            copied(x[r] + j * (line / COLS), image + ((iy * IW + ix) * GROUPS + group) * C + k0, depth, zero[r]);
+            continue;
+          }
           const int taps = iy >= 0 && iy < IH ? TAPS : 0;
           const int first = clamp(-ix, 0, taps) * C - k0, last = clamp(IW - ix, 0, taps) * C - k0;
           fill(x[r] + j * (line / COLS), image + ((iy * IW + ix) * GROUPS + group) * C + k0, clamp(first, 0, depth),
