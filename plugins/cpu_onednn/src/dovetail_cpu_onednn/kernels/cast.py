@@ -30,10 +30,14 @@ class CastCopy(StridedCopy):
     def pairs(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[tuple[Array, Array]]:
         yield array(node.node.outputs[0]), array(node.node.inputs[0])
 
-    def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        if DType.FLOAT16 in (node.given(0).dtype, node.outputs[0].dtype):
-            return [conversion(src, dst) for dst, src in self.pairs(node, array)]
-        return [partial(np.copyto, dst, src, "unsafe") for dst, src in self.pairs(node, array)]
+    def binding(self, node: TypedNode) -> Callable[[Callable[[str], Array]], Iterable[Call]]:
+        is_half = DType.FLOAT16 in (node.given(0).dtype, node.outputs[0].dtype)
+
+        def bind(array: Callable[[str], Array]) -> Iterable[Call]:
+            found = self.pairs(node, array)
+            return [conversion(src, dst) if is_half else partial(np.copyto, dst, src, "unsafe") for dst, src in found]
+
+        return bind
 
 
 KERNELS = (CastCopy(),)

@@ -65,9 +65,14 @@ class MaskedCopy(StridedCopy):
         if not np.may_share_memory(dst, y):
             yield dst, y
 
-    def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        condition, x, dst = (array(name) for name in (*node.node.inputs[:2], node.node.outputs[0]))
-        return [*super().bind(node, array), partial(np.copyto, dst, x, where=condition)]
+    def binding(self, node: TypedNode) -> Callable[[Callable[[str], Array]], Iterable[Call]]:
+        copies = super().binding(node)
+
+        def bind(array: Callable[[str], Array]) -> Iterable[Call]:
+            condition, x, dst = (array(name) for name in (*node.node.inputs[:2], node.node.outputs[0]))
+            return [*copies(array), partial(np.copyto, dst, x, where=condition)]
+
+        return bind
 
 
 KERNELS = (BitSelect(), MaskedCopy())
