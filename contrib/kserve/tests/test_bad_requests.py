@@ -85,6 +85,7 @@ MALFORMED: dict[str, tuple[str, bytes, str]] = {
     "an input twice": (INFER, message(X, X), "given twice"),
     "a missing input": (INFER, message(), "'x' of"),
     "an unknown output": (INFER, message(X, outputs=[{"name": "z"}]), "no output 'z'"),
+    "an output twice": (INFER, message(X, outputs=[{"name": "y"}] * 2), "asked for twice"),
     "an output that is a number": (INFER, message(X, outputs=[1]), "outputs is a list; accepted: a list of objects"),
     "classes instead of values": (
         INFER,

@@ -101,7 +101,7 @@ async def main():
 
     config = uvicorn.Config(main, http=Protocol)
     listener = socket.create_server(("127.0.0.1", 0))
-    make = lambda: Protocol(config, ServerState(), {}, limits=Limits(100))
+    make = lambda: Protocol(config, ServerState(), {}, limits=Limits(100, 60))
     await loop.create_server(make, sock=listener)
     _, writer = await asyncio.open_connection(*listener.getsockname())
     print((await connected).getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0)

@@ -25,7 +25,7 @@ from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Graph, Iterations, KernelSource, Port, RunGraph, TypesOf, UnboundOperator
 from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp
-from dovetail.graph.types import Dim, MapType, OptionalType, SequenceType, Shape, TensorType, one_of
+from dovetail.graph.types import MAX_RANK, Dim, MapType, OptionalType, SequenceType, Shape, TensorType, one_of
 from dovetail.names import free_name, stem_of, unique_name
 from dovetail.operators.operator import Operator
 from dovetail.operators.packages import classes_in, stems_in
@@ -47,6 +47,7 @@ __all__ = [
     "FLOATS",
     "FYXB",
     "INTEGERS",
+    "MAX_RANK",
     "NHWC",
     "NUMERIC",
     "PLAIN",

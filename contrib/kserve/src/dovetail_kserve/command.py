@@ -50,11 +50,13 @@ _MIB = 1 << 20
               help="After SIGTERM, not ready but accepting requests for so long.")  # fmt: skip
 @click.option("--grace", type=click.IntRange(min=1), default=30, show_default=True, metavar="SECONDS",
               help="How long requests may go on after SIGTERM.")  # fmt: skip
+@click.option("--client-timeout", type=FiniteRange(min=0.1), default=60, show_default=True, metavar="SECONDS",
+              help="How long a REST client may take for its headers, and do nothing while it sends a body or reads.")  # fmt: skip
 @click.option("--reuse-port", is_flag=True, help="Listen once the models are loaded, on ports that another such server may have.")
 def serve(
     models: tuple[str, ...], device: str, extensions: tuple[str, ...], config_files: tuple[str, ...], host: str, port: int,
     grpc_port: int, no_grpc: bool, requests: int, max_size: float, interval: float, drain_delay: float, grace: int,
-    reuse_port: bool, as_json: bool,
+    client_timeout: float, reuse_port: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Serve models with the open inference protocol v2.
 
@@ -87,7 +89,7 @@ def serve(
         served,
         make_options(
             host=host, port=port, grpc_port=None if no_grpc else grpc_port, max_bytes=int(max_size * _MIB), reload=interval,
-            drain_delay=drain_delay, grace=grace, reuse_port=reuse_port,
+            drain_delay=drain_delay, grace=grace, client_timeout=client_timeout, reuse_port=reuse_port,
         ),
         remark,
     )  # fmt: skip

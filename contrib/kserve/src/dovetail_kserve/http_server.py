@@ -40,6 +40,9 @@ class LimitedProtocol(HttpToolsProtocol):
         self._pieces: list[bytes] = []
         self._collected = 0
         self._enough = min(self.largest_piece, limits.body + 1)  # what is too large, the application must see
+        self._messages = 0
+        self._patience = limits.patience
+        self._watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
         """Send without delay."""
@@ -47,6 +50,19 @@ class LimitedProtocol(HttpToolsProtocol):
         # asyncio does so for sockets that name TCP only, which those of `socket.create_server` do not. uvicorn sends the head of
         # an answer alone, and the body would wait 40 ms for the client's acknowledgement.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._wait(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes an answer, uvicorn gives none
+        """Answer a client that has sent its requests and closed its side; the connection ends behind the answer."""
+        if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
+            return False
+        self.cycle.keep_alive = False
+        return True
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -75,6 +91,26 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_complete()
         self._in_headers = True
         self._received = 0
+        self._messages += 1
+
+    def _wait(self, before: tuple[str, int] | None) -> None:
+        """End the connection if its client has done nothing since the last look, as long ago as it may take."""
+        now = self._awaited()
+        if now is None or now != before:
+            self._watch = self.loop.call_later(self._patience, self._wait, now)
+        elif now[0] == "reads":
+            self.transport.abort()
+        else:
+            self._refuse(RequestRefused(f"nothing of the request came for {self._patience:g} s", status=408))
+
+    def _awaited(self) -> tuple[str, int] | None:
+        """The part of a request that the client is at, and its progress (headers have none); None while it only waits."""
+        unread = self.transport.get_write_buffer_size()
+        if unread:
+            return "reads", unread
+        if self.cycle is None or self.cycle.response_complete:
+            return "headers", self._messages
+        return ("body", self._received) if self.cycle.more_body else None
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP."""

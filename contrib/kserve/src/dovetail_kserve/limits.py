@@ -18,9 +18,10 @@ Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None
 
 @dataclass(frozen=True)
 class Limits:
-    """The largest body in bytes, and the most headers and bytes of headers."""
+    """The largest body in bytes, the most headers and bytes of headers, and how many seconds a client may do nothing."""
 
     body: int
+    patience: float
     headers: int = 100
     header_bytes: int = 16 * 1024
 

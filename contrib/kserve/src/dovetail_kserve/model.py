@@ -99,6 +99,8 @@ def _asked_outputs(request: InferRequest, version: LoadedVersion) -> tuple[str, 
         if name not in names:
             hint = did_you_mean(name, names)
             raise RequestRefused(f"the model has no output {name!r:.80}; it has {', '.join(names)}", hint=hint)
+    if len(set(asked)) < len(asked):  # a small request would ask for an answer of any size
+        raise RequestRefused("an output is asked for twice", hint="name each output once")
     return asked
 
 

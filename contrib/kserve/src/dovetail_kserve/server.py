@@ -43,6 +43,7 @@ class ServerOptions:
     reload: float
     drain_delay: float
     grace: int
+    client_timeout: float
     reuse_port: bool
 
 
@@ -103,7 +104,7 @@ class Server(ModelServer):  # type: ignore[misc]  # kserve has no type informati
 
     async def _serve_until_stopped(self, listening: Callable[[Addresses], object], loader: Loader) -> None:
         options = self._options
-        http = HttpServer(self.dataplane, self._listen(), Limits(options.max_bytes), options.grace)
+        http = HttpServer(self.dataplane, self._listen(), Limits(options.max_bytes, options.client_timeout), options.grace)
         grpc, grpc_address = self._make_grpc()
         serving = asyncio.create_task(http.start())
         if grpc is not None:

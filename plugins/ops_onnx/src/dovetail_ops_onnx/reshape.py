@@ -2,7 +2,7 @@
 
 import math
 
-from dovetail.op import ShapeError, TensorType
+from dovetail.op import MAX_RANK, ShapeError, TensorType
 from dovetail_ops_onnx._shapes import Movement, ints, known_ints
 from dovetail_ops_onnx._types import ALL, Array
 
@@ -27,6 +27,8 @@ class Reshape(Movement):
         return data.reshape(self._target(data.shape, ints(shape, "shape")))
 
     def _target(self, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
+        if len(wanted) > MAX_RANK:  # before the products, which may have millions of digits
+            raise ShapeError(f"the shape has {len(wanted)} dimensions; accepted: at most {MAX_RANK}")
         is_plain = (self.allowzero or 0 not in wanted) and min(wanted, default=0) >= 0
         target = wanted if is_plain else self._filled(dims, wanted)
         if math.prod(target) != math.prod(dims):
