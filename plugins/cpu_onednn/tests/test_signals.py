@@ -97,9 +97,13 @@ def test_the_stack_goes_with_its_object() -> None:
     assert found == [0, 2]
 
 
-def _blocked(task: str) -> set[int]:
-    """The signals that a thread of this process blocks."""
-    (line,) = [x for x in Path(f"/proc/self/task/{task}/status").read_text().splitlines() if x.startswith("SigBlk")]
+def _blocked(task: str) -> set[int] | None:
+    """The signals that a thread of this process blocks; None for one that has ended."""
+    try:
+        text = Path(f"/proc/self/task/{task}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    (line,) = [x for x in text.splitlines() if x.startswith("SigBlk")]
     mask = int(line.split()[1], 16)
     return {n for n in range(1, 65) if mask >> (n - 1) & 1}
 
@@ -113,11 +117,15 @@ def test_threads_of_openmp_get_no_signals() -> None:
         for count in (2, 4, 2, 4):
             library().set_threads(count)
         started.update(set(os.listdir("/proc/self/task")) - before - {str(threading.get_native_id())})
-        assert len(started) >= 3
-        for task in started:
-            assert {signal.SIGPROF, signal.SIGALRM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1} <= _blocked(task)
-            assert not {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE} & _blocked(task)
-        assert not {signal.SIGPROF, signal.SIGINT} & _blocked(str(threading.get_native_id()))
+        # A team that becomes smaller ends threads, which a busy machine may still list.
+        masks = [found for found in map(_blocked, started) if found is not None]
+        assert len(masks) >= 3
+        for found in masks:
+            assert {signal.SIGPROF, signal.SIGALRM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1} <= found
+            assert not {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE} & found
+        own = _blocked(str(threading.get_native_id()))
+        assert own is not None
+        assert not {signal.SIGPROF, signal.SIGINT} & own
         library().set_threads(1)
         done.append(True)
 

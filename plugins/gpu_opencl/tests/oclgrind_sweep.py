@@ -1,6 +1,6 @@
 """Runs every kernel of this package in Oclgrind: the operators' cases, sizes around the tiles of every tiling, reorders, images.
 
-`python oclgrind_sweep.py [--every N] [--part I/N] [--only TEXT]` starts itself again inside oclgrind and exits with 1 when a
+`python oclgrind_sweep.py [--every N] [--part I/N] [--only TEXT]...` starts itself again inside oclgrind and exits with 1 when a
 kernel reads or writes out of bounds, races, uses a value that was never written, gives a wrong result for a case, or was not
 run at all. Each kernel runs as a device of kind CPU and of kind GPU would choose it, and forced wherever it is accepted.
 `--every N` takes one in N of the runs, but always one of each kernel: what CI has time for. A run that ends the process is done
@@ -155,7 +155,8 @@ def sweep(chosen: argparse.Namespace, log: Log) -> int:
         if index < chosen.since or (chosen.alone and index > chosen.since):
             continue
         title = f"{item.label} by {item.kernel.name} as on a {item.kind}"
-        if chosen.only not in title or (index % chosen.every and not first) or index % parts != part:
+        wanted = not chosen.only or any(text in title for text in chosen.only)
+        if not wanted or (index % chosen.every and not first) or index % parts != part:
             continue
         done += 1
         log.begin(index, title)
@@ -178,7 +179,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--part", default="0/1", help="which part of how many, from 0, to share the work between processes")
-    parser.add_argument("--only", default="", help="runs whose label or kernel has this text")
+    parser.add_argument(
+        "--only", action="append", default=[], help="runs whose label or kernel has this text, or that of another one"
+    )
     parser.add_argument("--since", type=int, default=0, help="the number of the first run")
     parser.add_argument("--alone", action="store_true", help="that run and no other")
     arguments = parser.parse_args()

@@ -17,12 +17,14 @@ from dovetail_gpu_opencl.source import load
 
 OTHER = re.compile(r"cl_khr_fp16|__OPENCL_CPP_VERSION__|generic_address_space|integer_dot_product")
 """Parts of a header that a program of OpenCL C 1.2 without halves does not have."""
-PARTS = ("convert_", "convert_uchar_sat", "convert_long_sat_rtz", "vload", "vstore", "vload_half", "vloada_half", "vstorea_half")
+CONVERSIONS = ("convert_float", "convert_double", "convert_uchar_sat", "convert_long_sat_rtz")
+PARTS = ("vload", "vstore", "vload_half", "vloada_half", "vstorea_half")
 NAMES = (
     *" ".join(names for names, *_ in declarations._TABLE).split(),
     *declarations._WORK_ITEMS.split(),
     *declarations._ATOMICS,
     *("barrier", "mem_fence", "get_work_dim", "vstore_half"),
+    *CONVERSIONS,
     *PARTS,
 )
 
@@ -84,11 +86,13 @@ def test_each_function_has_the_overloads_of_the_drivers_header(path: Path) -> No
             assert lines == expected[each], each
 
 
-def test_a_part_to_which_a_macro_adds_a_width_declares_all_widths() -> None:
-    declared = with_declarations("#define LOAD(p) CAT(vload_half, VEC)(0, p)\n", ["-DT=convert_uint"])
+def test_a_part_to_which_a_macro_adds_a_width_or_a_type_declares_all_that_may_be_meant() -> None:
+    declared = with_declarations("#define LOAD(p) CAT(convert_, uint4)(CAT(vload_half, VEC)(0, p))\n", ["-DT=convert_char"])
     assert declared is not None
     assert "float8 __ovld __purefn vload_half8(size_t, const __global half *);" in declared
     assert "uint4 __ovld __cnfn convert_uint4(float4);" in declared
+    assert "char16 __ovld __cnfn convert_char16(long16);" in declared
+    assert "convert_short" not in declared
     assert "exp" not in declared
     assert with_declarations("__kernel void copy(read_only image2d_array_t from) {}", []) is None
 

@@ -49,19 +49,17 @@ def test_kernels_stay_in_their_memory_race_with_nobody_and_use_what_was_written(
 
 
 @pytest.mark.usefixtures("oclgrind")
-def test_sums_of_bytes_that_are_stored_eight_at_once() -> None:
-    """Oclgrind 21.10 ends the process at vectors that are joined of halves; the first run of the kernel has too few columns."""
-    done = sweep("--only", "MatMulInteger of 6x16x3 by gemm_bytes")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 runs" in done.stdout
-
-
-@pytest.mark.usefixtures("oclgrind")
 def test_a_run_that_ends_the_simulator_is_done_again_without_what_ends_it() -> None:
-    """Oclgrind 21.10 ends the process at every second element of a vector, where it looks for values that were never written."""
-    done = sweep("--only", "conv/one_dimension_depthwise by conv_depthwise as on a CPU")
+    """Oclgrind 21.10 ends the process at every second element of a vector, where it looks for values that were never written, and
+    at vectors that are joined of halves: sums of bytes that are stored eight at once, of which a kernel's first run has too few.
+    """
+    bytes_at_once, depthwise = (
+        "MatMulInteger of 6x16x3 by gemm_bytes",
+        "conv/one_dimension_depthwise by conv_depthwise as on a CPU",
+    )
+    done = sweep("--only", bytes_at_once, "--only", depthwise)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 runs" in done.stdout
+    assert "2 runs" in done.stdout or done.stdout.count("1 runs") == 2, done.stdout
     assert "also" not in done.stdout
 
 

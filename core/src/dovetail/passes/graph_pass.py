@@ -149,7 +149,7 @@ class GraphPass:
             raise PluginError(f"graph pass {self.name!r} is for the stage {self.stage!r}", hint=f"accepted: {', '.join(STAGES)}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PassReport:
     """Record of a pass in one plan: its stage and origin, the number of nodes before and after, and its time in seconds.
 

@@ -18,7 +18,7 @@ _HEAD = """\
 """
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _IMAGES = re.compile(r"\bimage[123]d_")
-_CONVERT = re.compile(r"convert_(?:(u?(?:char|short|int|long)|float|double)(?:2|3|4|8|16)?((?:_sat)?(?:_rt[ezpn])?))?")
+_CONVERT = re.compile(r"convert_(u?(?:char|short|int|long)|float|double)(?:2|3|4|8|16)?((?:_sat)?(?:_rt[ezpn])?)")
 _MEMORY = re.compile(r"(vload|vstore)(?:2|3|4|8|16)?|(vloada?|vstorea?)_half(?:2|3|4|8|16)?(?:_rte)?")
 
 _SIGNED = ("char", "short", "int", "long")
@@ -74,8 +74,11 @@ def with_declarations(source: str, options: Sequence[str]) -> str | None:
     """
     if _IMAGES.search(source):
         return None
-    words = sorted({word for text in (source, *options) for word in _WORD.findall(text)})
-    found = "".join(dict.fromkeys(map(_declared, words)))
+    words = {word for text in (source, *options) for word in _WORD.findall(text)}
+    if "convert_" in words:  # a macro adds one of the types that are named
+        elements = {word.rstrip("0123456789") for word in words}.intersection((*_INTEGERS, *_FLOATS))
+        words = {*words, *(f"convert_{element}" for element in elements)}
+    found = "".join(dict.fromkeys(map(_declared, sorted(words))))
     # Without the extension a literal such as 1.0 is a float: it stays disabled, as the header leaves it.
     begin, end = (f"#ifdef cl_khr_fp64\n#pragma OPENCL EXTENSION cl_khr_fp64 : {x}\n#endif\n" for x in ("enable", "disable"))
     return f"{_HEAD}{begin}{found}{end}{source}"
@@ -86,8 +89,7 @@ def _declared(name: str) -> str:
     """The declarations of a function; of all widths where the name is a part to which a macro adds the width."""
     lines = list(_listed(name))
     if found := _CONVERT.fullmatch(name):
-        elements = (found[1],) if found[1] else (*_INTEGERS, *_FLOATS)
-        lines += [line for element in elements for line in _conversions(element, found[2] or "")]
+        lines += _conversions(found[1], found[2])
     elif found := _MEMORY.fullmatch(name):
         lines += _accesses(found[1]) if found[1] else _half_accesses(found[2])
     plain = [line for line in lines if "double" not in line]
