@@ -286,7 +286,7 @@ def added_command_parts(project: Path, root: click.Context) -> Iterator[str]:
     """The commands that a package of this repository adds, each with a link to the package."""
     metadata = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
     group = click.Group()
-    for module in metadata.get("entry-points", {}).get("dovetail.hooks", {}).values():
+    for module in metadata.get("entry-points", {}).get("dovetail.commands", {}).values():
         importlib.import_module(module).dovetail_add_commands(group)
     for name, command in group.commands.items():
         heading, *others = command_parts(command, click.Context(command, info_name=name, parent=root), 2)

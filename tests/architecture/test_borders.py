@@ -77,7 +77,7 @@ def test_core_imports_no_plugin() -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_plugins_import_public_core_modules_only(package: str) -> None:
     project = tomllib.loads((PACKAGES[package].parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    public = PUBLIC_FOR_COMMANDS if "dovetail.hooks" in project.get("entry-points", {}) else PUBLIC
+    public = PUBLIC_FOR_COMMANDS if {"dovetail.commands", "dovetail.hooks"} & project.get("entry-points", {}).keys() else PUBLIC
     found = [
         f"{p.relative_to(ROOT)}:{line} imports {m}"
         for p in modules(PACKAGES[package])
@@ -226,7 +226,7 @@ def test_manifests_list_all_commands() -> None:
 
     manager = PluginManager(config=False)
     manager.add_commands(click.Group())
-    loaded = [record for record in manager.records() if record.kind == "hooks" and record.state == "loaded"]
+    loaded = [record for record in manager.records() if record.kind in ("commands", "hooks") and record.state == "loaded"]
     assert len([record for record in loaded if record.provides]) > 3
     assert [text for record in loaded for text in check_manifest(record)] == []
 

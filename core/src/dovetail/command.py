@@ -1,6 +1,6 @@
 """All that an author of a command imports: the output, options and measuring of the built-in commands.
 
-A plugin of the group `dovetail.hooks` adds commands to the `dovetail` program (`dovetail_add_commands`). A command is a click
+A plugin of the group `dovetail.commands` adds commands to the `dovetail` program (`dovetail_add_commands`). A command is a click
 command, made by `command`, which adds `--json` and `--debug`::
 
     import dovetail

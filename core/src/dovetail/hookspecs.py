@@ -163,7 +163,7 @@ def dovetail_write_unbound_model(model: "Model", options: Mapping[str, Any]) -> 
 
 @hookspec(firstresult=True)
 def dovetail_graph_passes(options: Mapping[str, Any]) -> "Sequence[GraphPass]":
-    """Give graph passes that run on every model. For `dovetail.hooks`.
+    """Give graph passes that run on every model. For `dovetail.hooks`, whose plugins are loaded when a model is compiled.
 
     Called once for each compilation, on the compiling thread; `options` are the device's properties given to `compile_model`.
     Return `GraphPass` objects, each with its stage, in the order in which they run; in a stage they follow the core's passes. A
@@ -178,12 +178,12 @@ def dovetail_graph_passes(options: Mapping[str, Any]) -> "Sequence[GraphPass]":
 
 @hookspec
 def dovetail_add_commands(cli: Any) -> None:
-    """Add commands to the `dovetail` program. For `dovetail.hooks`.
+    """Add commands to the `dovetail` program. For `dovetail.commands`, and `dovetail.hooks` of packages with passes.
 
     Called when the program is asked for a command that it does not have, or for its help, on the main thread. `cli` is the
     `click.Group`. A name that a built-in command or another plugin has is refused; when that or anything else raises, none of
     the plugin's commands is added. `dovetail.command` has the parts of the built-in commands. Import the commands inside
-    the hook: a plugin with hooks is also loaded when a model is compiled. Return nothing::
+    the hook, because `dovetail --help` loads all plugins of these groups. Return nothing::
 
         @hookimpl
         def dovetail_add_commands(cli):
@@ -195,7 +195,7 @@ def dovetail_add_commands(cli: Any) -> None:
 
 @hookspec
 def dovetail_write_trace(trace: "Trace", path: Path) -> None:
-    """Write the record of a model's plans and runs as a file. For `dovetail.hooks`.
+    """Write the record of a model's plans and runs as a file. For `dovetail.commands` and `dovetail.hooks`.
 
     Called for the property `TRACE` when the compiled model is closed or freed, or at the end of the process, on the thread on
     which that happens; only the first plugin in order that has this hook is called. An existing file is replaced. Return

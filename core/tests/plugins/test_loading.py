@@ -288,7 +288,7 @@ def test_what_cannot_be_registered(site: Any, kind: str, key: str, hint: str) ->
     assert caught.value.hint == hint
 
 
-# --- the group dovetail.hooks -----------------------------------------------------------------------------------------
+# --- the groups dovetail.hooks and dovetail.commands -------------------------------------------------------------------
 
 
 def test_passes_run_in_the_order_of_ids_but_for_tryfirst_and_trylast(site: Any, passes: Any) -> None:
@@ -333,6 +333,21 @@ def test_commands_are_added_to_the_group_given(site: Any) -> None:
     assert list(group.commands) == ["greet"]
 
 
+def test_plugins_of_commands_are_not_loaded_for_passes(site: Any) -> None:
+    site.plugin("commands", "cmd", adding("greet"))
+    group, manager = click.Group(), PluginManager()
+    assert (manager.graph_passes({}), manager.record("cmd").state) == ((), "found")
+    manager.add_commands(group)
+    assert ([*group.commands], manager.record("cmd").state) == (["greet"], "loaded")
+
+
+def test_a_plugin_of_commands_has_no_passes(site: Any, passes: Any) -> None:
+    site.plugin("commands", "cmd", passes("mine"))
+    manager = PluginManager()
+    manager.add_commands(click.Group())
+    assert manager.record("cmd").reason == "dovetail_graph_passes is only called for plugins of the group dovetail.hooks"
+
+
 def test_no_command_of_a_plugin_that_raises_is_added(site: Any) -> None:
     site.plugin("hooks", "bad", adding("greet", "raise ValueError('why')"))
     site.plugin("hooks", "good", adding("leave"))
@@ -349,7 +364,7 @@ def writing(then: str) -> str:
 
 
 def test_a_trace_is_written_by_the_first_plugin(site: Any, tmp_path: Path) -> None:
-    site.plugin("hooks", "a", writing("path.write_text(trace)"))
+    site.plugin("commands", "a", writing("path.write_text(trace)"))
     site.plugin("hooks", "b", writing("raise ValueError('never called')"))
     PluginManager().trace_writer()("slices", tmp_path / "t.json")  # type: ignore[arg-type]  # it is handed on as it is
     assert (tmp_path / "t.json").read_text() == "slices"

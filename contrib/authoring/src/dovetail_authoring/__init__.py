@@ -12,7 +12,7 @@ dovetail_api = "1.0"
 
 @hookimpl
 def dovetail_add_commands(cli: "click.Group") -> None:
-    # Plugins with hooks are also loaded when a model is compiled, which needs neither click nor the commands.
+    # Here, because who looks at a plugin, as `dovetail plugins info` does, needs no command.
     from dovetail_authoring.command import new
     from dovetail_authoring.manifest import manifest
 

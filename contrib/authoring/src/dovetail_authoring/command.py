@@ -123,7 +123,8 @@ def new_hooks(name: str, folder: Path | None, as_json: bool) -> None:
            "next": [commands]}
     """
     module, entry = _module(name), re.sub(r"[-._]+", "-", name).lower()
-    _check_owner("hooks", entry, name, "NAME")
+    for kind in ("commands", "hooks"):
+        _check_owner(kind, entry, name, "NAME")
     _write("hooks", _Package(name, module, folder or Path(name), {"entry": entry}), as_json)
 
 

@@ -7,7 +7,7 @@ import click
 
 from dovetail.command import command, complete_plugins, print_json, print_text, write_file
 from dovetail.errors import PluginError
-from dovetail.plugins import LISTED, PluginManager, PluginRecord, manifest_path, manifest_text
+from dovetail.plugins import LISTED, PACKS, PluginManager, PluginRecord, manifest_path, manifest_text
 
 __all__ = ["manifest"]
 
@@ -65,7 +65,7 @@ def _counted(records: Iterable[PluginRecord]) -> str:
     """`12 operators`, `3 commands`, or both."""
     records = tuple(records)
     counts = {
-        "operators": [len(record.provides) for record in records if record.kind != "hooks"],
-        "commands": [len(record.provides) for record in records if record.kind == "hooks"],
+        "operators": [len(record.provides) for record in records if record.kind in PACKS],
+        "commands": [len(record.provides) for record in records if record.kind not in PACKS],
     }
     return ", ".join(f"{sum(numbers)} {word}" for word, numbers in counts.items() if numbers)

@@ -18,7 +18,7 @@ dovetail_api = "1.0"
 
 @hookimpl
 def dovetail_add_commands(cli: "click.Group") -> None:
-    # Plugins with hooks are also loaded when a model is compiled, which needs neither click nor the command.
+    # Here, because who looks at a plugin, as `dovetail plugins info` does, needs no command.
     from dovetail_generate.command import generate
 
     cli.add_command(generate)

@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
 
 @hookimpl
 def dovetail_add_commands(cli: "click.Group") -> None:
-    # Plugins with hooks are also loaded when a model is compiled, which needs no command.
+    # Here, because who looks at a plugin, as `dovetail plugins info` does, needs no command.
     from dovetail_ray.command import map_
 
     cli.add_command(map_)

@@ -214,6 +214,7 @@ _EXAMINE: dict[str, Callable[[PluginRecord, Emit], None]] = {
     "virtual_devices": _examine_virtual,
     **dict.fromkeys(PACKS, _examine_pack),
     "frontends": partial(_examine_kit, "giving it malformed input"),
+    "commands": partial(_examine_kit, "asking for its commands"),
     "hooks": partial(_examine_kit, "running graphs with its passes, and asking for its commands"),
 }
 

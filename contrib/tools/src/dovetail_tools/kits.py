@@ -42,7 +42,7 @@ def kit_for(record: PluginRecord, make_core: Callable[[], Core] | None = None) -
             return core.plugins.provider(cls) == record.provider
 
         return OpPackChecks(record.key, make_core, chosen=provided)
-    return HookChecks(record.id, make_core)
+    return HookChecks(record.id, make_core, has_passes=record.kind == "hooks")
 
 
 def session_for(record: PluginRecord, plugins: str | None = None) -> Core:
@@ -79,11 +79,11 @@ class VirtualDeviceChecks(DeviceChecks):
 
 
 class HookChecks(Kit):
-    """The checks of a plugin of the group `dovetail.hooks`: what it adds works, and changes no result."""
+    """The checks of a plugin of `dovetail.hooks` or `dovetail.commands`: what it adds works, and changes no result."""
 
-    def __init__(self, plugin: str, make_core: Callable[[], Core]) -> None:
+    def __init__(self, plugin: str, make_core: Callable[[], Core], *, has_passes: bool) -> None:
         super().__init__(make_core, seed=7)
-        self._plugin = plugin
+        self._plugin, self._graphs = plugin, RANDOM_GRAPHS if has_passes else 0
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:
@@ -92,7 +92,7 @@ class HookChecks(Kit):
 
     def _all(self) -> Iterator[Check]:
         yield Check("commands", "add_commands", self._commands)
-        for index in range(RANDOM_GRAPHS):
+        for index in range(self._graphs):
             yield Check("graphs", f"random-{index}", partial(self._graph, index))
 
     def _commands(self) -> Verdict:

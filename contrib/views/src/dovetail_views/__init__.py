@@ -15,7 +15,7 @@ dovetail_api = "1.0"
 
 @hookimpl
 def dovetail_add_commands(cli: "click.Group") -> None:
-    # Plugins with hooks are also loaded when a model is compiled, which needs neither click nor the commands.
+    # Here, because who looks at a plugin, as `dovetail plugins info` does, needs no command.
     from dovetail_views.commands import COMMANDS
 
     for command in COMMANDS:

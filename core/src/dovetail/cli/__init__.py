@@ -156,7 +156,7 @@ class Program(Group):
     @cached_property
     def _unasked(self) -> dict[str, Mapping[str, str] | None]:
         """The plugins that were not asked for commands: id -> name and short help of those that its manifest lists, if any."""
-        hooks = [record for record in self._manager.records() if record.kind == "hooks"]
+        hooks = [record for record in self._manager.records() if record.kind in ("commands", "hooks")]
         if blocked := [record for record in hooks if record.state == "blocked"]:
             names, reasons = dict.fromkeys(r.distribution for r in blocked), dict.fromkeys(r.reason for r in blocked)
             self.further = f"Packages whose commands are left out: {', '.join(names)} ({', '.join(reasons)})."

@@ -26,8 +26,8 @@ HOOKS: dict[str, tuple[str, ...]] = {
     "dovetail_write_model": ("frontends",),
     "dovetail_write_unbound_model": ("frontends",),
     "dovetail_graph_passes": ("hooks",),
-    "dovetail_add_commands": ("hooks",),
-    "dovetail_write_trace": ("hooks",),
+    "dovetail_add_commands": ("commands", "hooks"),
+    "dovetail_write_trace": ("commands", "hooks"),
 }
 """Hook -> the kinds of plugin for which it is called."""
 

@@ -1,4 +1,4 @@
-"""Plugins of the group `dovetail.hooks`: asked all together, and a failure takes only its own plugin out."""
+"""Plugins of `dovetail.hooks` and `dovetail.commands`: asked all together, and a failure takes only its own plugin out."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, PluginFailed, UsageError
 from dovetail.plugins.attribution import attributed
+from dovetail.plugins.checks import HOOKS
 from dovetail.plugins.loader import Loader, Staged
 from dovetail.plugins.records import PluginRecord
 from dovetail.plugins.states import PluginStates
@@ -99,7 +100,9 @@ class HookPlugins:
         return answers
 
     def _callees(self, hook: str, plugins: Collection[str] | None = None) -> list[tuple[PluginRecord, Staged]]:
-        asked = [record for record in self._states.all() if record.kind == "hooks" and (plugins is None or record.id in plugins)]
+        asked = [
+            record for record in self._states.all() if record.kind in HOOKS[hook] and (plugins is None or record.id in plugins)
+        ]
         loaded = [(record, self._loader.load_if_possible(record)) for record in asked]
         callees = [(record, staged) for record, staged in loaded if staged is not None and staged.implements(hook)]
         return sorted(callees, key=lambda callee: callee[1].order(hook))

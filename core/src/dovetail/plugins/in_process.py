@@ -51,10 +51,11 @@ _managers: WeakSet[Manager] = WeakSet()
 def register(module_or_object: object, *, kind: str, key: str, name: str = "") -> PluginRecord:
     """Make a module or an object with hooks a plugin of every `Core` of this process, including existing ones.
 
-    `kind` is `devices`, `virtual_devices`, `frontends`, `ops`, `overrides` or `hooks`; `key` is what the entry name of an
-    installed one would be: a device type, a file suffix, a domain. `name` replaces the distribution's; by default it is that of
-    the module or class. It is checked like an installed plugin, comes before those of the same kind and key, is loaded by each
-    `Core` when that needs it, and replaces an earlier one of the same name, kind and key. Compiled models are unaffected.
+    `kind` is `devices`, `virtual_devices`, `frontends`, `ops`, `overrides`, `commands` or `hooks`; `key` is what the entry
+    name of an installed one would be: a device type, a file suffix, a domain. `name` replaces the distribution's; by default
+    it is that of the module or class. It is checked like an installed plugin, comes before those of the same kind and key, is
+    loaded by each `Core` when that needs it, and replaces an earlier one of the same name, kind and key. Compiled models are
+    unaffected.
 
     Raises `PluginFailed` or `PluginIncompatible` with everything that is wrong, `UsageError` for an unknown kind::
 

@@ -327,7 +327,10 @@ class PluginManager:
             return self._states.now(record)
 
     def add_commands(self, cli: Any, plugins: Collection[str] | None = None) -> None:
-        """Let plugins of the group `dovetail.hooks` add commands to a `click.Group`: all, or those with these ids. Loads them."""
+        """Let plugins of `dovetail.commands` and `dovetail.hooks` add commands to a `click.Group`: all, or those with these ids.
+
+        Loads them.
+        """
         with self._lock:
             self._hook_plugins.add_commands(cli, plugins)
 

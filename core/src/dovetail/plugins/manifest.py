@@ -3,7 +3,7 @@
 `dovetail-manifest.json` is a data file in the package that the entry point names, so that it is found in a wheel, in an
 editable installation and in a source tree alike, and needs no build step. It is written by `dovetail plugins manifest NAME`::
 
-    {"format": 1, "plugins": {"ops/tim.vx": ["tim.vx::HSwish-1"], "hooks/tim": ["tim: Convert a graph of TIM-VX"]}}
+    {"format": 1, "plugins": {"ops/tim.vx": ["tim.vx::HSwish-1"], "commands/tim": ["tim: Convert a graph of TIM-VX"]}}
 """
 
 import os
@@ -19,7 +19,7 @@ FILE_NAME = "dovetail-manifest.json"
 _FORMAT = 1
 _SIZE_LIMIT = 1 << 20
 
-LISTED = (*PACKS, "hooks")
+LISTED = (*PACKS, "commands", "hooks")
 """The kinds of plugins that a manifest lists."""
 
 

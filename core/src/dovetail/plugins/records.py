@@ -24,7 +24,7 @@ HOST = "dovetail"
 IN_PROCESS = "in process"
 """The location of plugins that are not installed."""
 
-KINDS = ("devices", "frontends", "hooks", "ops", "overrides", "supplements", "virtual_devices")
+KINDS = ("commands", "devices", "frontends", "hooks", "ops", "overrides", "supplements", "virtual_devices")
 
 PACKS = ("ops", "overrides", "supplements")
 """The kinds that provide operators. `ops` defines a domain. `overrides` replaces operators of a domain where it is preferred.

@@ -17,6 +17,7 @@ KINDS = {
     "frontends": "model format",
     "ops": "operators of domain",
     "overrides": "overrides for domain",
+    "commands": "commands",
     "hooks": "hooks",
 }
 """The noun for a plugin of each kind, written before its key."""
