@@ -131,6 +131,21 @@ print(gc.get_freeze_count() == frozen > 0)
     assert done.stdout.split()[-1] == "True"
 
 
+def test_what_the_interpreter_has_frozen_is_not_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.12.1 begins with 375 frozen objects."""
+    frozen = list[bool]()
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 375)
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
+    was_on = gc.isenabled()
+    gc.enable()
+    try:
+        with CollectorPause():
+            monkeypatch.setitem(sys.modules, "kept_too", sys)
+    finally:
+        (gc.enable if was_on else gc.disable)()
+    assert frozen == [True]
+
+
 def test_pauses_of_several_threads_end_with_the_last(collects: bool) -> None:
     pause, inside, leave = CollectorPause(), threading.Event(), threading.Event()
 

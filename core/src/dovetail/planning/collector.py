@@ -13,6 +13,9 @@ _MANY = 50_000
 """New objects from which on the collector does not look at them after the pause: those of plans of thousands of nodes, which
 are kept, and which hardly any cycle connects. It would take 6 % of the time of such a plan."""
 
+_OWN = 1_000
+"""More objects than an interpreter itself has frozen (Python 3.12.1: 375), and fewer than `gc.freeze` freezes in any program."""
+
 
 class CollectorPause:
     """In a `with` statement: no automatic collection, in any thread. Pauses of several threads end with the last of them.
@@ -38,7 +41,7 @@ class CollectorPause:
                 # Modules and large plans stay: what is new moves to the oldest generation, as the next collections would do in
                 # 15 ms and more.
                 is_kept = len(sys.modules) > self._modules or gc.get_count()[0] > _MANY
-                if is_kept and not gc.get_freeze_count():
+                if is_kept and gc.get_freeze_count() < _OWN:
                     gc.freeze()
                     gc.unfreeze()
                 gc.enable()
