@@ -67,3 +67,12 @@ def test_attention(bench, offset, hidden, softcap):
     want = np.nan_to_num(exact(scores)) @ v
     got = bench.run_one(Attention(softcap=softcap), (q, k, v, mask), bench.kernel("attention", "heads"))
     np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
+
+
+def test_attention_that_hides_nothing_makes_no_number_for_each_query_and_key(bench, monkeypatch):
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((1, 2, rows, 4)).astype(np.float32) for rows in (9, 11, 11))
+    monkeypatch.setattr(Attention, "visible", None)
+    got = bench.run_one(Attention(), (q, k, v), bench.kernel("attention", "heads"))
+    want = exact(np.float64(q) @ np.float64(k).swapaxes(-1, -2) / 2) @ np.float64(v)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

@@ -102,6 +102,16 @@ def test_hidden_positions_of_layers_that_are_alike(bench, length):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_plan_makes_no_numbers_for_pairs_where_none_is_hidden(bench, monkeypatch, masked):
+    rng = np.random.default_rng(3)
+    inputs = [some(rng, 1, 2, 9, 4), some(rng, 1, 2, 11, 4), some(rng, 1, 2, 11, 4), *([some(rng, 9, 11)] if masked else [])]
+    monkeypatch.setattr(Attention, "visible", None)
+    got, kernel = attention(bench, inputs)
+    assert "ref" not in kernel
+    np.testing.assert_allclose(got, by_hand(*inputs), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("op", "inputs"),
     [

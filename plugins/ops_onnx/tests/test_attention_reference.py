@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.op import DType, evaluate_composition
 from dovetail_ops_onnx._attention_reference import attended
-from dovetail_ops_onnx.attention import Attention, Attention_23
+from dovetail_ops_onnx.attention import Attention, Attention_23, Sizes
 
 HEADS, KV, SIZE, V_SIZE = 4, 2, 6, 5
 
@@ -103,3 +103,13 @@ def test_infinities_and_hidden_rows_are_as_in_the_composition() -> None:
     op = Attention_23()
     for one, other in zip(op.reference(q, k, v, mask), evaluate_composition(op, [q, k, v, mask]), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("left", [-1, 0, 1, 2, 5])
+@pytest.mark.parametrize("right", [-1, 0, 1, 3])
+def test_whether_every_query_sees_every_key(causal: bool, left: int, right: int) -> None:
+    op = Attention(is_causal=causal, left_window_size=left, right_window_size=right)
+    for queries, keys, past in itertools.product((0, 1, 2, 5), (0, 1, 3), (0, 1, 4)):
+        s = Sizes(1, HEADS, KV, queries, keys, past, SIZE, V_SIZE)
+        assert op.sees_all(s) == op.visible(s).all(), s

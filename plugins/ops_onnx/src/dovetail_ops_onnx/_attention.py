@@ -101,11 +101,10 @@ class Composer:
     def _bias(self, mask: tuple[str, TensorType | None], lengths: str) -> str:
         """Everything that is added to the scores as one value, `""` for nothing."""
         parts = [self._mask_bias(*mask)] if mask[1] is not None else []
-        seen = self.op.visible(self.s)
         if lengths:
             parts.append(self._length_bias(lengths))
-        elif not seen.all():
-            parts.append(self._constant(np.where(seen, 0, -np.inf)))
+        elif not self.op.sees_all(self.s):
+            parts.append(self._constant(np.where(self.op.visible(self.s), 0, -np.inf)))
         found = ""
         for part in parts:
             found = self.g.node(Add(), found, part) if found else part

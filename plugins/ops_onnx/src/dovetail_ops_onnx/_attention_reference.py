@@ -80,10 +80,7 @@ def _attended(
 
 def _bias(op: "Attention_23", s: "Sizes", mask: Array | None, dtype: np.dtype[np.generic]) -> Array | None:
     """Mask and hidden positions as one value to add to the scores; None for neither."""
-    hidden = None
-    if op.is_causal or op.window != (-1, -1):
-        seen = op.visible(s)
-        hidden = None if seen.all() else np.where(seen, 0, -np.inf).astype(dtype)
+    hidden = None if op.sees_all(s) else np.where(op.visible(s), 0, -np.inf).astype(dtype)
     if mask is not None and mask.dtype == np.bool_:
         mask = np.where(mask, 0, -np.inf).astype(dtype)
     return mask if hidden is None else hidden if mask is None else mask + hidden

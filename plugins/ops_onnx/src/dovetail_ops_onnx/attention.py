@@ -160,6 +160,14 @@ class Attention_23(Operator):
             seen &= distance >= -right
         return seen
 
+    def sees_all(self, s: Sizes) -> bool:
+        """Whether every query sees every key by its position: whether all of `visible` is True, without making that."""
+        if not (s.queries and s.total):
+            return True
+        least, most = s.past - (s.total - 1), s.past + s.queries - 1  # how far a query is behind a key
+        left, right = self.window
+        return (not self.is_causal or least >= 0) and (left < 0 or most <= left) and (right < 0 or least >= -right)
+
     def factor(self, s: Sizes) -> float:
         """The factor of the products of queries and keys."""
         return 1 / math.sqrt(max(1, s.head)) if self.scale is None else self.scale

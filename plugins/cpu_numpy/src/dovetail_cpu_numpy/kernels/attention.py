@@ -52,8 +52,7 @@ class Heads(NumpyKernel):
     def prepare(self, node: TypedNode) -> Any:
         """The mask of positions that are hidden, as numbers to add; None where all are visible."""
         s, op = _sizes(node), _op(node)
-        seen = op.visible(s)
-        return None if seen.all() else np.where(seen, 0, -np.inf).astype(node.outputs[0].dtype.numpy)
+        return None if op.sees_all(s) else np.where(op.visible(s), 0, -np.inf).astype(node.outputs[0].dtype.numpy)
 
     def bind(self, call: Call) -> Iterable[Launch]:
         s, dst, op = _sizes(call.node), call.outputs[0], _op(call.node)

@@ -233,15 +233,16 @@ def _hidden(op: Attention_23, s: Sizes) -> NDArray[Any]:
 
 def _bias(node: TypedNode, op: Attention_23, s: Sizes) -> Argument | None:
     """The numbers that are added to the scores: the mask, or that of hidden positions."""
-    seen, mask = op.visible(s), node.optional(_OPTIONAL)
+    sees_all, mask = op.sees_all(s), node.optional(_OPTIONAL)
     arg = Arg.post_op(1, Arg.SRC_1)
     if mask is None:
-        if not seen.any(axis=1).all():
+        if sees_all:
+            return None
+        if not op.visible(s).any(axis=1).all():
             raise Refused(Reason.ATTRIBUTE, "positions without any key")
-        desc = plain((1, 1, *seen.shape))
         # Made when it is wanted: the plan is kept for nodes that are alike.
-        return None if seen.all() else Argument(arg, "input", 0, desc, content=partial(_hidden, op, s))
-    if not seen.all():
+        return Argument(arg, "input", 0, plain((1, 1, s.queries, s.total)), content=partial(_hidden, op, s))
+    if not sees_all:
         raise Refused(Reason.ATTRIBUTE, "is_causal or a window together with a mask")
     if not mask.rank or mask.dims[-1] != s.total:
         raise Refused(Reason.SHAPE, f"mask {mask}; accepted: [..., {s.total}]")
