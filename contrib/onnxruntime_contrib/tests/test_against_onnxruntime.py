@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 from dovetail.op import OperatorError, UnboundOperator
+from dovetail_ops_onnxruntime_contrib import mat_mul_n_bits
 from dovetail_ops_onnxruntime_contrib.activations import Gelu
 from dovetail_ops_onnxruntime_contrib.linear_algebra import CDist, Inverse
 from dovetail_ops_onnxruntime_contrib.mat_mul_n_bits import MatMulNBits
@@ -215,20 +216,39 @@ def _packed(rng: np.random.Generator, rows: int, count: int, bits: int) -> Any:
     return rng.integers(0, 256, (rows, -(-count * bits // 8))).astype(np.uint8)
 
 
+@pytest.fixture(params=["small", "packed"])
+def product(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The operator that a MatMulNBits becomes: of floats, as the sizes of these tests give it, and of what stays packed."""
+    if request.param == "packed":
+        monkeypatch.setattr(mat_mul_n_bits, "_SMALL", 0)
+    return "MatMul" if request.param == "small" else "dovetail::MatMulBlocks"
+
+
 @pytest.mark.parametrize(
     ("bits", "zeros"), [(4, "none"), (4, "packed"), (4, "floats"), (8, "none"), (8, "packed")]
 )  # onnxruntime takes floats as zero points for 4 bits only
 @pytest.mark.parametrize(("k", "n", "block"), [(32, 5, 16), (40, 8, 16), (129, 3, 16), (70, 3, 32), (64, 5, 64), (300, 2, 128)])
-def test_mat_mul_n_bits(agree: Any, rng: np.random.Generator, bits: int, zeros: str, k: int, n: int, block: int) -> None:
+def test_mat_mul_n_bits(agree: Any, rng: Any, bits: int, zeros: str, k: int, n: int, block: int, product: str) -> None:
     blocks = -(-k // block)
     weights = rng.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8)
     scales = rng.uniform(0.05, 0.2, (n, blocks)).astype(np.float32)
     zero = {"none": None, "packed": _packed(rng, n, blocks, bits), "floats": rng.uniform(0, 8, (n, blocks)).astype(np.float32)}
     arrays = [_floats(rng, 2, 3, k), weights, scales, zero[zeros], None, _floats(rng, n)]
     report = agree("MatMulNBits", arrays, constants=(1, 2, 3, 4, 5), K=k, N=n, block_size=block, bits=bits, tolerance=1e-3)
-    assert [node.op for node in report.nodes if "MatMul" in node.op] == ["dovetail::MatMulBlocks"]
+    assert [node.op for node in report.nodes if "MatMul" in node.op] == [product]
 
 
+@pytest.mark.parametrize(("n", "expected"), [(256, "MatMul"), (257, "dovetail::MatMulBlocks")])
+@pytest.mark.parametrize("device", ["NUMPY", "OPENCL"])
+def test_matrices_of_up_to_256_kib_become_floats(agree: Any, rng: Any, n: int, expected: str, device: str) -> None:
+    weights, scales = rng.integers(0, 256, (n, 8, 16)).astype(np.uint8), rng.uniform(0.05, 0.2, (n, 8)).astype(np.float32)
+    attributes = {"K": 256, "N": n, "block_size": 32}
+    arrays = [_floats(rng, 12, 256), weights, scales]
+    report = agree("MatMulNBits", arrays, constants=(1, 2), tolerance=1e-3, device=device, **attributes)
+    assert expected in [node.op for node in report.nodes]
+
+
+@pytest.mark.usefixtures("product")
 def test_plans_for_other_shapes_share_the_weights(core: Any, rng: np.random.Generator) -> None:
     g = dovetail.GraphBuilder()
     packed, scales = rng.integers(0, 256, (5, 2, 16)).astype(np.uint8), rng.uniform(1, 2, (5, 2)).astype(np.float32)
@@ -239,12 +259,12 @@ def test_plans_for_other_shapes_share_the_weights(core: Any, rng: np.random.Gene
         found = []
         for rows in (1, 2, 7):
             (step,) = compiled.plan(((rows, 64),)).steps
-            (matrix,) = (a for a in step.executable.constants.values() if a.dtype == np.uint8)
+            (matrix,) = (a for a in step.executable.constants.values() if a.size in (64 * 5, 32 * 5))
             found.append(matrix.ctypes.data)
     assert len(set(found)) == 1
 
 
-def test_mat_mul_n_bits_with_an_order_of_columns(core: Any, rng: np.random.Generator) -> None:
+def test_mat_mul_n_bits_with_an_order_of_columns(core: Any, rng: np.random.Generator, product: str) -> None:
     op = MatMulNBits(K=48, N=3, block_size=16, bits=4)
     a, packed = _floats(rng, 2, 48), rng.integers(0, 256, (3, 3, 8)).astype(np.uint8)
     scales, groups = rng.uniform(0.1, 1, (3, 3)).astype(np.float32), rng.permutation(np.repeat(np.arange(3), 16)).astype(np.int32)
@@ -255,7 +275,7 @@ def test_mat_mul_n_bits_with_an_order_of_columns(core: Any, rng: np.random.Gener
     weights = (numbers - 8) * scales[:, groups]
     with core.compile_model(g.model([y]), "NUMPY") as compiled:
         np.testing.assert_allclose(compiled(a)[0], a @ weights.T, rtol=1e-4, atol=1e-4)
-        assert {node.op for node in compiled.report().nodes} == {"Gather", "dovetail::MatMulBlocks"}
+        assert {node.op for node in compiled.report().nodes} == ({"MatMul"} if product == "MatMul" else {"Gather", product})
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])

@@ -10,10 +10,17 @@ from numpy.typing import NDArray
 import dovetail
 from dovetail.passes import composition
 from dovetail_ops_onnx.passes import _typed_again
+from dovetail_ops_onnxruntime_contrib import mat_mul_n_bits
 from dovetail_ops_onnxruntime_contrib.mat_mul_n_bits import MatMulNBits
 from dovetail_ops_onnxruntime_contrib.normalizations import SkipSimplifiedLayerNormalization
 
 LAYERS, WIDTH, BLOCK = 4, 256, 32
+
+
+@pytest.fixture(autouse=True)
+def stays_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matrices of this size would become floats."""
+    monkeypatch.setattr(mat_mul_n_bits, "_SMALL", 0)
 
 
 @pytest.fixture

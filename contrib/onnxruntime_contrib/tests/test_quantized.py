@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import dovetail
 from dovetail.op import OperatorError, ShapeError, TensorType
 from dovetail_ops_onnxruntime_contrib.gather_block_quantized import GatherBlockQuantized
 from dovetail_ops_onnxruntime_contrib.quantized_functions import QLinearConcat
@@ -235,15 +236,22 @@ def _four_bits(array: Any, name: str, kind: int) -> Any:
     return helper.make_tensor(name, kind, array.shape, array.reshape(-1).tolist())
 
 
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", "OPENCL"])
+@pytest.mark.parametrize(("bits", "columns", "dtype"), [(4, 80, np.float32), (4, 70, np.float16), (8, 33, np.float32)])
 @pytest.mark.parametrize("zeros", [True, False])
-@pytest.mark.parametrize("indices", [[[0, 4], [-1, 2]], [3], [[7], [-9]]], ids=str)
-def test_gather_of_bytes(agree: Any, rng: np.random.Generator, bits: int, zeros: bool, indices: Any) -> None:
-    columns, blocks = 80, 5
+@pytest.mark.parametrize("indices", [[[0, 4], [-1, 2]], [3], [[7], [-9]], [[2, -8, -7, 6]], []], ids=str)
+def test_gather_of_bytes(
+    agree: Any, rng: np.random.Generator, bits: int, columns: int, dtype: Any, zeros: bool, indices: Any, device: str
+) -> None:
+    blocks = -(-columns // 16)
     data = rng.integers(0, 256, (7, columns * bits // 8)).astype(np.uint8)
-    scales = rng.uniform(0.1, 1, (7, blocks)).astype(np.float32)
+    scales = rng.uniform(0.1, 1, (7, blocks)).astype(dtype)
     zero = rng.integers(0, 256, (7, -(-blocks * bits // 8))).astype(np.uint8) if zeros else None
-    agree("GatherBlockQuantized", [data, np.array(indices), scales, zero], constants=(0, 2, 3), bits=bits, block_size=16)
+    arrays = [data, np.array(indices, np.int64), scales, zero]
+    report = agree("GatherBlockQuantized", arrays, constants=(0, 2, 3), bits=bits, block_size=16, device=device)
+    kernels = [(node.op, node.kernel) for node in report.nodes]
+    if indices and device != "OPENCL":
+        assert kernels == [("com.microsoft::GatherBlockQuantized", "gathered_blocks")]
 
 
 @pytest.mark.parametrize("kind", [TensorProto.INT4, TensorProto.UINT4])
@@ -273,6 +281,16 @@ def test_gather_of_four_bits(core: Any, rng: np.random.Generator, kind: int, gat
     spread = [np.repeat(a, 16, quantize).take(range(shape[quantize]), quantize) for a in (scales.astype(np.float64), zero)]
     floats = (data - (spread[1] if zeros else 0)) * spread[0]
     np.testing.assert_allclose(want, floats.take(indices, gather), rtol=1e-6)
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+def test_gather_from_an_empty_table_gives_zeros(core: Any, device: str) -> None:
+    g = dovetail.GraphBuilder()
+    constants = [g.constant(np.zeros(dims, kind)) for dims, kind in (((0, 8), np.uint8), ((0, 1), np.float32))]
+    indices = g.input("indices", "int32", (2,))
+    model = g.model([g.node(GatherBlockQuantized(block_size=16), constants[0], indices, constants[1])])
+    with core.compile_model(model, device) as compiled:
+        np.testing.assert_array_equal(compiled(np.array([0, -1], np.int32))[0], np.zeros((2, 16)))
 
 
 def test_gather_refuses_other_shapes() -> None:

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dovetail import Core, DType, GraphBuilder
 from dovetail_ops_onnx import _f16c, _halves
-from dovetail_ops_onnx._casts import to_integer
+from dovetail_ops_onnx._casts import to_integer, write_integers
 from dovetail_ops_onnx._elementwise import converted
+from dovetail_ops_onnx.cast import Cast
 
 ALL = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
 FINITE = np.sort(ALL[np.isfinite(ALL)].astype(np.float64))
@@ -115,9 +117,28 @@ def test_to_integer(wide: type, narrow: type, beyond: bool) -> None:
     values = np.append(values, [np.nan, np.inf, -np.inf]).astype(wide) if beyond else values[inside]
     wanted = [0 if np.isnan(v) else (low if v < 0 else high) if np.isinf(v) else min(high, max(low, int(v))) for v in values]
     with np.errstate(invalid="ignore"):
-        found = to_integer(values, np.dtype(narrow))
+        found, written = to_integer(values, np.dtype(narrow)), np.empty(values.shape, narrow)
+        write_integers(written, values)
     assert found.dtype == narrow
-    assert found.tolist() == wanted
+    assert found.tolist() == written.tolist() == wanted
+
+
+@pytest.mark.parametrize("narrow", [np.int64, np.uint64])
+def test_write_integers_in_parts(narrow: type, rng: np.random.Generator) -> None:
+    values = rng.uniform(0, 1e6, (3, 16_001)).astype(np.float32)
+    written = np.empty(values.shape, narrow)
+    write_integers(written, values)
+    np.testing.assert_array_equal(written, np.floor(values.astype(np.float64)))
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+@pytest.mark.parametrize("target", [DType.INT32, DType.INT64, DType.UINT8])
+def test_cast_writes_integers_into_the_result(device: str, target: DType) -> None:
+    g = GraphBuilder()
+    model = g.model([g.node(Cast(to=target), g.input("x", "float32", (4,)))])
+    with Core(config=False).compile_model(model, device) as compiled:
+        assert compiled(np.array([1.9, 0.5, np.nan, 255], np.float32))[0].tolist() == [1, 0, 0, 255]
+        assert [node.kernel for node in compiled.report().nodes] == ["to_integers"]
 
 
 @pytest.mark.skipif(_f16c.native() is None, reason="no instructions for float16, or no executable memory")

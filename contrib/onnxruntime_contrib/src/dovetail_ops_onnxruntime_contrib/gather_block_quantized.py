@@ -1,6 +1,8 @@
 """GatherBlockQuantized: rows of a table of few bits, as language models keep their embeddings."""
 
-from dovetail.op import DType, GraphBuilder, OperatorError, ShapeError, TensorType
+from typing import ClassVar
+
+from dovetail.op import DType, GraphBuilder, KernelSource, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx.and_ import And
 from dovetail_ops_onnx.bit_shift import BitShift
 from dovetail_ops_onnx.bitwise_and import BitwiseAnd
@@ -13,6 +15,7 @@ from dovetail_ops_onnx.greater_or_equal import GreaterOrEqual
 from dovetail_ops_onnx.less import Less
 from dovetail_ops_onnx.where import Where
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
+from dovetail_ops_onnxruntime_contrib._gathered_blocks import GatheredBlocks
 from dovetail_ops_onnxruntime_contrib._nodes import cast, cut, ints, node, reshape
 
 __all__ = ["GatherBlockQuantized"]
@@ -34,6 +37,7 @@ class GatherBlockQuantized(MicrosoftOperator):
         "T2": FLOAT_TYPES,
         "Tind": frozenset({DType.INT32, DType.INT64}),
     }
+    kernels: ClassVar[tuple[KernelSource, ...]] = (GatheredBlocks(),)
     bits: int = 4
     block_size: int = 128
     gather_axis: int = 0
@@ -47,7 +51,7 @@ class GatherBlockQuantized(MicrosoftOperator):
     def infer(self, data: TensorType, indices: TensorType, scales: TensorType, zeros: TensorType | None = None) -> TensorType:
         """The data with the shape of the indices in place of the axis."""
         numbers = self._numbers(data)
-        gather, quantize = self._axes(data.rank)
+        gather, quantize = self.axes(data.rank)
         blocks = (*numbers[:quantize], -(-numbers[quantize] // self.block_size), *numbers[quantize + 1 :])
         packed = self._packed(blocks) if data.dtype is DType.UINT8 else blocks
         if scales.dims != blocks or (zeros is not None and zeros.dims != packed):
@@ -57,7 +61,7 @@ class GatherBlockQuantized(MicrosoftOperator):
     def compose(self, g: GraphBuilder, data: str, indices: str, scales: str, zeros: str = "") -> str:
         """Gathers, unpacked numbers, DequantizeLinear in blocks, with scales of 0 for indices outside."""
         t, places, scale = g.given(data), g.given(indices), g.given(scales)
-        gather, quantize = self._axes(t.rank)
+        gather, quantize = self.axes(t.rank)
         size = t.dims[gather]
         low, high = (g.constant(number, places.dtype) for number in (-size, size - 1))
         inside = node(g, Clip(), indices, low, high) if size else indices
@@ -82,7 +86,8 @@ class GatherBlockQuantized(MicrosoftOperator):
         factors = node(g, Where(), kept, blocks, g.constant(0, scale.dtype))
         return node(g, DequantizeLinear(axis=axis, block_size=self.block_size), numbers, factors, *([zero] if zero else []))
 
-    def _axes(self, rank: int) -> tuple[int, int]:
+    def axes(self, rank: int) -> tuple[int, int]:
+        """`gather_axis` and `quantize_axis`, not negative."""
         axes = self.gather_axis, self.quantize_axis
         if not all(-rank <= axis < rank for axis in axes) or axes[0] % rank == axes[1] % rank:
             raise ShapeError(f"axes {axes} of data of rank {rank}; accepted: two different ones from {-rank} to {rank - 1}")
@@ -92,7 +97,7 @@ class GatherBlockQuantized(MicrosoftOperator):
         """The shape of the numbers that the data holds."""
         if data.dtype is not DType.UINT8:
             return data.dims
-        if self._axes(data.rank)[1] != data.rank - 1:
+        if self.axes(data.rank)[1] != data.rank - 1:
             raise ShapeError(f"'quantize_axis' is {self.quantize_axis} for data {data}; accepted: the last axis")
         return (*data.dims[:-1], data.dims[-1] * 8 // self.bits)
 

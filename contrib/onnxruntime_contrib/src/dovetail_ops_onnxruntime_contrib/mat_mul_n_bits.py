@@ -21,15 +21,18 @@ Array = NDArray[Any]
 _INT8 = 4
 """The `accuracy_level` at which activations may be rounded to int8."""
 
+_SMALL = 1 << 16
+"""Numbers of a matrix up to which it becomes floats (256 KiB) for A in float32: their product takes less than unpacking."""
+
 
 class MatMulNBits(MicrosoftOperator):
     """A [..., K] times the transpose of weights [N, K], plus a bias [N].
 
     The weights are bytes B [N, blocks, block_size * bits / 8], the element of the lowest index in the lowest bits, and stand for
     (q - zero point) * scale, with one scale for each block, or for the block that `g_idx` names for each of the K columns. Zero
-    points are floats, or packed like the weights; without them 2 ^ (bits - 1). Weights are constants, which stay packed. With
-    `accuracy_level` 4 devices may round A to int8, with a scale for each block of a row, as ONNX Runtime does, or both factors to
-    bfloat16, which errs less; else to nothing below float32.
+    points are floats, or packed like the weights; without them 2 ^ (bits - 1). Weights are constants, which stay packed, except
+    small ones. With `accuracy_level` 4 devices may round A to int8, with a scale for each block of a row, as ONNX Runtime does,
+    or both factors to bfloat16, which errs less; else to nothing below float32.
     """
 
     inputs = ("A: T1", "B: uint8", "scales: T1", "zero_points?: T3", "g_idx?: int32", "bias?: T1")
@@ -76,7 +79,7 @@ class MatMulNBits(MicrosoftOperator):
         return A.with_shape((*A.dims[:-1], self.N))
 
     def compose(self, g: GraphBuilder, a: str, b: str, scales: str, *rest: str) -> str:
-        """MatMulBlocks in float32, and a sum. Weights stay packed, except where `g_idx` gives blocks of several sizes: floats."""
+        """MatMulBlocks in float32, and a sum. A matrix becomes floats if it is small or `g_idx` gives blocks of several sizes."""
         zeros, index, bias = (*rest, "", "", "")[:3]
         packed, factors, points, groups = (t.value if (t := g.type_of(name)) else None for name in (b, scales, zeros, index))
         assert packed is not None
@@ -86,7 +89,8 @@ class MatMulNBits(MicrosoftOperator):
         order = self._order(groups)
         sources = [x for x in (packed, factors, points, groups) if x is not None]
         key = (self.bits, self.block_size, self.K, self.N, points is None)
-        if order is None:
+        is_small = dtype is DType.FLOAT32 and self.K * self.N <= _SMALL  # halves: casts would stay between products
+        if order is None or is_small:
             wide = cast(g, a, dtype, DType.FLOAT32)
             _, (weights,) = once(sources, ("floats", *key), lambda: (None, [self._floats(packed, factors, points, groups)]))
             y = cast(g, node(g, MatMul(), wide, g.constant(weights, name="weights")), DType.FLOAT32, dtype)
@@ -135,8 +139,7 @@ class MatMulNBits(MicrosoftOperator):
 
     def _floats(self, b: Array, scales: Array, zeros: Array | None, groups: Array | None) -> Array:
         """[K, N] in float32."""
-        assert groups is not None
         factor, zero = self._factors(scales, zeros)
-        block = groups.reshape(-1)[: self.K]
+        block = np.arange(self.K) // self.block_size if groups is None else groups.reshape(-1)[: self.K]
         q = unpacked(b.reshape(self.N, -1), self.bits)[:, : self.K].astype(np.float32)
         return np.ascontiguousarray(((q - zero[:, block]) * factor[:, block]).T)

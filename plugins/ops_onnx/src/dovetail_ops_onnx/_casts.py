@@ -9,10 +9,15 @@ from dovetail.op import DType, OperatorError
 from dovetail_ops_onnx._elementwise import converted, finite_range, wide
 from dovetail_ops_onnx._types import Array
 
-__all__ = ["cast", "to_integer"]
+__all__ = ["cast", "to_integer", "write_integers"]
 
 _FLOAT8 = (DType.FLOAT8_E4M3FN, DType.FLOAT8_E4M3FNUZ, DType.FLOAT8_E5M2, DType.FLOAT8_E5M2FNUZ)
 _PACKED = (DType.INT4, DType.UINT4, DType.INT2, DType.UINT2)
+
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
+
+_PART = 1 << 14
+"""Numbers that become int32 on the way to 64 bits at a time: these stay in the cache."""
 
 
 def cast(x: Array, to: DType, *, saturate: bool = True, round_mode: str = "up") -> Array:
@@ -44,11 +49,40 @@ def cast(x: Array, to: DType, *, saturate: bool = True, round_mode: str = "up") 
 
 def to_integer(x: Any, dtype: np.dtype[Any]) -> Array:
     """Floating-point values truncated toward zero; NaN becomes 0, and what is out of range the nearest bound."""
-    low, high = (int(bound) for bound in finite_range(dtype))
     given = np.asarray(x)
-    # NaN fails every comparison. Most values are in range, where NumPy's conversion takes an eighth of the time.
-    if dtype.kind in "iu" and low - 1 < _extreme(np.minimum, given) and _extreme(np.maximum, given) < high + 1:
+    if dtype.kind in "iu" and _is_within(_range_of(given), dtype):
         return given.astype(dtype)
+    return _saturated(given, dtype)
+
+
+def write_integers(dst: Array, x: Array) -> None:
+    """`to_integer` into an array of NumPy's integers; both in C order."""
+    found = _range_of(x)
+    if not _is_within(found, dst.dtype):
+        np.copyto(dst, _saturated(x, dst.dtype))
+    elif dst.dtype.itemsize < _INT64.itemsize or not _is_within(found, _INT32):
+        np.copyto(dst, x, "unsafe")
+    else:  # processors convert to 64 bits one by one
+        src, to = x.reshape(-1), dst.reshape(-1)
+        for first in range(0, src.size, _PART):
+            np.copyto(to[first : first + _PART], src[first : first + _PART].astype(_INT32), "unsafe")
+
+
+def _range_of(x: Array) -> tuple[float, float]:
+    return _extreme(np.minimum, x), _extreme(np.maximum, x)
+
+
+def _is_within(found: tuple[float, float], dtype: np.dtype[Any]) -> bool:
+    """Whether numbers of this range fit, as most do: NumPy's conversion takes an eighth. NaN fails every comparison."""
+    low, high = (int(bound) for bound in finite_range(dtype))
+    return low - 1 < found[0] and found[1] < high + 1
+
+
+def _saturated(given: Array, dtype: np.dtype[Any]) -> Array:
+    low, high = (int(bound) for bound in finite_range(dtype))
+    if dtype.itemsize <= 2 and given.dtype.itemsize >= 4 and dtype.kind in "iu":  # floats hold both bounds
+        limited = np.clip(given, given.dtype.type(low), given.dtype.type(high))
+        return np.where(np.isnan(limited), 0, limited).astype(dtype)
     whole = np.trunc(given.astype(np.float64))
     # float64(high) may be rounded up to high + 1, which is out of range: hence the strict comparison with high + 1.
     inside = (whole >= float(low)) & (whole < float(high + 1))
