@@ -4,11 +4,12 @@ import json
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper, save
+from typing_extensions import TypeAliasType
 
 import dovetail
 from dovetail.errors import DovetailError, FormatError
@@ -111,3 +112,20 @@ def test_parts_that_do_not_fit_are_refused(stored: Path, change: Callable[[Any],
 def test_fields_have_the_types_of_their_annotations(made: object, wrong: str | None) -> None:
     names = {"Node": ("name", "op", "inputs", "outputs", "post_ops"), "Graph": ("nodes", "constants", "states")}
     assert wrong_field(made, names.get(type(made).__name__, ("dtype", "shape", "value"))) == wrong
+
+
+def test_a_field_annotated_by_an_alias_of_python_3_12_is_checked() -> None:
+    """As NumPy 2.5 has `NDArray`."""
+    item = TypeVar("item", bound=np.generic)
+    alias: Any = TypeAliasType("alias", np.ndarray[Any, np.dtype[item]], type_params=(item,))
+
+    class Held:
+        def __init__(self, array: Any, either: Any = None) -> None:
+            self.array, self.either = array, either
+
+    fields, array = ("array", "either"), np.zeros(2)
+    Held.__annotations__ = {"array": alias[Any], "either": alias[Any] | None}
+    assert wrong_field(Held(array), fields) is None
+    assert wrong_field(Held(array, array), fields) is None
+    assert wrong_field(Held(5), fields) == "Held.array is 5"
+    assert wrong_field(Held(array, 5), fields) == "Held.either is 5"

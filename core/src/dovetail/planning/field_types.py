@@ -34,7 +34,11 @@ def _hints(kind: Hashable) -> Mapping[str, Any]:
 
 @cache
 def _parts(hint: Hashable) -> tuple[Any, tuple[Any, ...]]:
-    return typing.get_origin(hint), typing.get_args(hint)
+    origin, given = typing.get_origin(hint), typing.get_args(hint)
+    stands_for = getattr(origin or hint, "__value__", None)
+    if stands_for is not None:  # an alias of Python 3.12, as NumPy 2.5 has NDArray: its parameters are not checked
+        return typing.get_origin(stands_for) or stands_for, ()
+    return origin, given
 
 
 def _fits(value: Any, hint: Any) -> bool:
