@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.device import TypedNode
+from dovetail.device import DType, TypedNode
 from dovetail.errors import DeviceError
 from dovetail.graph import GraphBuilder
 from dovetail.passes.constant_folding import fold_constants
@@ -64,6 +64,16 @@ def test_devices_have_it_where_it_was_tried(
     assert not matrix_units.allowed(dataclasses.replace(caps, ptx=False), "OPENCL.0", "f32").float_pipeline
     with pytest.raises(DeviceError, match="has no matrix units"):
         matrix_units.allowed(dataclasses.replace(caps, ptx=False), "OPENCL.0", "f16")
+
+
+@pytest.mark.parametrize(("hint", "dtype", "named"), [("", "float16", "f32"), ("tf32", "bfloat16", "tf32")])
+def test_a_refusal_names_the_hint(hint: str, dtype: str, named: str, device: Any, bench: Any) -> None:
+    device.caps = dataclasses.replace(device.caps, matrix=hint, pipeline=bool(hint))
+    given = [np.zeros(dims, DType(dtype).numpy) for dims in ((512, 512), (512, 512))]
+    graph, _ = bench.single(bench.op("MatMul"), given, (1,))
+    node = TypedNode.of(graph.nodes[0], graph)
+    refused = next(k for k in device.kernels(node) if k.name == "gemm_pipelined").supports(node)
+    assert f"factors of {dtype}; the hint {named} accepts float32" in str(refused)
 
 
 @pytest.mark.parametrize("depth", [384, 1536])

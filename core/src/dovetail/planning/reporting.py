@@ -1,6 +1,6 @@
 """Making the report of a plan from what its devices say of their nodes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dovetail.devices.checked import reports_of
@@ -33,13 +33,13 @@ def report_of(
     seconds: Mapping[str, float],
 ) -> PlanReport:
     """The report of a plan whose parts were compiled in `seconds`, by step."""
-    nodes = tuple(_placements(parts, executables, by_name, placed, notes, provider_of))
-    memory: dict[str, int] = {}
+    nodes, memory = list[NodePlacement](), dict[str, int]()
     for part, executable in zip(parts, executables, strict=True):
+        nodes += _placements(part, executable, by_name[part.device], placed, notes, provider_of)
         memory[part.device] = memory.get(part.device, 0) + executable.memory.peak
     reorders = sum(isinstance(node.op, Reorder) for part in parts for node in part.graph.nodes)
     passes, remarks = tuple(notes.passes.values()), tuple(note for executable in executables for note in executable.notes)
-    return PlanReport(nodes, len(parts), memory, seconds, reorders, passes=passes, notes=remarks)
+    return PlanReport(tuple(nodes), len(parts), memory, seconds, reorders, passes=passes, notes=remarks)
 
 
 def with_nodes_on_host(report: PlanReport, nodes: Sequence[Node], deferred: int, provider_of: ProviderOf) -> PlanReport:
@@ -56,40 +56,28 @@ def nothing() -> PlanReport:
 
 
 def _placements(
-    parts: Sequence[Part],
-    executables: Sequence[Executable],
-    by_name: Mapping[str, Target],
-    placed: Placed,
-    notes: Notes,
-    provider_of: ProviderOf,
-) -> Sequence[NodePlacement]:
-    """The entries of the report, in the order of parts."""
-    found = []
-    for part, executable in zip(parts, executables, strict=True):
-        nodes, memory = {node.name: node for node in part.graph.nodes}, executable.memory
-        for said in reports_of(part.device, executable, nodes):
-            node = nodes[said.name]
-            provider = provider_of(type(node.op)) if said.from_operator else by_name[part.device].provider
-            refusals = (*placed.get(said.name, ("", ()))[1], *said.refusals)
-            found.append(
-                NodePlacement(
-                    said.name,
-                    said.op,
-                    part.device,
-                    said.kernel,
-                    provider,
-                    node.origins,
-                    said.post_ops,
-                    refusals,
-                    notes.stops.get(said.name),
-                    # A node of a composition counts as the node that was chosen.
-                    next((notes.rules[name] for name in (said.name, *node.origins[:1]) if name in notes.rules), 0),
-                    tuple([_value(name, part.graph, memory) for name in node.reads]),
-                    tuple([_value(name, part.graph, memory) for name in node.writes]),
-                    flops=flops(node, part.graph),
-                )
-            )
-    return found
+    part: Part, executable: Executable, target: Target, placed: Placed, notes: Notes, provider_of: ProviderOf
+) -> Iterator[NodePlacement]:
+    """The entries of the nodes of a part, as its device reports them."""
+    nodes, memory = {node.name: node for node in part.graph.nodes}, executable.memory
+    for said in reports_of(part.device, executable, nodes):
+        node = nodes[said.name]
+        yield NodePlacement(
+            said.name,
+            said.op,
+            part.device,
+            said.kernel,
+            provider_of(type(node.op)) if said.from_operator else target.provider,
+            node.origins,
+            said.post_ops,
+            (*placed.get(said.name, ("", ()))[1], *said.refusals),
+            notes.stops.get(said.name),
+            # A node of a composition counts as the node that was chosen.
+            next((notes.rules[name] for name in (said.name, *node.origins[:1]) if name in notes.rules), 0),
+            tuple([_value(name, part.graph, memory) for name in node.reads]),
+            tuple([_value(name, part.graph, memory) for name in node.writes]),
+            flops=flops(node, part.graph),
+        )
 
 
 def _value(name: str, graph: Graph, plan: MemoryPlan) -> ValuePlacement:

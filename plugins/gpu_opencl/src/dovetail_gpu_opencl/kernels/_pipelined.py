@@ -283,6 +283,8 @@ class Pipelined(Tuned[Pipeline]):
         """Why the device, or the data types, are not for this kernel."""
         factor = self.factor(node)
         if not multiplies(self.caps, factor):
+            if self.caps.float_pipeline:
+                return Refusal(Reason.DTYPE, f"factors of {factor}; the hint {self.caps.matrix or 'f32'} accepts float32")
             tried = f"made for devices whose matrix units and asynchronous copies were tried with {factor}"
             return Refusal(Reason.CAPABILITY, tried)
         if node.outputs[0].dtype not in (factor, DType.FLOAT32):
