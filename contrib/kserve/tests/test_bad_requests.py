@@ -84,6 +84,7 @@ MALFORMED: dict[str, tuple[str, bytes, str]] = {
     "an unknown input": (INFER, tensor(name="X"), "no input 'X'"),
     "an input twice": (INFER, message(X, X), "given twice"),
     "a missing input": (INFER, message(), "'x' of"),
+    "10,001 inputs": (INFER, message(*[X] * 10_001), "inputs has 10001 objects; accepted: 10000"),
     "an unknown output": (INFER, message(X, outputs=[{"name": "z"}]), "no output 'z'"),
     "an output twice": (INFER, message(X, outputs=[{"name": "y"}] * 2), "asked for twice"),
     "an output that is a number": (INFER, message(X, outputs=[1]), "outputs is a list; accepted: a list of objects"),
@@ -378,10 +379,49 @@ def test_typed_contents_that_do_not_fit(service: Any, contents: Any, text: str) 
     assert text in raised.value.details()
 
 
-@pytest.mark.parametrize("method", ["ModelInfer", "ModelMetadata", "ModelReady", "ModelStatistics"])
-def test_a_message_that_is_none(service: Any, method: str) -> None:
+EMPTY = {"inputs": b"\x2a\0", "outputs": b"\x32\0", "raw_input_contents": b"\x3a\0", "parameters": b"\x22\0"}
+"""A field without content, in protobuf's wire format."""
+
+
+def many_parameters(part: str) -> bytes:
+    request = infer_message(fp32_contents=[1] * 6)
+    parameters = request.inputs[0].parameters if part == "inputs" else request.outputs.add(name="y").parameters
+    for index in range(10_000):
+        parameters[str(index)].bool_param = True
+    message: bytes = request.SerializeToString()
+    return message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        *(
+            pytest.param(infer_message(fp32_contents=[1] * 6).SerializeToString() + field * 10_000, id=name)
+            for name, field in EMPTY.items()
+        ),
+        *(pytest.param(many_parameters(part), id=f"parameters of {part}") for part in ("inputs", "outputs")),
+    ],
+)
+def test_more_fields_than_requests_have(service: Any, message: bytes) -> None:
     with pytest.raises(grpc.RpcError) as raised:
-        call(service, b"\xff\xff\xff", method)
+        call(service, message)
+    assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "more than 10000 fields" in raised.value.details()
+
+
+def test_fields_of_other_protocols_are_passed_over(service: Any) -> None:
+    # Fields 1000 to 1003 of 1, 8 and 4 bytes and a group of one number.
+    unknown = b"\xc0\x3e\1" + b"\xc9\x3e" + b"\0" * 8 + b"\xd5\x3e" + b"\0" * 4 + b"\xdb\x3e\x08\1\xdc\x3e"
+    assert call(service, infer_message(fp32_contents=[1] * 6).SerializeToString() + unknown * 100)
+
+
+@pytest.mark.parametrize("method", ["ModelInfer", "ModelMetadata", "ModelReady", "ModelStatistics"])
+@pytest.mark.parametrize(
+    "message", [b"\xff\xff\xff", b"\x2a", b"\x2a\x05\0", b"\xff" * 100_000], ids=["key", "length", "field", "number"]
+)
+def test_a_message_that_is_none(service: Any, method: str, message: bytes) -> None:
+    with pytest.raises(grpc.RpcError) as raised:
+        call(service, message, method)
     assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert raised.value.details().startswith("DT401: ")
 

@@ -43,6 +43,17 @@ def test_whole_numbers_keep_all_their_digits() -> None:
     assert from_values("x", "INT64", (2,), [-(2**63), 2**63 - 1]).tolist() == [-(2**63), 2**63 - 1]
 
 
+def test_values_of_several_parts() -> None:
+    values = np.random.default_rng(3).integers(-100, 100, 70_001)
+    for datatype in ("INT8", "FP16", "FP64", "INT64"):
+        array = from_values("x", datatype, (70_001,), values.tolist())
+        np.testing.assert_array_equal(array, values.astype(array.dtype))
+    with pytest.raises(RequestRefused, match="the value 128; accepted: -128 to 127"):
+        from_values("x", "INT8", (70_001,), [*values[:-1].tolist(), 128])
+    with pytest.raises(RequestRefused, match="a value of type str"):
+        from_values("x", "INT8", (70_001,), [*values[:-1].tolist(), "1"])
+
+
 def test_arrays_of_any_memory_layout_are_written_in_row_major_order() -> None:
     array = np.arange(12, dtype=np.int16).reshape(3, 4)
     for view in (array.T, array[::-1, ::2], array.astype(">i2").T):

@@ -3,7 +3,7 @@
 import itertools
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,19 @@ from dovetail.errors import UsageError
 from dovetail.op import DType, TensorType
 from dovetail_kserve.errors import RequestRefused
 
-__all__ = ["DATATYPES", "check_shape", "datatype_of", "from_bytes", "from_values", "metadata_of", "to_bytes", "to_values"]
+__all__ = [
+    "DATATYPES",
+    "check_range",
+    "check_shape",
+    "datatype_of",
+    "from_bytes",
+    "from_values",
+    "in_parts",
+    "metadata_of",
+    "shaped",
+    "to_bytes",
+    "to_values",
+]
 
 DATATYPES: Mapping[str, DType] = {
     "BOOL": DType.BOOL,
@@ -37,6 +49,8 @@ _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
 
 _MOST_DIMENSIONS = 32
 """Types that every version of NumPy takes."""
+
+_PART = 65_536
 
 _LENGTH = struct.Struct("<I")
 """The length before each element of BYTES."""
@@ -70,7 +84,8 @@ def check_shape(name: str, shape: object) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _shaped(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def shaped(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """The array in a shape of as many elements. Raises `RequestRefused`."""
     try:
         return array.reshape(shape)
     except ValueError:  # no elements, and dimensions whose product has more than 64 bits
@@ -84,13 +99,13 @@ def from_bytes(name: str, datatype: str, shape: tuple[int, ...], content: bytes 
     """The array that binary data holds; read-only, in the memory of `content` except for BYTES. Raises `RequestRefused`."""
     dtype, count = DATATYPES[datatype].numpy, math.prod(shape)
     if datatype == "BYTES":
-        return _shaped(name, np.array(_strings(name, content, count), object), shape)
+        return shaped(name, np.array(_strings(name, content, count), object), shape)
     if len(content) != count * dtype.itemsize:
         wanted = f"{datatype}{list(shape)} has {count * dtype.itemsize}"
         raise RequestRefused(f"input {name!r} has {len(content)} bytes; {wanted}", hint="send the whole tensor")
     if datatype == "BOOL":  # any byte other than 0 and 1 would make an invalid bool
-        return _shaped(name, np.frombuffer(content, np.uint8).astype(bool), shape)
-    return _shaped(name, np.frombuffer(content, dtype.newbyteorder("<")).astype(dtype, copy=False), shape)
+        return shaped(name, np.frombuffer(content, np.uint8).astype(bool), shape)
+    return shaped(name, np.frombuffer(content, dtype.newbyteorder("<")).astype(dtype, copy=False), shape)
 
 
 def _strings(name: str, content: bytes | memoryview, count: int) -> list[str]:
@@ -132,19 +147,31 @@ def from_values(name: str, datatype: str, shape: tuple[int, ...], values: object
     flat = _flat(name, values)
     if len(flat) != math.prod(shape):
         raise RequestRefused(f"input {name!r} has {len(flat)} values; its shape {list(shape)} has {math.prod(shape)}")
+    return shaped(name, in_parts(DATATYPES[datatype].numpy, flat, lambda part: _checked(name, datatype, part)), shape)
+
+
+def in_parts(dtype: np.dtype[Any], values: Sequence[Any], convert: Callable[[Any], Any]) -> NDArray[Any]:
+    """The array of values that are converted some at a time: other threads run in between."""
+    array = np.empty(len(values), dtype)
+    for start in range(0, len(values), _PART):
+        part = values[start : start + _PART]
+        array[start : start + len(part)] = convert(part)
+    return array
+
+
+def _checked(name: str, datatype: str, values: list[Any]) -> Any:
     accepted = _ACCEPTED.get(datatype, (int,) if "INT" in datatype else (int, float))
-    wrong = set(map(type, flat)) - set(accepted)
+    wrong = set(map(type, values)) - set(accepted)
     if wrong:
         kinds = " or ".join(kind.__name__ for kind in accepted)
         kind = wrong.pop()
         given = "the value null" if kind is type(None) else f"a value of type {kind.__name__}"
         raise RequestRefused(f"input {name!r} is {datatype} and has {given}; accepted: {kinds}")
     if datatype == "BYTES":
-        flat = [_decoded(name, value) if isinstance(value, bytes) else value for value in flat]
+        return [_decoded(name, value) if isinstance(value, bytes) else value for value in values]
     if "INT" in datatype:
-        _check_range(name, datatype, flat)
-    array = _floats(name, datatype, flat) if "F" in datatype else np.array(flat, DATATYPES[datatype].numpy)
-    return _shaped(name, array, shape)
+        return check_range(name, datatype, values)
+    return _floats(name, datatype, values) if "F" in datatype else values
 
 
 _ACCEPTED: Mapping[str, tuple[type, ...]] = {"BOOL": (bool,), "BYTES": (str, bytes)}
@@ -161,12 +188,14 @@ def _flat(name: str, values: object) -> list[Any]:
     return values
 
 
-def _check_range(name: str, datatype: str, flat: list[int]) -> None:
+def check_range(name: str, datatype: str, values: list[int]) -> list[int]:
+    """The values. Raises `RequestRefused` for one that the data type lacks."""
     limits = np.iinfo(DATATYPES[datatype].numpy)
-    for value in (min(flat), max(flat)) if flat else ():
+    for value in (min(values), max(values)) if values else ():
         if not limits.min <= value <= limits.max:
             accepted = f"accepted: {limits.min} to {limits.max}"
             raise RequestRefused(f"input {name!r} is {datatype} and has the value {value!r:.40}; {accepted}")
+    return values
 
 
 def _floats(name: str, datatype: str, flat: list[float]) -> NDArray[Any]:

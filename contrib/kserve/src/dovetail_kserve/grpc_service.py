@@ -16,7 +16,7 @@ from kserve.protocol.model_repository_extension import ModelRepositoryExtension
 from dovetail.errors import DovetailError
 from dovetail_kserve.errors import RequestRefused, error_text, grpc_status_name
 from dovetail_kserve.grpc_health import HEALTH, health_methods
-from dovetail_kserve.grpc_messages import read_request, write_response
+from dovetail_kserve.grpc_messages import check_fields, read_request, write_response
 from dovetail_kserve.metrics import REFUSED
 from dovetail_kserve.offload import offloaded
 from dovetail_kserve.plane import Plane
@@ -94,6 +94,7 @@ def _parsing(method: Any) -> Any:
     """The handler of a method, which gets messages as bytes: of one that cannot be parsed, the interceptor sees the error."""
 
     async def call(message: bytes, context: Any) -> Any:
+        check_fields(message)
         try:
             request = method.request_deserializer(message)
         except DecodeError as error:

@@ -1,16 +1,19 @@
 """A dovetail model as a model of kserve."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from kserve import InferInput, InferOutput, InferRequest, InferResponse, Model
+from kserve.protocol.grpc.grpc_predict_v2_pb2 import InferTensorContents
 from numpy.typing import NDArray
 
 from dovetail.errors import UsageError, did_you_mean
 from dovetail.op import TensorType
 from dovetail_kserve.datatypes import check_shape, datatype_of, from_bytes, from_values
 from dovetail_kserve.errors import RequestRefused
+from dovetail_kserve.grpc_messages import from_contents
 from dovetail_kserve.offload import offloaded
 from dovetail_kserve.versions import LoadedVersion, Versions
 
@@ -64,6 +67,8 @@ class DovetailModel(Model):  # type: ignore[misc]  # kserve has no type informat
 
 def _size(one: InferInput) -> int:
     """About the bytes that reading an input goes through. Binary data is used where it is."""
+    if isinstance(one.data, InferTensorContents):
+        return 8 * math.prod(tuple[int, ...](one.shape))
     return 8 * len(one.data) if isinstance(one.data, list) else 0
 
 
@@ -85,8 +90,8 @@ def _read_inputs(given: Sequence[InferInput], version: LoadedVersion) -> dict[st
 
 def _array(one: InferInput) -> NDArray[Any]:
     shape = check_shape(one.name, one.shape)
-    if isinstance(one.data, np.ndarray):
-        return one.data
+    if isinstance(one.data, InferTensorContents):
+        return from_contents(one.name, one.datatype, shape, one.data)
     if isinstance(one.data, bytes | memoryview):
         return from_bytes(one.name, one.datatype, shape, one.data)
     return from_values(one.name, one.datatype, shape, one.data)

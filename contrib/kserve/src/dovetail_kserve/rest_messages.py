@@ -16,6 +16,9 @@ __all__ = ["HEADER_LENGTH", "json_length", "read_request", "write_response"]
 HEADER_LENGTH = "Inference-Header-Content-Length"
 """The header with the length of the JSON before binary data, in requests and answers."""
 
+_MOST_OBJECTS = 10_000
+"""Inputs or outputs of a request."""
+
 
 def read_request(body: bytes, header_length: str | None, model: str, version: str | None) -> InferRequest:
     """The request in a body. Its inputs have binary data as `memoryview`. Raises `RequestRefused`."""
@@ -90,6 +93,8 @@ def _objects(message: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     found = message.get(key)
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise RequestRefused(f"{key} is {_kind(found)}; accepted: a list of objects")
+    if len(found) > _MOST_OBJECTS:
+        raise RequestRefused(f"{key} has {len(found)} objects; accepted: {_MOST_OBJECTS}")
     return found
 
 
