@@ -129,10 +129,10 @@ class MultiHeadAttention(MicrosoftOperator):
     """Attention of query [batch, sequence, hidden] to key and value of that form, or [batch, heads, length, head size].
 
     Or `query` holds all three, [batch, sequence, heads, 3, head size]; or `key` both, [batch, length, heads, 2, head size].
-    `bias` is that of the three projections. `key_padding_mask` is [batch] (how many keys count), [3 batch + 2] (these, and
-    offsets that follow from them), [batch, total] or [batch, sequence, total] (0: left out); what is left out gets
-    `mask_filter_value` added. With `unidirectional` queries see no later keys, but the last one sees all of them: one query to
-    many keys is a step of a text whose caches come as keys.
+    `bias` is that of the three projections; keys and values of four axes have theirs already, so that only the query gets it.
+    `key_padding_mask` is [batch] (how many keys count), [3 batch + 2] (these, and offsets that follow from them), [batch, total]
+    or [batch, sequence, total] (0: left out); what is left out gets `mask_filter_value` added. With `unidirectional` queries see
+    no later keys, but the last one sees all of them: one query to many keys is a step of a text whose caches come as keys.
     """
 
     inputs = (
@@ -220,7 +220,8 @@ class MultiHeadAttention(MicrosoftOperator):
             sides[1:] = [reshape(g, transpose(g, x, (0, 2, 1, 3)), shape) for x, shape in zip(sides[1:], rows, strict=True)]
         if bias:
             starts = (0, hidden, 2 * hidden, 2 * hidden + v)
-            sides = [node(g, Add(), x, cut(g, bias, 0, starts[i], starts[i + 1])) for i, x in enumerate(sides)]
+            biased = sides[:1] if key and g.given(key).rank == 4 else sides
+            sides[: len(biased)] = [node(g, Add(), x, cut(g, bias, 0, *starts[i : i + 2])) for i, x in enumerate(biased)]
         bound = attention_mask(g, mask, added, (batch, sequence, before + keys), self.mask_filter_value, t.dtype)
         causal = self.unidirectional and sequence == keys
         if self.unidirectional and not causal:
