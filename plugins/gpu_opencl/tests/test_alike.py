@@ -10,7 +10,7 @@ import pytest
 import dovetail
 from dovetail.device import Choice, DeviceInfo, Graph, TypedNode
 from dovetail_gpu_opencl import device as device_module
-from dovetail_gpu_opencl.alike import AlikeNodes
+from dovetail_gpu_opencl.alike import AlikeNodes, pattern_of
 from dovetail_gpu_opencl.kernels import _quantized
 from dovetail_gpu_opencl.kernels._gemm import GemmRows
 from dovetail_gpu_opencl.kernels.mat_mul import product_of
@@ -203,7 +203,7 @@ def test_names_work_buffers_and_arrays_are_exchanged(pair: Pair) -> None:
     (one, leader), (two, node) = typed.items()
     assert alike.leaders(typed) == {two: one}
     given = [launch(leader, Constant(pair.arrays[0]), *ints(9), Fault("no index"))]  # other numbers: another size
-    found = alike.launches(node, leader, given)
+    found = alike.launches(node, pattern_of(leader, given))
     assert found is not None
     (read, scratch, write, constant, number, fault) = found[0].arguments
     assert (read, write) == (Read(node.node.inputs[0]), Write(node.node.outputs[0]))
@@ -216,20 +216,20 @@ def test_names_work_buffers_and_arrays_are_exchanged(pair: Pair) -> None:
 def test_weights_that_sizes_pack_otherwise_are_not_exchanged(pair: Pair) -> None:
     alike, typed = pair.learned(lambda node, i: launch(node, Constant(pair.arrays[i])))
     leader = next(iter(typed.values()))
-    assert alike.may_lead(leader.name, [launch(leader, Constant(pair.arrays[0]))])
+    assert alike.have_same_arrays(leader.name, [launch(leader, Constant(pair.arrays[0]))])
     for given in ([launch(leader, Constant(pair.arrays[0].copy()))], [launch(leader)], []):
-        assert not alike.may_lead(leader.name, given)
-    assert not alike.may_lead("another", [])
+        assert not alike.have_same_arrays(leader.name, given)
+    assert not alike.have_same_arrays("another", [])
 
 
 def test_arrays_are_not_kept(pair: Pair) -> None:
     packed = [array.copy() for array in pair.arrays]
     alike, typed = pair.learned(lambda node, i: launch(node, Constant(packed[i])))
     leader, node = typed.values()
-    given = [launch(leader, Constant(packed[0]))]
-    assert alike.launches(node, leader, given) is not None
+    pattern = pattern_of(leader, [launch(leader, Constant(packed[0]))])
+    assert alike.launches(node, pattern) is not None
     packed.pop()
-    assert alike.launches(node, leader, given) is None
+    assert alike.launches(node, pattern) is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ a plan where their types are the same too, the launches of one have only these e
 """
 
 import weakref
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -18,11 +18,17 @@ from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.launch import Argument, Constant, Image, Launch, Read, Scalar, Scratch, Write
 from dovetail_gpu_opencl.post_ops import without_names
 
-__all__ = ["AlikeNodes"]
+__all__ = ["AlikeNodes", "Pattern", "pattern_of"]
 
 Choices = Mapping[str, Choice[CLKernel]]
 Launches = Mapping[str, Sequence[Launch]]
 References = tuple["weakref.ref[NDArray[Any]]", ...]
+
+Exchanged = Sequence[tuple[int, Any, Any]]
+"""The position and kind of each argument that other nodes have otherwise, with the place of its name among the node's, or the
+number of its work buffer."""
+Pattern = Sequence[tuple[Launch, Exchanged, Sequence[int] | None]]
+"""Launches, each with the places of the values that it copies."""
 
 _SMALL = 64
 """Elements of a constant up to which its content is compared, else its identity."""
@@ -82,31 +88,40 @@ class AlikeNodes:
                 found[name] = first[key]
         return found
 
-    def may_lead(self, name: str, launches: Sequence[Launch]) -> bool:
-        """Whether the launches of this node have the same arrays as before, so that others may have launches like them."""
+    def have_same_arrays(self, name: str, launches: Sequence[Launch]) -> bool:
+        """Whether the launches of this node have the same arrays as before; then others may have launches like them."""
         known = self._known.get(name)
         return known is not None and known.holds(launches)
 
-    def launches(self, node: TypedNode, leader: TypedNode, given: Sequence[Launch]) -> list[Launch] | None:
-        """The launches of a node, made of those of its leader, which may lead; None where an array of it is gone."""
+    def launches(self, node: TypedNode, pattern: Pattern) -> list[Launch] | None:
+        """The launches of a node, made of the `pattern_of` one that is like it; None where an array of it is gone."""
         known = self._known.get(node.name)
-        arrays = None if known is None else [array() for array in known.arrays]
-        if arrays is None or any(array is None for array in arrays):
+        arrays = [] if known is None else [array for one in known.arrays if (array := one()) is not None]
+        if known is None or len(arrays) < len(known.arrays):
             return None
-        names, constants = dict(zip(_names(leader), _names(node), strict=True)), iter(arrays)
-        return [
-            Launch(
-                launch.file,
-                launch.source,
-                launch.entry,
-                tuple([a if type(a) is Scalar else _other(a, node, names, constants) for a in launch.arguments]),
-                launch.global_size,
-                launch.local_size,
-                launch.options,
-                None if launch.copies is None else (names[launch.copies[0]], names[launch.copies[1]]),
+        names, own_arrays, found = _names(node), iter(arrays), list[Launch]()
+        for launch, exchanged, copies in pattern:
+            arguments: list[Any] = [*launch.arguments]
+            for position, kind, own in exchanged:
+                if kind is Constant:
+                    arguments[position] = Constant(next(own_arrays))
+                elif kind is Scratch:
+                    arguments[position] = Scratch(f"scratch:{node.name}:{own}", arguments[position].nbytes)
+                else:
+                    arguments[position] = kind(names[own])
+            found.append(
+                Launch(
+                    launch.file,
+                    launch.source,
+                    launch.entry,
+                    tuple(arguments),
+                    launch.global_size,
+                    launch.local_size,
+                    launch.options,
+                    None if copies is None else (names[copies[0]], names[copies[1]]),
+                )
             )
-            for launch in given
-        ]
+        return found
 
     def learn(self, nodes: Mapping[str, TypedNode], chosen: Choices, launches: Launches) -> None:
         """Keeps which of the nodes are alike, by their launches in this plan, whose work buffers are named by the plan."""
@@ -126,16 +141,23 @@ class AlikeNodes:
                 self._known[name] = _Known(node.node, kind, tuple(values), arrays)
 
 
-def _other(argument: Argument, node: TypedNode, names: Mapping[str, str], arrays: Iterator[NDArray[Any] | None]) -> Argument:
-    """The argument with the node's own names, or the next one of its arrays."""
-    if type(argument) is Read or type(argument) is Write:
-        return type(argument)(names[argument.value])
-    if type(argument) is Constant:
-        array = next(arrays)
-        return argument if array is None else Constant(array)
-    if isinstance(argument, Scratch):
-        return Scratch(f"scratch:{node.name}:{argument.value.rpartition(':')[2]}", argument.nbytes)
-    return argument
+def pattern_of(node: TypedNode, launches: Sequence[Launch]) -> Pattern:
+    """The launches of a node, with what others like it have otherwise."""
+    places = {name: index for index, name in enumerate(_names(node))}
+    copies = [None if one.copies is None else [places[name] for name in one.copies] for one in launches]
+    return [(one, _exchanged(one, places), copied) for one, copied in zip(launches, copies, strict=True)]
+
+
+def _exchanged(launch: Launch, places: Mapping[str, int]) -> Exchanged:
+    found = list[tuple[int, Any, Any]]()
+    for position, argument in enumerate(launch.arguments):
+        if isinstance(argument, (Read, Write)):
+            found.append((position, type(argument), places[argument.value]))
+        elif isinstance(argument, Scratch):
+            found.append((position, Scratch, argument.value.rpartition(":")[2]))
+        elif isinstance(argument, Constant):
+            found.append((position, Constant, None))
+    return found
 
 
 def _names(node: TypedNode) -> tuple[str, ...]:

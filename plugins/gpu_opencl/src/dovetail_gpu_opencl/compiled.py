@@ -85,10 +85,6 @@ class CompiledGraph:
         root = self.root(value)
         return self._scratch[root] if root in self._scratch else self.graph.types[root].nbytes
 
-    def constant(self, array: NDArray[Any]) -> Any:
-        """The buffer of an uploaded array."""
-        return self._constants[id(array)].buffer
-
     def took(self, seconds: float) -> None:
         """Notes the time of a run, for requests of the graph in other sizes."""
         self._packed.runs[self.graph.name] = seconds, self.memory.peak
@@ -98,9 +94,9 @@ class CompiledGraph:
         seconds, peak = self._packed.runs.get(self.graph.name, (math.inf, 1))
         return seconds * max(1.0, self.memory.peak / max(1, peak))
 
-    def place(self, root: str) -> Any:
-        """The buffer of a value that is a constant; None for a state, which requests are given."""
-        return None if root in self.graph.states else self.constant(self.arrays[root])
+    def place(self, root: str, constants: Mapping[int, Uploaded]) -> Any:
+        """The buffer of a value that is one of these constants; None for a state, which requests are given."""
+        return None if root in self.graph.states else constants[id(self.arrays[root])].buffer
 
     def constants(self) -> Mapping[int, Uploaded]:
         """All uploaded arrays. OpenCL keeps no buffer alive because a kernel has it as an argument: requests hold these."""
@@ -204,7 +200,7 @@ class CompiledGraph:
         found = []
         for argument in command.launch.places:
             if isinstance(argument, Read | Write | Scratch | Constant):
-                buffer = _value(self, argument, buffers)
+                buffer = _value(self, argument, buffers, self._constants)
                 nbytes = argument.array.nbytes if isinstance(argument, Constant) else self.nbytes(argument.value)
                 what = "a constant made from its weights" if isinstance(argument, Constant) else str(argument)
                 found.append((f"{what} ({nbytes} bytes)", buffer))
@@ -215,7 +211,9 @@ class CompiledGraph:
         if not any(option.startswith(ARGUMENT_INFO) for option in command.launch.options):
             return []
         places = [argument for argument in command.launch.places if isinstance(argument, Write)]
-        return [(str(place), _value(self, place, buffers), self.graph.types[place.value].dtype) for place in places]
+        return [
+            (str(place), _value(self, place, buffers, self._constants), self.graph.types[place.value].dtype) for place in places
+        ]
 
     def _downloaded(self, index: int) -> str:
         """The block that an output is read from; empty when there is nothing to read: no elements, a constant, or a state."""
@@ -293,12 +291,14 @@ def bind(
     compiled: CompiledGraph,
     command: Command,
     buffers: Mapping[str, Any],
+    constants: Mapping[int, Uploaded],
     flags: Flags,
     bound: dict[Hashable, KernelObject],
 ) -> KernelObject:
     """A kernel object with its arguments set, but for states, which requests are given.
 
-    `bound` takes those of a request: equal layers differ in few numbers.
+    `bound` takes those of a request: equal layers differ in few numbers. The `constants` are those of the request, because the
+    executable may be closed.
     """
     launch = command.launch
     kind = id(command.program), launch.entry, launch.global_size
@@ -311,7 +311,7 @@ def bind(
                 set_number(position, argument)
         elif type(argument) is Read or type(argument) is Write:
             root = root_of(argument.value, argument.value)
-            set_place(position, buffers[root] if root in buffers else compiled.place(root))
+            set_place(position, buffers[root] if root in buffers else compiled.place(root, constants))
         elif type(argument) is Fault or type(argument) is Counters:
             buffer, number = flags.take(argument)
             set_place(position, buffer)
@@ -320,7 +320,7 @@ def bind(
         elif type(argument) is Local:
             found.set_local(position, argument.nbytes)
         else:
-            set_place(position, _value(compiled, argument, buffers))
+            set_place(position, _value(compiled, argument, buffers, constants))
         position += 1
     return found
 
@@ -336,12 +336,12 @@ def readers(compiled: CompiledGraph, bound: Iterable[KernelObject], name: str) -
             position += 2 if isinstance(argument, Fault | Counters) else 1
 
 
-def _value(compiled: CompiledGraph, argument: Any, buffers: Mapping[str, Any]) -> Any:
+def _value(compiled: CompiledGraph, argument: Any, buffers: Mapping[str, Any], constants: Mapping[int, Uploaded]) -> Any:
     if isinstance(argument, Read | Write):
         root = compiled.root(argument.value)
-        return buffers[root] if root in buffers else compiled.place(root)
+        return buffers[root] if root in buffers else compiled.place(root, constants)
     if isinstance(argument, Constant):
-        return compiled.constant(argument.array)
+        return constants[id(argument.array)].buffer
     if isinstance(argument, Null):
         return None
     return buffers[argument.value]  # work buffers and images

@@ -33,7 +33,7 @@ from dovetail.device import (
 )
 from dovetail.errors import CompileError, UsageError
 from dovetail.locks import Lock
-from dovetail_gpu_opencl.alike import AlikeNodes
+from dovetail_gpu_opencl.alike import AlikeNodes, Pattern, pattern_of
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.compiled import Command
 from dovetail_gpu_opencl.custom_layers import CustomLayerKernel, load
@@ -182,8 +182,11 @@ class OpenCLDevice(Device):
 
     def _viewed(self, node: TypedNode) -> TypedNode:
         """The node as a view, if one of its kernels sees that it moves nothing."""
-        found = None if node.post_ops else next(filter(None, (kernel.as_view(node) for kernel in TABLE[node.op])), None)
-        return node if found is None else dataclasses.replace(node, node=dataclasses.replace(node.node, op=found))
+        if not node.post_ops:
+            for kernel in TABLE[node.op]:
+                if (found := kernel.as_view(node)) is not None:
+                    return dataclasses.replace(node, node=dataclasses.replace(node.node, op=found))
+        return node
 
     def _runs(self, node: TypedNode) -> bool:
         return not self._packed.splits(node) and not isinstance(self._choose(node), Refusal)
@@ -286,7 +289,8 @@ class OpenCLDevice(Device):
 
         Raises as `_check_layouts`.
         """
-        large = any(refuse_large(t, self.caps) is not None for t in {id(t): t for t in graph.types.values()}.values())
+        computed = {id(t): t for t in graph.types.values() if t.value is None}  # few, as equal ones are mostly one object
+        large = any(refuse_large(t, self.caps) is not None for t in computed.values())
         leaders = {} if large else self._alike.leaders(typed)
         chosen: dict[str, Choice[CLKernel]] = {}
         for name, node in typed.items():
@@ -306,19 +310,22 @@ class OpenCLDevice(Device):
     ) -> Mapping[str, Sequence[Launch]]:
         """The launches of each node, none for those without a kernel. Constants that they copy are let go.
 
-        Those of nodes that are like others were let go when an earlier plan copied them.
+        Those of nodes with the arrays of an earlier plan, and of nodes like these, were let go then.
         """
         found: dict[str, Sequence[Launch]] = {}
-        readers, leading = ConstantReaders(graph), dict.fromkeys(leaders.values(), False)
+        leading, patterns = {*leaders.values()}, dict[str, Pattern]()
+        readers: ConstantReaders | None = None
         for name, node in typed.items():
-            leader = leaders.get(name, "")
-            known = self._alike.launches(node, typed[leader], found[leader]) if leading.get(leader) else None
+            pattern = patterns.get(leaders.get(name, ""))
+            known = None if pattern is None else self._alike.launches(node, pattern)
             if known is None:
                 made = self._launches(kernels[name], node) if name in kernels else ()
                 known = _numbered([self._exact(launch, node) for launch in made if not launch.is_empty], name)
-                readers.copied(_copied(node.node, known, graph))
-                if name in leading:
-                    leading[name] = self._alike.may_lead(name, known)
+                if not self._alike.have_same_arrays(name, known):
+                    readers = readers or ConstantReaders(graph)
+                    readers.copied(_copied(node.node, known, graph))
+                elif name in leading:
+                    patterns[name] = pattern_of(node, known)
             found[name] = known
         return found
 

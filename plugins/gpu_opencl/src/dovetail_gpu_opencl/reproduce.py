@@ -91,7 +91,7 @@ class _Values:
                     before = {name: self._downloaded(name) for name in dict.fromkeys((*node.reads, *node.writes))}
                 elif before and command.node != str(node):
                     break
-                one = bind(self._compiled, command, self._buffers, flags, {})
+                one = bind(self._compiled, command, self._buffers, self._compiled.constants(), flags, {})
                 cl.enqueue_nd_range_kernel(self._queue, one.kernel, command.launch.global_size, command.launch.local_size)
             return before, {name: self._downloaded(name) for name in node.writes}
 

@@ -67,8 +67,9 @@ class CLRequest(ExecutableRequest):
         self._locked = LOCKED_SETS
         self._downloads = self._downloaded()
         self._readers: dict[str, tuple[tuple[KernelObject, int], ...]] = {}
-        self._launches = tuple(self._bind_all())
-        self._part = max(1, len(self._launches)) if compiled.expected() < LONG / 4 else FIRST_PART
+        self._bound: list[Bound] = []
+        self._flags, self._latest = Flags(self._fault_buffer, self._counter_buffer), dict[Hashable, KernelObject]()
+        self._part = max(1, len(compiled.commands)) if compiled.expected() < LONG / 4 else FIRST_PART
         self._keeps = False
         self._apart: dict[int, Any] = {}
 
@@ -91,7 +92,7 @@ class CLRequest(ExecutableRequest):
         if self._profiled is not None:
             self._profiled.close()
             self._profiled = None
-        self._launches = ()
+        self._bound, self._latest = [], {}
         self._given = []
         self._readers = {}
         self._staging = ()
@@ -193,8 +194,8 @@ class CLRequest(ExecutableRequest):
                 raise self._failure(error, progress[0]) from error
             seconds = perf_counter() - started
             self._compiled.took(seconds)
-            if seconds > LONG and self._part >= len(self._launches):
-                self._part = max(1, int(len(self._launches) * LONG / seconds))
+            if seconds > LONG and self._part >= len(self._bound):
+                self._part = max(1, int(len(self._bound) * LONG / seconds))
             if self._compiled.faults and self._faults.any():
                 self._raise_fault()
 
@@ -247,7 +248,7 @@ class CLRequest(ExecutableRequest):
     def _in_parts(self, launch: Callable[[int, int], None]) -> None:
         """Enqueue all launches by `launch(first, last)`: at once where runs are short, else so many that they take about `LONG`
         before the device is waited for, and the budget of the run is looked at."""
-        count = len(self._launches)
+        count = len(self._compiled.commands)
         if self._part >= count:
             launch(0, count)
             return
@@ -265,20 +266,31 @@ class CLRequest(ExecutableRequest):
             elif seconds > LONG:
                 self._part = max(1, self._part // 2)
 
-    def _bind_all(self) -> list[Bound]:
-        found, lent, flags = list[Bound](), list[tuple[Any, str, KernelObject]](), Flags(self._fault_buffer, self._counter_buffer)
-        bound: dict[Hashable, KernelObject] = {}
-        for command in self._compiled.commands:
-            launch = command.launch
-            try:  # not `translated`, which takes 3 us
-                one = bind(self._compiled, command, self._buffers, flags, bound)
-            except (cl.Error, MemoryError) as error:
-                what = f"node {command.node}: setting the arguments of {launch.entry!r} ({launch.file})"
-                raise as_dovetail(error, what) from error
-            found.append((one, launch.global_size, launch.local_size))
-            lent.append((command.program, launch.entry, one))
-        self._compiled.programs.lend(self, lent)
-        return found
+    @property
+    def _launches(self) -> Sequence[Bound]:
+        """The kernel objects of all commands, with their sizes."""
+        while len(self._bound) < len(self._compiled.commands):
+            self._bind_next()
+        return self._bound
+
+    def _bind_next(self) -> None:
+        """Set the arguments of the next command's kernel."""
+        compiled = self._compiled
+        command = compiled.commands[len(self._bound)]
+        launch, flags = command.launch, (self._flags.fault, self._flags.counter)
+        try:  # not `translated`, which takes 3 us
+            one = bind(compiled, command, self._buffers, self._constants, self._flags, self._latest)
+        except (cl.Error, MemoryError) as error:
+            self._flags.fault, self._flags.counter = flags  # the next run binds it again
+            with contextlib.suppress(cl.Error):
+                self._finish()  # what was launched before it uses the buffers
+            what = f"node {command.node}: setting the arguments of {launch.entry!r} ({launch.file})"
+            raise as_dovetail(error, what) from error
+        self._bound.append((one, launch.global_size, launch.local_size))
+        if len(self._bound) == len(compiled.commands):
+            self._latest = {}
+            pairs = zip(compiled.commands, self._bound, strict=True)
+            compiled.programs.lend(self, ((c.program, c.launch.entry, kernel) for c, (kernel, *_) in pairs))
 
     def _host_array(self, index: int) -> Any:
         """The array of the host for an output; None for one that continues a state."""
@@ -330,12 +342,12 @@ class InOrderRequest(CLRequest):
 
     def __init__(self, compiled: CompiledGraph, create_profiled: Callable[[], ExecutableRequest] | None = None) -> None:
         super().__init__(compiled, create_profiled)
-        self._calls = calls(self._queue, self._launches)
+        self._calls: list[Callable[[], int]] = []
         self._staged_inputs: dict[Any, Staging] = {}
 
     def close(self) -> None:
         super().close()
-        self._calls = ()
+        self._calls = []
         self._staged_inputs = {}
 
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
@@ -344,7 +356,7 @@ class InOrderRequest(CLRequest):
         pairs = zip(inputs, self._uploads, strict=True)
         events = [event for a, b in pairs if b is not None and a is not None for event in self._upload(b, a)]
         self._in_parts(lambda first, last: self._launch(first, last, progress))
-        progress[0] = len(self._launches)
+        progress[0] = len(self._calls)
         if self._compiled.faults:
             events.append(copy(queue, self._faults, self._fault_buffer, is_blocking=False))
         # A copy to pageable memory that waits in the queue of a GPU behind kernels is slower than one that finds them done. On
@@ -364,11 +376,15 @@ class InOrderRequest(CLRequest):
         return self._staged_inputs[buffer].upload(buffer, array)
 
     def _launch(self, first: int, last: int, progress: list[int]) -> None:
-        for index, call in enumerate(self._calls[first:last], first):
-            if call():
+        for index in range(first, last):
+            if index == len(self._calls):  # the first run binds while the device computes
+                if index == len(self._bound):
+                    self._bind_next()
+                self._calls += calls(self._queue, self._bound[index : index + 1])
+            if self._calls[index]():
                 progress[0] = index
                 # Once more by pyopencl, which raises the error with its reason.
-                one, global_size, local_size = self._launches[index]
+                one, global_size, local_size = self._bound[index]
                 cl.enqueue_nd_range_kernel(self._queue, one.kernel, global_size, local_size)
 
 

@@ -290,6 +290,40 @@ def test_sums_beyond_the_whole_numbers_of_float32_stay(depth, bytes_of_w, exact)
     assert ("QLinearMatMul" not in kinds(after)) == exact
 
 
+@pytest.mark.parametrize(
+    ("other", "questions"),
+    [
+        ({}, 1),
+        ({"x_scale": 0.04, "w_scale": 0.002, "y_scale": 0.7, "x_zero": 3, "y_zero": 255}, 1),
+        ({"x_zero": 0}, 2),
+        ({"y_zero": 0}, 2),
+        ({"w_zero": 1}, 2),
+        ({"x_scale": 1e-10}, 2),
+        ({"y_scale": 1e10}, 2),
+        ({"pads": (1, 0, 1, 1)}, 2),
+        ({"maps": 6}, 2),
+        ({"bias": False}, 2),
+    ],
+)
+def test_a_device_is_asked_once_for_each_kind(other, questions):
+    """Of nodes that differ in numbers which no kernel decides by."""
+    g, asked = Builder(), []
+    x = g.input("x", "uint8", (2, 3, 5, 4))
+
+    def stored(x_scale=0.02, x_zero=117, w_scale=0.01, w_zero=0, y_scale=0.3, y_zero=88, maps=5, bias=True, pads=(0, 0, 0, 0)):
+        w = g.constant(g.rng.integers(-128, 128, (maps, 3, 2, 2)).astype(np.int8))
+        result = (g.constant(np.float32(y_scale)), g.constant(np.uint8(y_zero)))
+        source = (g.constant(np.float32(x_scale)), g.constant(np.uint8(x_zero)))
+        inputs = [x, *source, w, g.constant(np.float32(w_scale)), g.constant(np.int8(w_zero)), *result]
+        inputs += [g.constant(g.rng.integers(-9000, 9000, maps).astype(np.int32))] if bias else []
+        return g.node(op("QLinearConv", pads=pads), *inputs)
+
+    graph = fold_constants(g.graph([stored(), stored(**other)]))
+    after = expand_quantized(graph, lambda node, _: asked.append(node) or True)
+    assert kinds(after) == ["DequantizeLinear", "DequantizeLinear", "Conv", "QuantizeLinear"] * 2
+    assert len(asked) == questions
+
+
 def test_nodes_with_post_ops_stay():
     g = Builder()
     x = g.stored("x", (4, 3))

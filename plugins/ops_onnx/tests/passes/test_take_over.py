@@ -188,6 +188,29 @@ def test_products_with_numbers_are_typed_once(monkeypatch: pytest.MonkeyPatch) -
     assert run(compiled, model, x=numbers(3, 5))
 
 
+def test_quantizations_are_typed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each value has scales and zero points of its own; those of another shape, or type, are asked apart."""
+    g = dovetail.GraphBuilder()
+    x, outputs = g.input("x", "float32", ["N", 5]), []
+    for scale, zero in ((0.1, np.uint8(3)), (0.2, np.uint8(4)), (0.3, np.int8(5)), (np.full(5, 0.1), np.full(5, 6, np.uint8))):
+        parameters = g.constant(np.float32(scale)), g.constant(np.asarray(zero))
+        outputs.append(g.node(DequantizeLinear(), g.node(QuantizeLinear(), x, *parameters), *parameters))
+    model = g.model(outputs)
+    asked, infer, inferred = [], QuantizeLinear.infer, DequantizeLinear.infer
+    monkeypatch.setattr(QuantizeLinear, "infer", lambda self, *types: asked.append("Q") or infer(self, *types))
+    monkeypatch.setattr(DequantizeLinear, "infer", lambda self, *types: asked.append("D") or inferred(self, *types))
+    compiled = dovetail.Core(config=False).compile_model(model, "NUMPY")
+    compiled({"x": numbers(2, 5)})
+    asked.clear()
+    compiled.plan(((3, 5),))
+    assert sorted(asked) == ["D", "D", "D", "Q", "Q", "Q"]
+    feeds = {"x": numbers(3, 5)}
+    expected = dovetail.Core(config=False).compile_model(model, "NUMPY")(feeds)
+    for index in range(len(outputs)):
+        np.testing.assert_array_equal(compiled(feeds)[index], expected[index])
+    assert was_taken_over(compiled)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_what_keeps_its_size_is_not_typed_again(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in decoders, whose caches grow by each run: types that stay are objects that stay, for devices too."""

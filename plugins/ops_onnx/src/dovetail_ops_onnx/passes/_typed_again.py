@@ -13,12 +13,15 @@ from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType, as_
 from dovetail.passes import chosen_branch, composition, drop_dead_nodes, inlined, schedule
 from dovetail_ops_onnx._one_block import is_one_memory, made_once
 from dovetail_ops_onnx._pairs import Arithmetic
+from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
+from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 
 __all__ = ["Bodies", "TypedAgain", "operator_key"]
 
 LARGE = 64
 """Elements from which on the content of a constant is not compared; one of numbers that cannot be sizes says nothing about types.
-For `Arithmetic` it does not in any size: exporters write each activation as several products and sums with numbers.
+For `Arithmetic` it does not in any size: exporters write each activation as several products and sums with numbers. Nor do
+scales and zero points, of which each value of a quantized model has its own.
 """
 
 _BYTES = frozenset({DType.INT8, DType.UINT8})
@@ -348,6 +351,8 @@ def _takes_any(node: Node, constant: TensorType, is_identity: bool, computed: Se
         return constant.size >= LARGE and all(one.size < LARGE for one in computed)
     if type(node.op).infer is Arithmetic.infer:
         return not is_identity
+    if isinstance(node.op, DequantizeLinear | QuantizeLinear):
+        return True
     return constant.size >= LARGE and node.op.package == PACKAGE
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,9 @@ Keeps = Callable[[Node, Graph], bool]
 _EXACT = 1 << 24
 """The largest sum up to which float32 has all whole numbers."""
 
+_LEAST = 1e-9
+"""The least scale of usual size: products and quotients of three, and sums in these, are far from the ends of float32."""
+
 
 def expand_quantized(graph: Graph, keeps: Keeps) -> Graph:
     """The graph with the operators of the older format taken apart, where a device keeps them put together as one operator.
@@ -36,14 +39,18 @@ def expand_quantized(graph: Graph, keeps: Keeps) -> Graph:
     Elsewhere they stay: their integer sums are exact, those of the real numbers are not. Where the device has no kernel at all,
     whole numbers are multiplied in float32 if that holds all sums exactly, between quantizations of scale 1 and that of the
     result in units of the sums. Needs types and schedule order.
+
+    A device is asked once for nodes that differ in scales of usual sizes, in zero points of activations other than 0, and in the
+    numbers of weights and bias alone.
     """
     if not any(isinstance(node.op, QLinearConv | QLinearMatMul) for node in graph.nodes):
         return graph
     constants, types = dict(graph.constants), dict(graph.types)
     nodes: list[Node] = []
+    kept: dict[Hashable, bool] = {}
     for node in graph.nodes:
         parts = _Parts.of(node, graph) if isinstance(node.op, QLinearConv | QLinearMatMul) and not node.post_ops else None
-        if parts is not None and not parts.is_kept(graph, keeps):
+        if parts is not None and not parts.is_kept(graph, keeps, kept):
             parts = None if keeps(node, graph) else parts.in_whole_numbers(graph)
         if parts is None:
             nodes.append(node)
@@ -124,8 +131,29 @@ class _Parts:
         real = {self._name("x"): x, self._name("w"): w, self._name("y"): y}
         return real | {name: TensorType.of(array, known=True) for name, array in self.constants.items()}
 
-    def is_kept(self, graph: Graph, keeps: Keeps) -> bool:
-        """Whether a device has a kernel for the whole."""
+    def is_kept(self, graph: Graph, keeps: Keeps, known: dict[Hashable, bool]) -> bool:
+        """Whether a device has a kernel for the whole; `known` are the answers for kinds of nodes."""
+        kind = self._kind(graph)
+        if kind not in known:
+            known[kind] = self._is_kept(graph, keeps)
+        return known[kind]
+
+    def _kind(self, graph: Graph) -> Hashable:
+        """Equal for nodes that a device has the same answer for."""
+        scalings = (self.source, self.weights, self.result)
+        if any(one.scale.min() < _LEAST or one.scale.max() > 1 / _LEAST for one in scalings):
+            return self.node.name
+        tensors = [graph.types[name] for name in (*self.node.inputs[:4:3], self.node.outputs[0])]
+        return (
+            type(self.op),
+            *[getattr(self.op, name) for name in self.op.attributes],
+            *[(tensor.dtype, tensor.dims, tensor.value is None) for tensor in tensors],
+            *[(one.scale.shape, one.zero_point.shape, bool(one.zero_point.any())) for one in scalings],
+            self.weights.zero_point.tobytes(),
+            *[array.shape for array in self.made.values()],
+        )
+
+    def _is_kept(self, graph: Graph, keeps: Keeps) -> bool:
         bias = tuple(self.constants)
         step = QuantizedStep(self.op, tuple(range(2 + len(bias))))
         op = Quantized((step,), (self.source, self.weights, *(None for _ in bias)), self.result)
