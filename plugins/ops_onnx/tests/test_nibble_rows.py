@@ -70,6 +70,7 @@ def test_matrices_it_leaves_to_others() -> None:
     assert not takes(8, (1, 64), 72)
     assert not takes(4, (17, 64), 72)
     assert not takes(4, (0, 64), 72)
+    assert not takes(4, (1, 0), 72)
     assert not takes(4, (1, 64), 71)
     assert not takes(4, (1, 64), 0)
     assert not takes(4, (1, 64), 72, DType.FLOAT16)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-__all__ = ["loaded"]
+__all__ = ["jump", "loaded"]
 
 
 def loaded(functions: Sequence[bytes], *features: str) -> list[int] | None:
@@ -41,3 +41,9 @@ def _has(wanted: Sequence[str]) -> bool:
             continue
         return all(features.get(one) for one in wanted)
     return False
+
+
+def jump(opcode: str, distance: int) -> bytes:
+    """A jump forwards over `distance` bytes, or backwards over itself and so many before it; the opcode as hexadecimal digits."""
+    code = bytes.fromhex(opcode)
+    return code + (distance if distance > 0 else distance - len(code) - 4).to_bytes(4, "little", signed=True)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.op import DType, HostConfig, HostKernel, TensorType
-from dovetail_ops_onnx._machine_code import loaded
+from dovetail_ops_onnx._machine_code import jump, loaded
 from dovetail_ops_onnx._one_block import once
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _function(rows: int, vectors: int) -> bytes:
         + "490fafc0 4901c1 4f8d1482"  # imul rax, r8; add r9, rax; lea r10, [r10 + r8 * 4]
         + f"4883c2{4 * rows:02x} 4c3b5730"  # add rdx, 4 * rows; cmp r10, [rdi + 48]
     )  # fmt: skip
-    return bytes.fromhex(_ENTER) + block + _jump("0f82", -len(block)) + bytes.fromhex(_LEAVE)  # jb block
+    return bytes.fromhex(_ENTER) + block + jump("0f82", -len(block)) + bytes.fromhex(_LEAVE)  # jb block
 
 
 def _columns(rows: int, vectors: int) -> bytes:
@@ -77,8 +77,8 @@ def _columns(rows: int, vectors: int) -> bytes:
     end += f"4883c0{_LANES * vectors:02x}"  # add rax, 8 * vectors
     body = bytes.fromhex(begin) + pairs + bytes.fromhex(end)
     head = bytes.fromhex(f"488d48{_LANES * vectors:02x} 4c39c1")  # lea rcx, [rax + 8 * vectors]; cmp rcx, r8
-    jump = _jump("0f87", len(body) + 5)  # ja behind
-    return head + jump + body + _jump("e9", -(len(head) + len(jump) + len(body)))
+    out = jump("0f87", len(body) + 5)  # ja behind
+    return head + out + body + jump("e9", -(len(head) + len(out) + len(body)))
 
 
 def _pairs(rows: int, vectors: int) -> bytes:
@@ -95,13 +95,7 @@ def _pairs(rows: int, vectors: int) -> bytes:
             pair = 0xC0 + 8 * (vectors * row + v) + 2 * row
             code += f"c4c21db8{pair:02x} c4c215b8{pair + 1:02x}"  # vfmadd231ps sum, ymm12, low; vfmadd231ps sum, ymm13, high
     found = bytes.fromhex(code + f"4c01c1 4883c3{8 * rows:02x} 48ffcd")  # add rcx, r8; add rbx, 8 * rows; dec rbp
-    return found + _jump("0f85", -len(found))  # jnz
-
-
-def _jump(code: str, distance: int) -> bytes:
-    """A jump forwards over `distance` bytes, or backwards over so many before it."""
-    opcode = bytes.fromhex(code)
-    return opcode + (distance if distance > 0 else distance - len(opcode) - 4).to_bytes(4, "little", signed=True)
+    return found + jump("0f85", -len(found))  # jnz
 
 
 FUNCTIONS = (_function(1, 8), _function(2, 4))
@@ -118,10 +112,9 @@ def native() -> tuple[Callable[[int], None], ...] | None:
 
 def takes(op: "MatMulBlocks", a: TensorType, columns: int) -> bool:
     """Whether the code multiplies rows `a` by a matrix with so many columns."""
-    rows = math.prod(a.dims[:-1])
-    return (
-        op.bits == 4 and a.dtype is DType.FLOAT32 and 0 < rows <= _FEW and columns > 0 and not columns % _LANES and bool(native())
-    )
+    if op.bits != 4 or a.dtype is not DType.FLOAT32 or not a.size or math.prod(a.dims[:-1]) > _FEW:
+        return False
+    return columns > 0 and not columns % _LANES and native() is not None
 
 
 class NibbleRows(HostKernel):
