@@ -20,6 +20,8 @@ from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import aligned
 from dovetail_cpu_onednn.reorder import ALONE, moved
 from dovetail_cpu_onednn.threads import sharers, worth_sharing
+from dovetail_ops_onnx.gru import GRU
+from dovetail_ops_onnx.lstm import LSTM
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.tanh import Tanh
 
@@ -101,6 +103,29 @@ def test_the_more_threads_the_less_work_is_worth_sharing():
     """Two threads save half of the time, sixteen nearly all of it; each step of a recurrence has to be worth it."""
     assert [sharers(3_000, 1, threads) for threads in (1, 2, 3, 16)] == [1, 1, 3, 16]
     assert [sharers(30_000, barriers, 2) for barriers in (0, 1, 7, 8)] == [2, 2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("op", "gates", "sizes", "threads"),
+    [
+        (LSTM, 4, (60, 1, 128), 1),
+        (LSTM, 4, (60, 4, 128), 1),
+        (LSTM, 4, (60, 16, 128), 2),
+        (LSTM, 4, (60, 1, 512), 2),
+        (GRU, 3, (60, 8, 128), 1),
+        (GRU, 3, (60, 1, 512), 2),
+    ],
+)
+def test_steps_of_recurrences_that_threads_share(op, gates, sizes, threads):
+    """Threads meet several times in each step: behind the products of the gates, and behind what is made of these."""
+    steps, batch, hidden = sizes
+    g = dovetail.GraphBuilder()
+    weights = [g.constant(np.zeros((1, gates * hidden, hidden), np.float32), name=name) for name in ("w", "r")]
+    x = g.input("x", "float32", (steps, batch, hidden))
+    model = g.model([g.node(op(), x, *weights, outputs=["y"])])
+    with dovetail.Core(config=False).compile_model(model, "ONEDNN", {"INFERENCE_NUM_THREADS": 2}) as compiled:
+        (step,) = compiled.plan(((steps, batch, hidden),)).steps
+        assert [p.threads for p in step.executable.placements] == [threads]
 
 
 @pytest.mark.parametrize(
@@ -200,6 +225,8 @@ from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import aligned
 from dovetail_cpu_onednn.reorder import ALONE, moved
+from dovetail_ops_onnx.gru import GRU
+from dovetail_ops_onnx.lstm import LSTM
 from dovetail_ops_onnx.mat_mul import MatMul
 
 core, g = dovetail.Core(config=False), dovetail.GraphBuilder()

@@ -30,7 +30,7 @@ def _computed(matrix: BlockMatrix, a: Array, offsets: Array | None) -> list[Arra
     op = MatMulBlocks(matrix.bits, matrix.block_size)
     inputs = [a, matrix.q, matrix.scales, offsets]
     y = np.full((*a.shape[:-1], matrix.scales.shape[1]), np.nan, np.float32)
-    op.kernels[0].execute(op, HostConfig((), ()), inputs, [y])  # type: ignore[attr-defined]  # it is a host kernel
+    op.kernels[-1].execute(op, HostConfig((), ()), inputs, [y])  # type: ignore[attr-defined]  # it is a host kernel
     return [y, op.reference(a, matrix.q, matrix.scales, offsets)]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail_ops_onnx import _roi_align, _weighted_rows, grid_sample
+from dovetail_ops_onnx import _gathered_rows, _roi_align, _weighted_rows, grid_sample
 from dovetail_ops_onnx._weighted_rows import channels_last, joined, weighted_planes, weighted_rows
 from dovetail_ops_onnx.deform_conv import DeformConv
 from dovetail_ops_onnx.grid_sample import GridSample
@@ -17,8 +17,9 @@ _channels = pytest.mark.parametrize("channels", [0, 1, 7, 8, 19])
 
 @_channels
 @pytest.mark.parametrize("border", [0, 2])
-def test_channels_last(rng: np.random.Generator, channels: int, border: int) -> None:
-    x = rng.standard_normal((3, channels, 4, 5))
+@pytest.mark.parametrize("sides", [(4, 5), (32, 16), (28, 28)])  # of the second and the third with borders 4 KB
+def test_channels_last(rng: np.random.Generator, channels: int, border: int, sides: tuple[int, int]) -> None:
+    x = rng.standard_normal((3, channels, *sides))
     rows = channels_last(x, border)
     padded = np.pad(x, [(0, 0), (0, 0), (border, border), (border, border)])
     np.testing.assert_array_equal(rows, np.moveaxis(padded, 1, -1).reshape(len(rows), channels))
@@ -58,6 +59,54 @@ def test_linear_samples_leave_channels_where_they_are(rng: np.random.Generator, 
     monkeypatch.delattr(grid_sample, "channels_last")
     x, grid = rng.standard_normal((2, 32, 80, 80)), rng.uniform(-1, 1, (2, 5, 4, 2))
     assert GridSample().reference(x, grid).shape == (2, 32, 5, 4)
+
+
+@pytest.mark.skipif(_gathered_rows.native() is None, reason="no AVX2 and FMA, or no executable memory")
+@pytest.mark.parametrize("channels", [8, 24, 32, 72])
+@pytest.mark.parametrize(("taps", "places"), [(1, 1), (4, 7), (16, 3), (0, 2)])
+def test_sums_by_machine_code(rng: np.random.Generator, channels: int, taps: int, places: int) -> None:
+    rows, memory = rng.standard_normal((10, channels)).astype(np.float32), np.full((places + 2, channels), np.nan, np.float32)
+    index, weight = rng.integers(0, 10, (places, taps)).T, rng.standard_normal((taps, places))  # in any order
+    assert _gathered_rows.takes(rows)
+    _gathered_rows.add_up(rows, index, weight, memory[1:-1])
+    want = (rows[index].astype(np.float64) * weight[..., None]).sum(0)
+    np.testing.assert_allclose(memory[1:-1], want, rtol=1e-5, atol=1e-5)
+    assert np.isnan(memory[[0, -1]]).all()
+
+
+@pytest.mark.skipif(_gathered_rows.native() is None, reason="no AVX2 and FMA, or no executable memory")
+@pytest.mark.parametrize("index", [-1, 10, 1 << 62])
+def test_machine_code_reads_rows_only(index: int) -> None:
+    with pytest.raises(IndexError, match="outside of 10 rows"):
+        _gathered_rows.add_up(
+            np.zeros((10, 8), np.float32), np.array([[0, index]]), np.ones((1, 2)), np.zeros((2, 8), np.float32)
+        )
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32])
+def test_rows_that_machine_code_leaves_to_numpy(dtype: type) -> None:
+    assert not _gathered_rows.takes(np.zeros((2, 8), dtype))
+    assert not _gathered_rows.takes(np.zeros((2, 12), np.float32))
+    assert not _gathered_rows.takes(np.zeros((8, 2), np.float32).T)
+
+
+@pytest.mark.parametrize("side", [32, 7])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("wrong", [None, np.nan, np.inf])
+def test_linear_samples_of_many_places(rng: np.random.Generator, side: int, padding: str, wrong: float | None) -> None:
+    """In float32, where channels are brought together, as in float64, where they are not."""
+    x, grid = (
+        rng.standard_normal((3, 16, side, side)).astype(np.float32),
+        rng.uniform(-1.3, 1.3, (3, 40, 9, 2)).astype(np.float32),
+    )
+    if wrong is not None:
+        x[1, 3, 2, 4] = wrong
+    op = GridSample(padding_mode=padding)
+    y = np.full((3, 16, 40, 9), np.nan, np.float32)
+    op.write(y, x, grid)
+    want = op.reference(x.astype(np.float64), grid)
+    np.testing.assert_array_equal(np.isfinite(y), np.isfinite(want))
+    np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4)
 
 
 def test_no_place(rng: np.random.Generator) -> None:

@@ -16,6 +16,8 @@ _FEW = 64
 """Elements of a plane from which on it is faster to compare planes than to look along the axis."""
 _MANY = 96
 """Planes from which on it is not."""
+_LONG = 1 << 12
+"""Elements of a plane from which on it is faster to compare one plane after the other, however many."""
 _PART = 1 << 16
 """Elements that are compared at once: they stay in the cache."""
 
@@ -48,7 +50,7 @@ class ArgReduction(Operator, ABC):
         inner = math.prod(x.shape[axis + 1 :])
         if (
             inner < _FEW
-            or x.shape[axis] > _MANY
+            or (x.shape[axis] > _MANY and inner < _LONG)
             or (planes := self._across(x.reshape(math.prod(x.shape[:axis]), x.shape[axis], inner))) is None
         ):
             last = data.shape[axis] - 1
@@ -62,6 +64,8 @@ class ArgReduction(Operator, ABC):
         """The indices [outer, inner] along the middle axis of x, plane by plane; None where an extreme is NaN."""
         outer, count, inner = x.shape
         y = np.empty((outer, inner), np.int64)
+        if inner >= _LONG:
+            return y if all(self._count_before(one, found) for one, found in zip(x, y, strict=True)) else None
         numbers = np.arange(1, count + 1, dtype=np.uint8)[:, None]
         ranks = numbers if self.select_last_index else numbers[::-1]
         step = max(_PART // count, _FEW)
@@ -72,6 +76,21 @@ class ArgReduction(Operator, ABC):
             rank = np.max((x[part] == extreme) * ranks, 0)
             y[part[0], part[2]] = rank - np.int64(1) if self.select_last_index else np.int64(count) - rank
         return y
+
+    def _count_before(self, planes: Array, found: Array) -> bool:
+        """Write how many of planes [count, inner] are before the first (or behind the last) extreme; False where one is NaN."""
+        extreme = self.extreme.reduce(planes, 0)
+        if extreme.dtype.kind == "f" and np.isnan(extreme).any():
+            return False
+        # Bits and bytes: three passes for each plane, of which two read a fourth of it.
+        unseen, other = np.ones(extreme.shape, np.bool_), np.empty(extreme.shape, np.bool_)
+        counts = np.zeros(extreme.shape, np.min_scalar_type(len(planes)))
+        for plane in planes[:0:-1] if self.select_last_index else planes[:-1]:
+            np.not_equal(plane, extreme, other)
+            np.logical_and(unseen, other, unseen)
+            np.add(counts, unseen.view(np.uint8), counts)
+        np.subtract(len(planes) - 1, counts, found) if self.select_last_index else np.copyto(found, counts)
+        return True
 
     @abstractmethod
     def position(self, x: Array, axis: int) -> Any:

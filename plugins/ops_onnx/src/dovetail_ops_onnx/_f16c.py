@@ -6,13 +6,10 @@ to even, whatever the modes of the thread, and make signalling NaN quiet.
 """
 
 import ctypes
-import mmap
-import os
-import sys
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
-from typing import Any
+
+from dovetail_ops_onnx._machine_code import loaded
 
 __all__ = ["Function", "native"]
 
@@ -47,26 +44,8 @@ def native() -> tuple[Function, Function] | None:
 
     None on other processors and systems, and where the system forbids to make memory executable.
     """
-    if sys.platform != "linux" or os.uname().machine != "x86_64" or not _has_f16c():
+    found = loaded((_WIDEN, _NARROW), "F16C")
+    if found is None:
         return None
-    memory = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.write(_WIDEN + _NARROW)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    # Never writable and executable at once, which some systems forbid.
-    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), ctypes.c_size_t(mmap.PAGESIZE), mmap.PROT_READ | mmap.PROT_EXEC):
-        return None
-    # Never unmapped, also where Python frees all modules at its end: threads that release its lock may run the code until then.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-    return prototype(start), prototype(start + len(_WIDEN))
-
-
-def _has_f16c() -> bool:
-    """As NumPy knows it, which NPY_DISABLE_CPU_FEATURES can change."""
-    for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):  # of NumPy 2, of NumPy 1
-        try:
-            features: dict[str, Any] = import_module(name).__cpu_features__
-        except (ImportError, AttributeError):
-            continue
-        return bool(features.get("F16C"))
-    return False
+    return prototype(found[0]), prototype(found[1])

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from dovetail_ops_onnx import _gathered_rows
 from dovetail_ops_onnx._types import Array
 
-__all__ = ["Taps", "channels_last", "joined", "weighted_planes", "weighted_rows"]
+__all__ = ["Taps", "adds_up_rows", "channels_last", "joined", "weighted_planes", "weighted_rows"]
 
 Taps = tuple[Array, Array]
 """The elements [taps, places] of which something is made at each place, and their weights [taps, places]."""
@@ -21,6 +22,15 @@ places of 256 planes of 56 x 56 take 3.2 ms, and 5.0 with 256 at once.
 """
 _FEW = 8
 """Below as many channels each is gathered on its own."""
+_SET = 1 << 12
+"""Bytes after which addresses fall on the same lines of a processor's first cache, of which it keeps 8: 32 planes of 64 x 64 are
+turned in 257 us at once, in 76 by 8, and of 40 x 40 in 17 and 29.
+"""
+
+
+def adds_up_rows(dtype: np.dtype[Any], channels: int) -> bool:
+    """Whether machine code adds up rows of so many channels, which is faster than all sums of planes."""
+    return _gathered_rows.takes(np.empty((1, channels), dtype))
 
 
 def channels_last(x: Array, border: int) -> Array:
@@ -39,8 +49,15 @@ def channels_last(x: Array, border: int) -> Array:
     image = np.zeros((x.shape[1], *dims), x.dtype)
     for dst, src in zip(rows, x, strict=True):
         image[plane] = src
-        dst[:] = image.reshape(x.shape[1], -1).T
+        _turn(dst, image.reshape(x.shape[1], -1))
     return rows.reshape(-1, x.shape[1])
+
+
+def _turn(rows: Array, planes: Array) -> None:
+    """rows [positions, C] of planes [C, positions], a few at a time where all of them would be in one place of the cache."""
+    step = _FEW if planes.strides[0] % _SET == 0 else len(planes)
+    for start in range(0, len(planes), step):
+        rows[:, start : start + step] = planes[start : start + step].T
 
 
 def joined(axes: Sequence[Taps], sizes: Sequence[int]) -> Taps:
@@ -63,6 +80,9 @@ def weighted_rows(rows: Array, taps: Taps, largest: bool = False) -> Array:
             dst[:] = found.max(0) if largest else found.sum(0)
         return y.T
     y = np.empty((index.shape[1], rows.shape[1]), rows.dtype)
+    if not largest and _gathered_rows.takes(rows):
+        _gathered_rows.add_up(rows, index, weight, y)
+        return y
     step = max(_PART // max(len(index) * rows.shape[1], 1), 1)
     for start in range(0, len(y), step):
         part = slice(start, start + step)

@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 
-from dovetail.op import FLOATS, Operator, OperatorError, ShapeError, TensorType
+from dovetail.op import FLOATS, KernelSource, Operator, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._elementwise import wide
 from dovetail_ops_onnx._numerics import rounded
 from dovetail_ops_onnx._resample import cubic_weight
 from dovetail_ops_onnx._types import BASIC, Array
-from dovetail_ops_onnx._weighted_rows import Taps, channels_last, joined, weighted_planes, weighted_rows
+from dovetail_ops_onnx._weighted_rows import Taps, adds_up_rows, channels_last, joined, weighted_planes, weighted_rows
+from dovetail_ops_onnx._written import IntoResult
 
 _PART = 1 << 14
 """Places that are computed at once: their coordinates and weights stay in the cache."""
@@ -18,6 +20,8 @@ _IMAGE = 1 << 18
 """Elements of images whose channels are brought together at once: they stay in the cache."""
 _COPIED = 1 << 13
 """Elements of images that are looked up at once without that: their copy takes less time than calls for each image."""
+_AREA = 6
+"""Positions for each place up to which bringing channels together for machine code takes less than sums of planes."""
 _PADDINGS = ("zeros", "border", "reflection")
 
 
@@ -31,6 +35,7 @@ class GridSample(Operator):
     inputs = ("X: T1", "grid: T2")
     outputs = ("Y: T1",)
     types = {"T1": BASIC, "T2": FLOATS}
+    kernels: ClassVar[tuple[KernelSource, ...]] = (IntoResult(),)
     align_corners: bool = False
     mode: str = "linear"
     padding_mode: str = "zeros"
@@ -50,31 +55,39 @@ class GridSample(Operator):
 
     def reference(self, X: Array, grid: Array) -> Array:
         """A weighted sum over the elements round each place."""
+        y = np.empty((*X.shape[:2], *grid.shape[1:-1]), X.dtype)
+        self.write(y, X, grid)
+        return y
+
+    def write(self, dst: Array, X: Array, grid: Array) -> None:
+        """The same into dst."""
         sizes = X.shape[2:]
-        shape = (*X.shape[:2], *grid.shape[1:-1])
-        if not math.prod(shape) or not math.prod(sizes):
-            return np.full(shape, "", object) if X.dtype == object else np.zeros(shape, X.dtype)
+        if not dst.size or not math.prod(sizes):
+            dst[...] = "" if X.dtype == object else 0
+            return
         places = wide(grid).reshape(len(X), -1, len(sizes))
         with np.errstate(all="ignore"):
             if self.mode == "nearest":
-                return self._nearest(X.reshape(*X.shape[:2], -1), places, sizes).reshape(shape)
+                self._nearest(dst.reshape(*X.shape[:2], -1), X.reshape(*X.shape[:2], -1), places, sizes)
+                return
             inner = np.result_type(wide(X).dtype, np.float32) if X.dtype.kind in "fV" else np.dtype(np.float64)
             x = X.astype(inner, copy=False)
-            y = self._sampled(x, places, self._between) if self.mode == "linear" else None
+            y = (dst if dst.dtype == inner else np.empty(dst.shape, inner)).reshape(*X.shape[:2], -1)
+            if self.mode == "linear":
+                self._sample(y, x, places, self._between)
             # The fast way counts elements outside as 0 times one inside, which is NaN where that one is not finite.
-            if y is None or not np.isfinite(np.vdot(y, y)):
-                y = self._sampled(x, places, self._joined, self._border)
-            return rounded(y, X.dtype).reshape(shape)
+            if self.mode != "linear" or not np.isfinite(np.vdot(y, y)):
+                self._sample(y, x, places, self._joined, self._border)
+            if dst.dtype != inner:
+                dst[...] = rounded(y, X.dtype).reshape(dst.shape)
 
-    def _nearest(self, x: Array, places: Array, sizes: tuple[int, ...]) -> Array:
-        """[N, C, n]: the elements of x [N, C, positions] nearest to places [N, n, axes]."""
-        y = np.empty((*x.shape[:2], places.shape[1]), x.dtype)
+    def _nearest(self, y: Array, x: Array, places: Array, sizes: tuple[int, ...]) -> None:
+        """y [N, C, n]: the elements of x [N, C, positions] nearest to places [N, n, axes]."""
         for planes, given, dst in zip(x, places, y, strict=True):
             index, weight = joined([self._nearest_tap(*axis) for axis in zip(given.T[::-1], sizes, strict=True)], sizes)
             dst[:] = planes.take(index[0], 1)
             if not weight.all():
                 dst[:, ~weight[0]] = "" if x.dtype == object else 0
-        return y
 
     def _nearest_tap(self, given: Array, size: int) -> Taps:
         """The element of an axis nearest to each place, and whether it is inside."""
@@ -84,12 +97,12 @@ class GridSample(Operator):
         inside = (at >= 0) & (at < size) if self._border else np.ones(len(at), bool)
         return np.clip(at, 0, size - 1).astype(np.intp)[None], inside[None]
 
-    def _sampled(self, x: Array, places: Array, taps: Callable[[Array, tuple[int, ...]], Taps], border: int = 0) -> Array:
-        """[N, C, n]: x [N, C, *spatial] at places [N, n, axes], whose elements and weights `taps` gives."""
+    def _sample(self, y: Array, x: Array, places: Array, taps: Callable[[Array, tuple[int, ...]], Taps], border: int = 0) -> None:
+        """y [N, C, n]: x [N, C, *spatial] at places [N, n, axes], whose elements and weights `taps` gives."""
         n, channels, area = places.shape[1], x.shape[1], math.prod(size + 2 * border for size in x.shape[2:])
-        y = np.empty((*x.shape[:2], n), x.dtype)
-        # Linear mode has few taps, for which bringing channels together takes most of the time.
-        bring, sums = (_planes, weighted_planes) if self.mode == "linear" else (channels_last, _of_rows)
+        # Linear mode has few taps, for which bringing channels together takes most of the time, but for machine code.
+        by_rows = self.mode != "linear" or (area <= _AREA * n and adds_up_rows(x.dtype, channels))
+        bring, sums = (channels_last, lambda rows, near: weighted_rows(rows, near).T) if by_rows else (_planes, weighted_planes)
         at_once = _COPIED if bring is _planes and channels > 1 else _IMAGE
         some, few = max(1, _PART // n), max(1, at_once // (channels * area))
         for image in range(0, len(x), some):
@@ -106,7 +119,6 @@ class GridSample(Operator):
                     near, part = bring(x[own], border), slice((first - image) * n, (own.stop - image) * n)
                     found = sums(near, (_of_images(index[:, part], n, area), weight[:, part]))
                     y[own] = found.reshape(channels, -1, n).swapaxes(0, 1)
-        return y
 
     def _between(self, places: Array, sizes: tuple[int, ...]) -> Taps:
         """As `_joined` without a border, for mode linear: elements outside have the weight 0."""
@@ -208,9 +220,9 @@ class GridSample_16(GridSample):
         """[N, C, H, W]."""
         return self._newer().infer(X, grid)
 
-    def reference(self, X: Array, grid: Array) -> Array:
+    def write(self, dst: Array, X: Array, grid: Array) -> None:
         """As the newer version."""
-        return self._newer().reference(X, grid)
+        self._newer().write(dst, X, grid)
 
     def _newer(self) -> GridSample:
         return GridSample(align_corners=self.align_corners, mode=self.mode.removeprefix("bi"), padding_mode=self.padding_mode)
@@ -221,11 +233,6 @@ def _planes(x: Array, border: int) -> Array:
     if border:
         x = np.pad(x, ((0, 0), (0, 0), *[(border, border)] * (x.ndim - 2)))
     return x.swapaxes(0, 1).reshape(x.shape[1], -1)
-
-
-def _of_rows(rows: Array, taps: Taps) -> Array:
-    """`weighted_rows` as [C, places]."""
-    return weighted_rows(rows, taps).T
 
 
 def _of_images(index: Array, n: int, area: int) -> Array:

@@ -22,6 +22,7 @@ from dovetail.op import (
     ShapeError,
     TensorType,
 )
+from dovetail_ops_onnx._nibble_rows import NibbleRows, takes
 from dovetail_ops_onnx._one_block import block_of, once
 
 __all__ = ["BlockMatrix", "MatMulBlocks", "block_of", "once"]
@@ -146,7 +147,7 @@ class MatMulBlocks(AbstractOperator):
     inputs: ClassVar[tuple[Port, ...]] = (Port("A"), Port("q"), Port("scales"), Port("offsets", optional=True))
     attributes: ClassVar[Mapping[str, Any]] = MappingProxyType(dict.fromkeys(("bits", "block_size", "activation_bits")))
     outputs: ClassVar[tuple[Port, ...]] = (Port("Y"),)
-    kernels: ClassVar[tuple[KernelSource, ...]] = (Unpacked(),)
+    kernels: ClassVar[tuple[KernelSource, ...]] = (NibbleRows(), Unpacked())
 
     bits: int
     block_size: int
@@ -162,6 +163,10 @@ class MatMulBlocks(AbstractOperator):
     def packed_rows(self) -> int:
         """The rows of a block in `q`."""
         return self.block_size // 2 if self.bits == 4 else self.block_size
+
+    def has_machine_code(self, a: TensorType, columns: int) -> bool:
+        """Whether `NibbleRows` multiplies rows `a` by a matrix with so many columns, here on this processor."""
+        return takes(self, a, columns)
 
     def infer(self, a: TensorType, q: TensorType, scales: TensorType, offsets: TensorType | None = None) -> TensorType:
         """A with N as its last dimension."""

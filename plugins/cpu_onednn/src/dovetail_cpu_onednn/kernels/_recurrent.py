@@ -46,6 +46,8 @@ class RecurrentKernel(PrimitiveKernel):
     order: ClassVar[tuple[int, ...]]
     """For each of oneDNN's gates the number that ONNX gives it."""
     states: ClassVar[int] = 1
+    waits: ClassVar[tuple[int, int]]
+    """How often the time that threads lose in a step is that of one barrier: with one sequence, and with several."""
 
     @abstractmethod
     def describe(self, op: Recurrent, direction: int, roles: Roles) -> PrimitiveDesc:
@@ -63,7 +65,8 @@ class RecurrentKernel(PrimitiveKernel):
     def barriers(self, node: TypedNode) -> int:
         op, src = node.op, node.given(0)
         assert isinstance(op, Recurrent)
-        return src.dims[1 if op.layout else 0] * op.directions
+        batch, time = src.dims[:2] if op.layout else src.dims[1::-1]
+        return time * op.directions * self.waits[batch > 1]
 
     def is_guarded(self, node: TypedNode) -> bool:
         lengths = node.optional(LENGTHS)

@@ -15,6 +15,7 @@ class GatedUnit(RecurrentKernel):
 
     name = "gru"
     order = (0, 1, 2)
+    waits = (3, 6)
 
     def describe(self, op: Recurrent, direction: int, roles: Roles) -> PrimitiveDesc:
         assert isinstance(op, GRU)

@@ -17,6 +17,7 @@ class LongShortTerm(RecurrentKernel):
     name = "lstm"
     order = (0, 2, 3, 1)
     states = 2
+    waits = (2, 4)
 
     def describe(self, op: Recurrent, direction: int, roles: Roles) -> PrimitiveDesc:
         assert isinstance(op, LSTM)

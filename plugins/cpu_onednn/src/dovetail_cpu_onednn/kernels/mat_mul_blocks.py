@@ -216,6 +216,8 @@ class BlocksProduct(PythonKernel):
         blocks, rows = node.given(2).dims[0], math.prod(outputs[0].dims[:-1])
         if rows <= (_FEW if blocks > 1 else 1) or 0 in node.given(0).dims or 0 in outputs[0].dims:
             return Refusal(Reason.SHAPE, f"{rows} rows for {blocks} blocks, where scaling the sums takes less")
+        if op.activation_bits == 0 and op.has_machine_code(node.given(0), node.given(2).dims[1]):
+            return Refusal(Reason.SHAPE, f"{rows} rows, where machine code takes less")
         if not all(is_constant(node, index) for index in range(1, len(node.inputs)) if node.inputs[index] is not None):
             return Refusal(Reason.DYNAMIC, "weights that are not constant")
         try:

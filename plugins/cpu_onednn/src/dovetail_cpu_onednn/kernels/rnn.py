@@ -23,6 +23,7 @@ class Vanilla(RecurrentKernel):
 
     name = "rnn"
     order = (0,)
+    waits = (2, 3)
 
     def describe(self, op: Recurrent, direction: int, roles: Roles) -> PrimitiveDesc:
         name = _names(op)[direction == BACKWARD and op.direction == "bidirectional"]

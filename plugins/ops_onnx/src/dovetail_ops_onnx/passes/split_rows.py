@@ -111,7 +111,7 @@ class _Split:
         weights = [graph.constants[name] for name in node.inputs[1:] if name in graph.constants]
         if len(weights) < sum(map(bool, node.inputs[1:])) or q.size < _LEAST:
             return None
-        if a.dtype is not DType.FLOAT32 or not a.size:
+        if a.dtype is not DType.FLOAT32 or not a.size or _stays_whole(op, a, graph.types[node.inputs[2]].dims[1]):
             return None
         centred = _centred(op.bits, *weights)
         if centred is None:
@@ -150,6 +150,11 @@ class _Split:
             return types, {}
         constant = as_constant(self.offsets)
         return {**types, self.name: TensorType.of(constant, known=True)}, {self.name: constant}
+
+
+def _stays_whole(op: MatMulBlocks, a: TensorType, columns: int) -> bool:
+    """Whether machine code takes less: for a row, and for several that keep the precision of float32."""
+    return op.has_machine_code(a, columns) and (op.activation_bits == 0 or a.size == a.dims[-1])
 
 
 def _centred(bits: int, q: Array, scales: Array, offsets: Array | None = None) -> tuple[int, Array | None] | None:
