@@ -154,7 +154,7 @@ class GuardedBuffers(Buffers):
         nbytes = content.size
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR | self._where
         whole = cl.Buffer(self._context, flags, hostbuf=np.concatenate([self._guard[: self._start], content, self._guard]))
-        inner = whole.get_sub_region(self._start, nbytes) if self._start else whole
+        inner: Any = whole.get_sub_region(self._start, nbytes) if self._start else whole
         if inner is not whole:
             inner.whole = whole  # Intel's driver for CPUs forgets a buffer that only its parts use
         self._guarded.add(inner.int_ptr)
