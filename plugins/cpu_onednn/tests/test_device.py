@@ -17,6 +17,7 @@ from dovetail.device import DeviceUnavailable, Unavailable
 from dovetail.errors import UsageError
 from dovetail_cpu_onednn import library as found
 from dovetail_cpu_onednn.device import OnednnDevice, infos
+from dovetail_cpu_onednn.version import Version
 
 
 def model(nodes, inputs, constants, shape):
@@ -181,15 +182,27 @@ def test_library_of_another_kind(monkeypatch):
 
 @pytest.mark.parametrize("version", [(2, 7, 5), (3, 1, 1), (4, 0, 0)])
 def test_library_of_another_version(monkeypatch, version):
-    class Other:
-        def __init__(self, cdll, path):
-            self.version = version
-
-    monkeypatch.setattr(found, "Onednn", Other)
+    monkeypatch.setattr(found, "version_of", lambda cdll: Version(version, ""))
     monkeypatch.setattr(found, "_loaded", {})
     answer = found.load("libc.so.6")
     assert isinstance(answer, Unavailable)
     assert answer.reason == f"libc.so.6 is oneDNN {'.'.join(map(str, version))}; accepted: 3.2 and later versions 3"
+    assert "pip install onednn-cpu-gomp" in answer.hint
+    assert not found._loaded
+
+
+def test_library_for_queues(tmp_path, monkeypatch):
+    """A CPU engine of SYCL is refused with what to do: it has a device only where SYCL finds one, and memory of its own."""
+    source, built = tmp_path / "version.c", tmp_path / "libdnnl.so.3"
+    source.write_text(
+        'struct { int major, minor, patch; const char *hash; unsigned cpu, gpu; } found = {3, 13, 2, "x", 512, 512};\n'
+        "void *dnnl_version(void) { return &found; }\n"
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(built), str(source)], check=True)
+    monkeypatch.setattr(found, "_loaded", {})
+    answer = found.load(str(built))
+    assert isinstance(answer, Unavailable)
+    assert answer.reason == f"{built} computes by SYCL on CPUs; accepted: a oneDNN for OpenMP, TBB or one thread"
     assert "pip install onednn-cpu-gomp" in answer.hint
     assert not found._loaded
 

@@ -313,7 +313,11 @@ print(made.count("dovetail-onednn-product"))
 
 @pytest.mark.parametrize(("threads", "op", "count"), [(2, "gru", 1), (1, "gru", 0), (2, "relu", 0)])
 def test_the_kernels_of_products_are_compiled_once_while_planning(threads, op, count):
-    """A GRU builds on oneDNN's general product. A device of one thread starts no second; a process forked meanwhile runs."""
+    """A GRU builds on oneDNN's general product before 3.7. A device of one thread starts no second; a process forked meanwhile
+    runs.
+    """
+    if library().version >= (3, 7):
+        count = 0
     env = {**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)}
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PRODUCT, str(threads), op]
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=600, check=False)

@@ -69,7 +69,7 @@ def test_damaged_entries_are_built_again(damage: str, info: DeviceInfo, folder: 
     flipped = bytes([*good[:-1], good[-1] ^ 1])
     entry.write_bytes({"flip": flipped, "cut": good[:-5], "empty": b"", "foreign": b"\x89PNG" + good}[damage])
     assert counts(info) == (1, 0)
-    assert entry.read_bytes()[:18] == good[:18]
+    assert entry.read_bytes()[:17] == good[:17]  # not all drivers build the same binary again
     assert counts(info) == (0, 1)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from dovetail.device import TensorType
@@ -102,6 +103,17 @@ def test_a_kernel_that_stays_inside_passes(device: OpenCLDevice, bench: Any) -> 
         run(device, bench, Stray(place=0)), run(device, bench, Stray(place=0), DEBUG_BUFFERS=True), strict=True
     ):
         np.testing.assert_array_equal(plain.reshape(-1)[1:], debugged.reshape(-1)[1:])
+
+
+def test_a_part_keeps_the_buffer_that_it_is_part_of(device: OpenCLDevice, bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intel's driver for CPUs answers ASSOCIATED_MEMOBJECT with a handle that no call takes once the buffer was released."""
+
+    def refused(*_: Any) -> None:
+        raise cl.LogicError("clGetMemObjectInfo failed: INVALID_MEM_OBJECT")
+
+    monkeypatch.setattr(cl.Buffer, "get_info", refused)
+    with pytest.raises(InferError, match="4 bytes changed after its end"):
+        run(device, bench, Stray(place=12), DEBUG_BUFFERS=True)
 
 
 def test_the_next_run_is_judged_by_itself(device: OpenCLDevice, bench: Any) -> None:

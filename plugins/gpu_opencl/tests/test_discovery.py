@@ -12,7 +12,7 @@ import pytest
 
 from dovetail.device import DeviceInfo, Unavailable
 from dovetail.errors import UsageError
-from dovetail_gpu_opencl import discovery, dovetail_device_info, dovetail_device_open, linker, probes
+from dovetail_gpu_opencl import capabilities, discovery, dovetail_device_info, dovetail_device_open, linker, probes
 from dovetail_gpu_opencl.capabilities import WIDEST_VECTOR, Capabilities, identity_of
 
 
@@ -108,6 +108,28 @@ def test_a_driver_that_is_older_than_the_cpu_is_unavailable(monkeypatch: pytest.
     assert isinstance(found, Unavailable)
     assert found.reason.startswith(f"the driver of pthread-AMD EPYC, PoCL {version[5:8]}, is older than this CPU")
     assert "pocl-opencl-icd" in found.hint
+
+
+@pytest.mark.parametrize(
+    ("version", "lanes", "fours"),
+    [
+        ("PoCL 3.0", 16, 8),
+        ("PoCL 3.1+debian", 16, 16),
+        ("PoCL 3.1+debian", 8, 8),
+        ("PoCL 4.0", 16, 0),
+        ("PoCL 5.0", 8, 0),
+        ("PoCL 6.0+debian", 16, 0),
+        ("PoCL 7.0", 16, 16),
+        ("PoCL 7.1", 8, 8),
+    ],
+)
+def test_pocl_that_assembly_ends_gets_none(monkeypatch: pytest.MonkeyPatch, version: str, lanes: int, fours: int) -> None:
+    """PoCL 4.0 to 6.0 end the process that builds a kernel with inline assembly, whatever it says."""
+    device = _pocl(version, "cpu-x86_64-pc-linux-gnu-skylake-avx512")
+    device.native_vector_width_float = lanes
+    features = {"AVX512VL": True, "AVX512VNNI": True}
+    monkeypatch.setattr(capabilities, "import_module", lambda name: SimpleNamespace(__cpu_features__=features))
+    assert capabilities.multiplies_fours(device) == fours
 
 
 @pytest.mark.usefixtures("linked")

@@ -4,6 +4,7 @@ import threading
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 import dovetail
@@ -54,6 +55,21 @@ def test_results_that_are_kept_or_shared(info: DeviceInfo) -> None:
         np.testing.assert_allclose(np.asarray(kept[0]), want, rtol=1e-5, atol=1e-5)
         np.testing.assert_array_equal(shared[1], x)
     np.testing.assert_allclose(shared[0], want, rtol=1e-5, atol=1e-5)  # the memory outlives the session
+
+
+def test_locked_memory_belongs_to_a_queue_in_order(info: DeviceInfo, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intel's driver for CPUs waits for ever after memory was freed in a queue out of order."""
+    used, lock = [], cl.enqueue_map_buffer
+
+    def noting(queue: Any, *given: Any) -> Any:
+        used.append(queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
+        return lock(queue, *given)
+
+    monkeypatch.setattr(cl, "enqueue_map_buffer", noting)
+    with dovetail.Core(config=False) as core:
+        core.compile_model(model(), info.name, {"PINNED": True, "QUEUE": queue})(np.ones((3, 5), np.float32))
+    assert used
+    assert not any(used)
 
 
 def test_its_value_is_checked(info: DeviceInfo) -> None:

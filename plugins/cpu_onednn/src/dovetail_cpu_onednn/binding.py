@@ -7,7 +7,7 @@ and `dnnl_common_types.h`; oneDNN keeps them for all of version 3.
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
+from ctypes import byref, c_char, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
 from functools import lru_cache, partial
 from struct import pack
 from typing import Any, NamedTuple, TypeVar
@@ -18,6 +18,7 @@ from dovetail_cpu_onednn.handles import Attr, Handle, Memory, MemoryDesc, Primit
 from dovetail_cpu_onednn.memory import require_free_memory
 from dovetail_cpu_onednn.signals import SignalStack, no_signals
 from dovetail_cpu_onednn.signatures import CREATE, DESTROY, FUNCTIONS, KINDS
+from dovetail_cpu_onednn.version import version_of
 
 __all__ = [
     "Alg",
@@ -70,10 +71,6 @@ class Unimplemented(OnednnError):
     """oneDNN has no implementation for what a primitive was asked to do."""
 
 
-class _Version(ctypes.Structure):
-    _fields_ = (("major", c_int), ("minor", c_int), ("patch", c_int), ("hash", c_char_p), ("runtime", c_uint))
-
-
 H = TypeVar("H", bound=Handle)
 
 
@@ -113,9 +110,7 @@ class Onednn:
         self._cdll = cdll
         # Calls that keep Python's lock: to release and take it again costs more than they take, and another thread may get it.
         self._holding = holding = ctypes.PyDLL(path, handle=cdll._handle)
-        cdll.dnnl_version.restype = POINTER(_Version)
-        found = cdll.dnnl_version().contents
-        self.version: tuple[int, int, int] = (found.major, found.minor, found.patch)
+        self.version = version_of(cdll).number
         self._f: dict[str, Any] = {}
         for name, kinds in {**FUNCTIONS, **{f"{n}_primitive_desc_create": f"*p{k}p" for n, k in CREATE.items()}}.items():
             self._declare(name, kinds)

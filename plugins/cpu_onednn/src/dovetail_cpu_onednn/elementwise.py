@@ -36,7 +36,15 @@ from dovetail_cpu_onednn.kernel import (
     when_asked,
 )
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.post_ops import BINARY, LARGEST, Appended, attach, eltwise_kind, is_one_element_a_channel
+from dovetail_cpu_onednn.post_ops import (
+    BINARY,
+    LARGEST,
+    Appended,
+    attach,
+    eltwise_kind,
+    is_one_element_a_channel,
+    require_no_columns,
+)
 
 __all__ = ["ElementwiseKernel"]
 
@@ -131,6 +139,7 @@ class ElementwiseKernel(PrimitiveKernel):
             extended = replace(node, node=replace(node.node, post_ops=(*rest, *node.post_ops)), operands=operands)
         chain = attach(extended, False, False, before=before, dims=_computed_dims(node))
         src, dst, second = (argument.desc for argument in arguments[:3])
+        require_no_columns(dst, chain.operands)
         masks = [("scales", int(Arg.SRC), 0)] if any(one.arg == SCALE for one in arguments) else []
         pd = library().describe("binary", algorithm, src, second, dst, attr=library().attr(chain.appended, masks))
         return NodePlan((Stage(pd, (*arguments, *(_placed(a, inside) for a in chain.arguments(pd)))),))

@@ -11,6 +11,7 @@ from dovetail.cpus import usable_cpus
 from dovetail.device import DeviceUnavailable, Unavailable
 from dovetail.locks import Lock
 from dovetail_cpu_onednn.binding import Onednn
+from dovetail_cpu_onednn.version import version_of
 
 __all__ = ["ENVIRONMENT", "default_threads", "library", "load"]
 
@@ -111,14 +112,17 @@ def _recorded() -> Iterator[str]:
 def _open(path: str) -> Onednn | str:
     try:
         with _short_spins():
-            found = Onednn(ctypes.CDLL(path), path)
+            cdll = ctypes.CDLL(path)
+            number, queues = version_of(cdll)
+            if not OLDEST <= number[:2] < (4, 0):
+                return f"{path} is oneDNN {'.'.join(map(str, number))}; accepted: 3.2 and later versions 3"
+            if queues:  # as the wheels `onednn` and `onednn-cpu-dpcpp-gpu-dpcpp` from the index
+                return f"{path} computes by {queues} on CPUs; accepted: a oneDNN for OpenMP, TBB or one thread"
+            return Onednn(cdll, path)
     except OSError as error:
         return f"{path} cannot be loaded: {error}"
     except AttributeError as error:
         return f"{path} is not oneDNN 3: {error}"
-    if not OLDEST <= found.version[:2] < (4, 0):
-        return f"{path} is oneDNN {'.'.join(map(str, found.version))}; accepted: 3.2 and later versions 3"
-    return found
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Translates chains of post-ops into oneDNN's: algorithms, order, and the operands that they read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import prod
 
 from dovetail.dataclass import dataclass
 from dovetail.device import Binary, Eltwise, PostOp, Prelu, Reason, Sum, TensorType, TypedNode
@@ -9,7 +10,17 @@ from dovetail_cpu_onednn.descriptors import describe, number_of, plain, undecide
 from dovetail_cpu_onednn.kernel import Argument, Refused, Stage
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["BINARY", "ELTWISE", "Appended", "Chain", "attach", "eltwise_kind", "is_one_element_a_channel", "times"]
+__all__ = [
+    "BINARY",
+    "ELTWISE",
+    "Appended",
+    "Chain",
+    "attach",
+    "eltwise_kind",
+    "is_one_element_a_channel",
+    "require_no_columns",
+    "times",
+]
 
 ELTWISE = {
     "relu": 0x20,
@@ -52,6 +63,11 @@ class Chain:
     appended: list[Appended]
     reads: list[tuple[int, int, MemoryDesc, bool]]
     shared: int | None = None
+
+    @property
+    def operands(self) -> Iterable[MemoryDesc]:
+        """The descriptors of what the chain reads."""
+        return (desc for _, _, desc, _ in self.reads)
 
     @property
     def attr(self) -> Attr:
@@ -138,6 +154,19 @@ def times(factor: float) -> Appended:
     primitives holds 0.0 and -0.0 for equal.
     """
     return "eltwise", (ELTWISE["linear"], factor, -0.0)
+
+
+def require_no_columns(dst: MemoryDesc, operands: Iterable[MemoryDesc]) -> None:
+    """Raise `Refused` for an operand along the last axis behind a binary primitive whose result is not plain.
+
+    For these oneDNN 3.2 and 3.7 have only the reference. With channels last, the jit kernel of 3.12.1 takes the numbers of the
+    operand along the channels, not along the last axis.
+    """
+    if len(dst.dims) < 3 or library().equal(dst, plain(dst.dims, dst.dtype)):
+        return
+    for desc in operands:
+        if prod(desc.dims) == desc.dims[-1] > 1:
+            raise Refused(Reason.POST_OP, f"an operand {list(desc.dims)} along the last axis of a result that is not plain")
 
 
 def is_one_element_a_channel(dims: Sequence[int]) -> bool:

@@ -26,6 +26,10 @@ _MANY_REGISTERS = re.compile(
 _ARCH_PRCTL, _PERMIT, _TILES = 158, 0x1023, 18
 """The system call of Linux on x86-64 that asks for registers, and those of tiles: `ARCH_REQ_XCOMP_PERM`, `XTILEDATA`."""
 
+_ENDED_BY_ASSEMBLY, _ASSEMBLES_AGAIN = (4, 0), (7, 0)
+"""PoCL's versions that take inline assembly for an allocation of local memory, which ends the process (mended in its commit
+5fcd68e60), and the first without this fault."""
+
 WIDEST_VECTOR = 8
 """Floats. PoCL 3.0 from pip (LLVM 14) aborts the process on vectors of 512 bits on AVX-512 machines: see wide_vectors.py."""
 
@@ -170,11 +174,11 @@ def refused_cpu(device: Any) -> str:
 def multiplies_fours(device: Any) -> int:
     """The ints of a vector, 8 or 16, for which PoCL compiles and an x86 CPU has VPDPBUSD (AVX-512 VNNI); 0 without it.
 
-    As NumPy knows it, which NPY_DISABLE_CPU_FEATURES can change: not every compiler knows the CPU. Vectors of 512 bits may end
-    the process in PoCL 3.0: see wide_vectors.py.
+    As NumPy knows it, which NPY_DISABLE_CPU_FEATURES can change: not every compiler knows the CPU, so that kernels have it in
+    inline assembly. Vectors of 512 bits may end the process in PoCL 3.0: see wide_vectors.py.
     """
-    lanes = device.native_vector_width_float
-    if not target_of(device).startswith("x86_64-") or lanes < 8:
+    lanes, version = device.native_vector_width_float, _pocl_version(device)
+    if not target_of(device).startswith("x86_64-") or lanes < 8 or _ENDED_BY_ASSEMBLY <= version < _ASSEMBLES_AGAIN:
         return 0
     for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):  # of NumPy 2, of NumPy 1
         try:
@@ -182,7 +186,7 @@ def multiplies_fours(device: Any) -> int:
         except (ImportError, AttributeError):
             continue
         if all(features.get(wanted, False) for wanted in ("AVX512VL", "AVX512VNNI")):
-            return 16 if lanes >= 16 and _pocl_version(device) > (3, 0) else 8
+            return 16 if lanes >= 16 and version > (3, 0) else 8
     return 0
 
 

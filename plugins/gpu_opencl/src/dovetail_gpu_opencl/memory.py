@@ -116,6 +116,9 @@ def pinned(context: Any, queue: Any, dims: tuple[int, ...], dtype: np.dtype[Any]
     nbytes = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
     with translated(f"locking {nbytes} bytes of the host's memory"):
+        if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+            # Intel's driver for CPUs (2026.2.0) waits for ever in a later call where this memory is freed in such a queue.
+            queue = cl.CommandQueue(context, queue.device)
         buffer = cl.Buffer(context, flags, nbytes)
         how: Any = cl.map_flags.READ | cl.map_flags.WRITE
         mapped, _ = cl.enqueue_map_buffer(queue, buffer, how, 0, (nbytes,), np.dtype(np.uint8))
@@ -151,7 +154,9 @@ class GuardedBuffers(Buffers):
         nbytes = content.size
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR | self._where
         whole = cl.Buffer(self._context, flags, hostbuf=np.concatenate([self._guard[: self._start], content, self._guard]))
-        inner = whole.get_sub_region(self._start, nbytes) if self._start else whole
+        inner: Any = whole.get_sub_region(self._start, nbytes) if self._start else whole
+        if inner is not whole:
+            inner.whole = whole  # Intel's driver for CPUs forgets a buffer that only its parts use
         self._guarded.add(inner.int_ptr)
         return inner
 
@@ -161,7 +166,7 @@ class GuardedBuffers(Buffers):
     def damage(self, queue: Any, buffer: Any) -> str:
         if buffer is None or buffer.int_ptr not in self._guarded:
             return ""
-        whole = buffer.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT) if self._start else buffer
+        whole = buffer.whole if self._start else buffer
         nbytes = self._nbytes(buffer)
         found, sides = np.empty_like(self._guard), []
         for start, side in ((0, "before its start"), (self._start + nbytes, "after its end"))[not self._start :]:

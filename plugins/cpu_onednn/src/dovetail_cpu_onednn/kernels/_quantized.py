@@ -34,7 +34,7 @@ from dovetail_cpu_onednn.kernels._matmul import collapse
 from dovetail_cpu_onednn.kernels._pool import whole
 from dovetail_cpu_onednn.kernels._quantized_chain import Epilogue, gives_halves, single_scale
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended, is_one_element_a_channel
+from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended, is_one_element_a_channel, require_no_columns
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.gemm import Gemm
@@ -327,6 +327,7 @@ def _sum(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     shifted = offset - factor * (s0 * z0 + s1 * z1)
     before: list[Appended] = [("eltwise", (ELTWISE["linear"], 1.0, shifted))] if shifted else []
     descs = [describe(t) for t in (node.given(0), node.given(1), node.outputs[0])]
+    require_no_columns(descs[2], (desc for *_, desc in chain.reads))
     masks = [("scales", int(arg), 0) for arg in (Arg.SRC, Arg.SRC_1)]
     pd = lib.describe("binary", BINARY["add"], *descs, attr=lib.attr([*before, *chain.appended], masks))
     places = ((Arg.SRC, "input", 0), (Arg.SRC_1, "input", 1), (Arg.DST, "output", 0))

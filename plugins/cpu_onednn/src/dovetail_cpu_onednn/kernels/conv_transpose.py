@@ -17,7 +17,7 @@ from dovetail_cpu_onednn.kernels._conv import ConvKernel
 from dovetail_cpu_onednn.kernels._sequence import Repeated, WholeStrides
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
-from dovetail_cpu_onednn.post_ops import BINARY, Appended, attach, is_one_element_a_channel
+from dovetail_cpu_onednn.post_ops import BINARY, Appended, attach, is_one_element_a_channel, require_no_columns
 from dovetail_ops_onnx.conv_transpose import ConvTranspose
 from dovetail_ops_onnx.spatial import ConvGeometry
 
@@ -133,6 +133,7 @@ class Deconvolution(ConvKernel):
             before.append(("binary", (BINARY["add"], vector)))
             arguments.append(Argument(Arg.post_op(0, Arg.SRC_1), "input", 2, vector))
         chain = attach(node, free, False, before=before)
+        require_no_columns(result, chain.operands)
         pd = lib.describe("binary", MAX, result, result, result, attr=chain.attr)
         return NodePlan((*bare.stages, Stage(pd, (*arguments, *chain.arguments(pd)))))
 
