@@ -60,9 +60,9 @@ def multi_head_attention(rng: np.random.Generator) -> Iterator[Case]:
     biased = [heads_of(x + part, 2) for x, part in zip((q, k, v), np.split(b, (6, 12)), strict=True)]
     want = attended(biased[0], biased[1], biased[2], np.where(mask > 0, 0, -10000.0)[:, None, None])
     yield Case("cross", op, (q, k, v, b, mask), (want, *biased[1:]), rtol=1e-4, atol=1e-4)
-    inputs = (q, heads_of(k, 2), heads_of(v, 2), b)
-    want = attended(biased[0], *inputs[1:3])
-    yield Case("keys_of_four_axes", op, inputs, (want, *inputs[1:3]), rtol=1e-4, atol=1e-4)
+    heads = [heads_of(x, 2) for x in (k, v)]
+    want = attended(biased[0], *heads)
+    yield Case("keys_of_four_axes", op, (q, *heads, b), (want, *heads), rtol=1e-4, atol=1e-4)
     old = [_floats(rng, 2, 2, 4, 3), _floats(rng, 2, 2, 4, 4)]
     new = [heads_of(x, 2) for x in (q, k, v)]
     full = [np.concatenate(pair, 2) for pair in zip(old, new[1:], strict=True)]
