@@ -143,6 +143,38 @@ except ModuleNotFoundError as error:
     assert run("-c", code, cwd=tmp_path, DOVETAIL_ONNXRUNTIME="1") == "onnxruntime.quantization\n"
 
 
+TOOLS = """
+import numpy as np
+import onnx
+import onnxruntime as ort
+import onnxruntime.backend
+from onnx import helper, numpy_helper
+from onnxruntime.quantization import quant_pre_process
+from onnxruntime.quantization.matmul_bnb4_quantizer import MatMulBnb4Quantizer
+
+rng = np.random.default_rng(0)
+x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N", size]) for name, size in (("x", 64), ("y", 32)))
+weights = numpy_helper.from_array(rng.normal(size=(64, 32)).astype(np.float32), "w")
+graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "product", [x], [y], [weights])
+model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+rows = rng.normal(size=(5, 64)).astype(np.float32)
+want = rows @ numpy_helper.to_array(weights)
+print(type(onnxruntime.backend.prepare(model)._session).__module__)
+print(np.abs(onnxruntime.backend.run(model, rows)[0] - want).max() < 1e-4)
+quant_pre_process(model, "ready.onnx", skip_symbolic_shape=True)
+print(np.abs(ort.InferenceSession("ready.onnx").run(None, {"x": rows})[0] - want).max() < 1e-4)
+quantizer = MatMulBnb4Quantizer(onnx.load("ready.onnx"), MatMulBnb4Quantizer.NF4, 32)
+quantizer.process()
+found = ort.InferenceSession(quantizer.model.model.SerializeToString()).run(None, {"x": rows})[0]
+print(0 < np.abs(found - want).max() < 0.15 * np.abs(want).max())
+"""
+
+
+def test_tools_that_call_the_native_module_or_write_models(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    assert run("tools.py", cwd=tmp_path, DOVETAIL_ONNXRUNTIME="1").split() == ["dovetail_onnxruntime.session", *["True"] * 3]
+
+
 def test_onnxruntime_that_was_imported_before(tmp_path: Path) -> None:
     code = """
 import onnxruntime

@@ -32,6 +32,74 @@ def test_inputs_and_outputs_read_alike(ort: Any, add: bytes) -> None:
     assert str(session.get_inputs()[0]) == "NodeArg(name='x', type='tensor(float)', shape=['?', 3])"
 
 
+def test_the_model_of_a_session_is_written(ort: Any, add: bytes, tmp_path: Path) -> None:
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "written.onnx")
+    feeds = {"x": np.ones((2, 3), np.float32), "y": np.ones((2, 3), np.float32), "z": np.ones((2, 3), np.float32)}
+    want = ort.InferenceSession(add, options).run(None, feeds)
+    found = ort.InferenceSession(options.optimized_model_filepath).run(None, feeds)
+    assert [np.array_equal(*pair) for pair in zip(found, want, strict=True)] == [True] * 3
+
+
+def test_a_file_of_onnxruntimes_own_format_is_not_written(add: bytes, tmp_path: Path) -> None:
+    options = dovetail_onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "written.ort")
+    with pytest.raises(Exception, match=r"NOT_IMPLEMENTED.*dovetail writes \.onnx"):
+        dovetail_onnxruntime.InferenceSession(add, options)
+
+
+def times(location: str = "") -> bytes:
+    """A model y = w x; its w is 2, or in a file that is not there."""
+    w = helper.make_tensor("w", FLOAT, [3], np.full(3, 2, np.float32))
+    if location:
+        w.ClearField("float_data")
+        w.data_location = TensorProto.EXTERNAL
+        w.external_data.add(key="location", value=location)
+    x, y = (helper.make_tensor_value_info(name, FLOAT, [3]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "w"], ["y"])], "g", [x], [y], [w])
+    return bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString())
+
+
+@pytest.mark.parametrize("location", ["", "nothing.bin"])
+def test_initializers_that_the_program_gives(ort: Any, location: str, tmp_path: Path) -> None:
+    options = ort.SessionOptions()
+    values = [ort.OrtValue.ortvalue_from_numpy(np.array([3, 4, 5], np.float32)) for _ in range(2)]
+    if location:
+        options.add_external_initializers(["w"], values[:1])
+    else:
+        options.add_initializer("w", values[0])
+        options.add_initializer("of another model", values[1])
+    (tmp_path / "model.onnx").write_bytes(times(location))
+    for source in (times(location), str(tmp_path / "model.onnx")):
+        found = ort.InferenceSession(source, options).run(None, {"x": np.array([1, 2, 3], np.float32)})[0]
+        assert found.tolist() == [3, 8, 15]
+
+
+def test_an_external_initializer_that_the_model_lacks(ort: Any) -> None:
+    options = ort.SessionOptions()
+    options.add_external_initializers(["v"], [ort.OrtValue.ortvalue_from_numpy(np.ones(3, np.float32))])
+    with pytest.raises(Exception, match=r"FAIL.*Failed to find existing initializer with name v"):
+        ort.InferenceSession(times(), options)
+
+
+def test_initializers_of_another_type() -> None:
+    options = dovetail_onnxruntime.SessionOptions()
+    options.add_initializer("w", dovetail_onnxruntime.OrtValue.ortvalue_from_numpy(np.ones(4, np.float32)))
+    with pytest.raises(Exception, match=r"INVALID_ARGUMENT.*'w' is .*FLOAT.*\[3\].*\[4\]"):
+        dovetail_onnxruntime.InferenceSession(times(), options)
+    with pytest.raises(Exception, match="2 names and 1 values"):
+        options.add_external_initializers(["a", "b"], list(options.initializers.values()))
+
+
+def test_a_provider_that_nobody_knows(ort: Any, add: bytes) -> None:
+    session = ort.InferenceSession(add, providers=["CPUExecutionProvider"])
+    with (
+        pytest.warns(UserWarning, match="not in available provider names"),
+        pytest.raises(RuntimeError, match="Unknown Provider Type"),
+    ):
+        session.set_providers(["Nonsense"])
+
+
 def test_open_dimensions_of_outputs_that_follow_from_the_model_are_numbers(ort: Any, make: Any) -> None:
     """Exporters name each dimension that they do not know; programs compute from those names what they bind."""
     weights = helper.make_node("Constant", [], ["w"], value=helper.make_tensor("w", FLOAT, [2, 3, 4, 4], np.ones(96)))

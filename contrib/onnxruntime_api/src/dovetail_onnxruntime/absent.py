@@ -38,9 +38,7 @@ ABSENT = {
     "OrtSparseFormat": _SPARSE,
     "OrtSyncStream": "devices have no streams that programs can use",
     "SessionIOBinding": "use IOBinding",
-    "SessionOptions.add_external_initializers": "save the weights with the model",
     "SessionOptions.add_external_initializers_from_files_in_memory": "save the weights with the model",
-    "SessionOptions.add_initializer": "save the weights with the model",
     "SessionOptions.register_custom_ops_library": "operators of other domains are pip packages: see the tutorial on op packs",
     "SessionOptions.clear_ep_context_data_read_func": "see ModelCompiler",
     "SessionOptions.set_ep_context_data_read_func": "see ModelCompiler",
@@ -67,6 +65,7 @@ ABSENT = {
 """Symbol -> why it is not there, and what to use instead."""
 
 ABSENT_MODULES = {
+    "backend": _TOOLS,
     "quantization": _TOOLS,
     "tools": _TOOLS,
     "training": _TRAINING,

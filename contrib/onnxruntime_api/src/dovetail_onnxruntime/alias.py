@@ -3,21 +3,22 @@
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 
-__all__ = ["VARIABLE", "activate", "is_active"]
+__all__ = ["VARIABLE", "activate", "installed_native", "is_active"]
 
 VARIABLE = "DOVETAIL_ONNXRUNTIME"
 """Environment variable: with `1`, every Python process with this package installed answers `import onnxruntime` with it."""
 
 _NAME, _OWN = "onnxruntime", "dovetail_onnxruntime"
 
-TOOLS = ("quantization", "tools", "transformers")
-"""Packages of onnxruntime in Python that make models. Where it is installed they are its own, with sessions of this package."""
+TOOLS = ("backend", "quantization", "tools", "transformers")
+"""Packages of onnxruntime in Python. Where it is installed they are its own, with sessions of this package."""
 
 
 class _Finder(MetaPathFinder, Loader):
@@ -51,6 +52,19 @@ def _installed(fullname: str) -> ModuleSpec | None:
     """A package of the installed onnxruntime; its modules are found by its path then."""
     found = PathFinder.find_spec(_NAME)
     return None if found is None else PathFinder.find_spec(fullname, found.submodule_search_locations)
+
+
+@cache
+def installed_native() -> ModuleType | None:
+    """The native module of the installed onnxruntime, some of whose functions its tools call; None where there is none."""
+    found = PathFinder.find_spec(_NAME)
+    folders = [os.path.join(folder, "capi") for folder in (found and found.submodule_search_locations) or ()]
+    spec = PathFinder.find_spec("onnxruntime_pybind11_state", folders)
+    if spec is None or spec.loader is None:
+        return None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _own_name(fullname: str) -> str:

@@ -57,4 +57,4 @@ def get_version_string() -> str:
 
 def get_build_info() -> str:
     """The version of dovetail behind the interface."""
-    return f"dovetail {_dovetail_version}"
+    return f"ORT Build Info: dovetail {_dovetail_version}"

@@ -10,6 +10,7 @@ from dovetail_onnxruntime.enums import ExecutionMode, ExecutionOrder, GraphOptim
 from dovetail_onnxruntime.exceptions import InvalidArgument, coded
 from dovetail_onnxruntime.noted import without_effect
 from dovetail_onnxruntime.providers import get_all_providers, is_available
+from dovetail_onnxruntime.values import OrtValue
 
 __all__ = ["RunOptions", "SessionOptions"]
 
@@ -45,7 +46,8 @@ class _Options:
 
 @refuses_absent
 class SessionOptions(_Options):
-    """Options of a session. `intra_op_num_threads`, free dimensions, the optimization level and profiling have an effect.
+    """Options of a session. These have an effect: `intra_op_num_threads`, free dimensions, the optimization level, profiling,
+    `optimized_model_filepath` and initializers.
 
     The others are kept and can be read; a session that is made with one of them warns once, by name.
     """
@@ -79,18 +81,42 @@ class SessionOptions(_Options):
         "logid",
         "use_deterministic_compute",
         "use_per_session_threads",
-        "optimized_model_filepath",
     )
 
     def __init__(self) -> None:
         super().__init__()
-        self.__dict__.update(_free_dimensions={}, _providers={}, _policy=None, _is_cancelled=False)
+        self.__dict__.update(
+            _free_dimensions={}, _initializers={}, _external=set(), _providers={}, _policy=None, _is_cancelled=False
+        )
 
     @property
     def free_dimensions(self) -> dict[str, int]:
         """Symbol -> size, as given to `add_free_dimension_override_by_name`."""
         found: dict[str, int] = self.__dict__["_free_dimensions"]
         return found
+
+    @property
+    def initializers(self) -> dict[str, OrtValue]:
+        """Name -> value, as given to `add_initializer` and `add_external_initializers`."""
+        found: dict[str, OrtValue] = self.__dict__["_initializers"]
+        return found
+
+    @property
+    def external(self) -> set[str]:
+        """The names given to `add_external_initializers`, which the model must have."""
+        found: set[str] = self.__dict__["_external"]
+        return found
+
+    def add_initializer(self, name: str, ortvalue: OrtValue) -> None:
+        """Let a value stand in place of the initializer of this name, in models that have one."""
+        self.initializers[name] = ortvalue
+
+    def add_external_initializers(self, names: Sequence[str], ortvalues: Sequence[OrtValue]) -> None:
+        """As `add_initializer`, for several: those that models keep in other files, which need not be there."""
+        if len(names) != len(ortvalues):
+            raise coded(InvalidArgument, f"{len(names)} names and {len(ortvalues)} values; accepted: one value for each name")
+        self.initializers.update(zip(names, ortvalues, strict=True))
+        self.external.update(names)
 
     def add_free_dimension_override_by_name(self, dim_name: str, dim_value: int) -> None:
         """Fix the size of a symbolic dimension of the inputs."""

@@ -13,6 +13,7 @@ from numpy import ndarray
 from dovetail import CompiledModel, Graph, Model, TensorType
 from dovetail.errors import DovetailError, UnknownOption
 from dovetail.op import UnboundOperator
+from dovetail_onnxruntime import exceptions
 from dovetail_onnxruntime.absent import refuses_absent
 from dovetail_onnxruntime.arguments import ModelMetadata, NodeArg, metadata_of
 from dovetail_onnxruntime.binding import IOBinding
@@ -21,10 +22,11 @@ from dovetail_onnxruntime.devices import OrtEpDevice, device_of_provider
 from dovetail_onnxruntime.enums import GraphOptimizationLevel
 from dovetail_onnxruntime.exceptions import Fail, InvalidArgument, ModelLoadCanceled, coded, failed_run, loading
 from dovetail_onnxruntime.feeds import FeedReader, result
+from dovetail_onnxruntime.initializers import with_initializers
 from dovetail_onnxruntime.noted import without_effect
 from dovetail_onnxruntime.options import RunOptions, SessionOptions
 from dovetail_onnxruntime.profiling import Profile
-from dovetail_onnxruntime.providers import CPU, core, device_of, names_device, normalized
+from dovetail_onnxruntime.providers import CPU, core, device_of, get_all_providers, names_device, normalized
 from dovetail_onnxruntime.values import OrtValue
 
 __all__ = ["InferenceSession", "Session"]
@@ -90,8 +92,12 @@ class Session:
         return self.get_provider_options()
 
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
-        """Compile the model again, for the device that these providers mean."""
-        self._chosen = normalized(providers, provider_options)
+        """Compile the model again, for the device that these providers mean. Raises `RuntimeError` for one that nobody knows."""
+        chosen = normalized(providers, provider_options)
+        unknown = [name for name in map(_name_of, providers or ()) if name not in get_all_providers()]
+        if unknown:
+            raise RuntimeError(f"Unknown Provider Type: {unknown[0]}")
+        self._chosen = chosen
         with loading(self._model_path, self._model_bytes):
             self._compile(self._compiled.model)
 
@@ -251,10 +257,12 @@ class Session:
         self._model_meta = metadata_of(model)
 
     def _read(self, options: SessionOptions) -> Model:
-        if self._model_path is None:
-            model = core().read_model(self._model_bytes or b"", "onnx")
-        else:
-            model = core().read_model(self._model_path, "onnx")
+        source = (self._model_bytes or b"") if self._model_path is None else self._model_path
+        if options.initializers:
+            source = with_initializers(source, options.initializers, options.external)
+        model = core().read_model(source, "onnx")
+        if options.optimized_model_filepath:
+            _write(model, options.optimized_model_filepath)
         _check_operators(model.graph)
         sizes = options.free_dimensions
         if not sizes:
@@ -280,6 +288,20 @@ class Session:
             self._chosen = {CPU: {}}
             self._compiled = _with_threads(model, "CPU", {}, threads)
         self._decoder = Decoder.of(self._compiled)
+
+
+def _write(model: Model, path: str) -> None:
+    """Write the model as it was read: passes are for devices."""
+    if path.endswith(".ort"):
+        raise coded(
+            exceptions.NotImplemented,
+            f"optimized_model_filepath is {path!r}; dovetail writes .onnx, not onnxruntime's own format",
+        )
+    core().write_model(model, path, "onnx")
+
+
+def _name_of(provider: str | tuple[str, Any]) -> str:
+    return provider if isinstance(provider, str) else provider[0]
 
 
 @refuses_absent
