@@ -12,6 +12,7 @@ from onnx import AttributeProto, ModelProto, helper, numpy_helper
 from onnx.backend.test import loader
 
 from dovetail.frontend import FormatError, Graph, Model, TensorType, UnboundOperator
+from dovetail_frontend_onnx.opsets import CHANGED
 
 STORED = Path(loader.DATA_DIR)
 
@@ -52,7 +53,7 @@ def test_stored_models(read: Any, kind: str) -> None:
 def test_an_old_model_that_cannot_be_converted_is_refused(read: Any) -> None:
     x = helper.make_tensor_value_info("x", 1, [2])
     graph = helper.make_graph(
-        [helper.make_node("NoSuchOperator", ["x"], ["y"])], "g", [x], [helper.make_tensor_value_info("y", 1, [2])]
+        [helper.make_node("Add", ["x", "x"], ["y"], no_such_attribute=1)], "g", [x], [helper.make_tensor_value_info("y", 1, [2])]
     )
     old = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 6)], ir_version=3)
     with pytest.raises(FormatError, match=r"of operator set 6, and converting it failed(.|\n)*accepted: 7 and later"):
@@ -123,3 +124,36 @@ def _assert_attribute(value: Any, proto: AttributeProto) -> None:
         assert list(value) == [w.decode() if isinstance(w, bytes) else w for w in wanted]
     else:
         assert isinstance(value, TensorType) or value == wanted or proto.type == AttributeProto.TYPE_PROTO
+
+
+def test_versions_of_operators_that_changed_before_set_7() -> None:
+    newest = {
+        schema.name: onnx.defs.get_schema(schema.name, 7).since_version
+        for schema in onnx.defs.get_all_schemas_with_history()
+        if not schema.domain and schema.since_version <= 7
+    }
+    assert {name: version for name, version in newest.items() if version > 1} == CHANGED
+
+
+@pytest.mark.parametrize("version", [5, 4])
+def test_labels_behind_a_tree(read: Any, version: int) -> None:
+    """As scikit-learn's converter writes paths through a tree; onnx's inference ends the process for it."""
+    x = helper.make_tensor_value_info("x", 1, [None, 2])
+    tree = helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["t"], domain="ai.onnx.ml", n_targets=1, nodes_treeids=[0], nodes_nodeids=[0],
+        nodes_featureids=[0], nodes_modes=["LEAF"], nodes_values=[0.0], nodes_truenodeids=[0], nodes_falsenodeids=[0],
+        target_treeids=[0], target_nodeids=[0], target_ids=[0], target_weights=[3.0],
+    )  # fmt: skip
+    labels = helper.make_node(
+        "LabelEncoder", ["t"], ["s"], domain="ai.onnx.ml", keys_floats=[3.0], values_strings=["a"], default_string="b"
+    )
+    nodes = [tree, labels, helper.make_node("Reshape", ["s", "shape"], ["y"])]
+    shape = helper.make_tensor("shape", 7, [1], [-1])
+    graph = helper.make_graph(nodes, "g", [x], [helper.make_tensor_value_info("y", 8, [None])], [shape])
+    opsets = [helper.make_opsetid("", version), helper.make_opsetid("ai.onnx.ml", 2)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    if version == 5:
+        assert read(model).opsets == {"": 7, "ai.onnx.ml": 2}
+    else:
+        with pytest.raises(FormatError, match=r"of operator set 4 and has a LabelEncoder(.|\n)*accepted: 7 and later"):
+            read(model)

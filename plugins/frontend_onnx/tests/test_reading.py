@@ -215,7 +215,7 @@ def test_both_ends_of_the_opset_range(read: Any, build: Any, version: int) -> No
 
 @pytest.mark.parametrize("version", [0, NEWEST_OPSET + 1, 999])
 def test_outside_the_opset_range(read: Any, build: Any, version: int) -> None:
-    with pytest.raises(FormatError, match=rf"version {version} of the domain 'ai.onnx'(.|\n)*7 to {NEWEST_OPSET}"):
+    with pytest.raises(FormatError, match=rf"version {version} of the domain 'ai.onnx'(.|\n)*1 to {NEWEST_OPSET}"):
         read(build([helper.make_node("Relu", ["x"], ["y"])], opsets={"": version}))
 
 
@@ -326,11 +326,14 @@ except Exception as error:
 def test_the_onnx_package_is_imported_only_for_old_models(build: Any, saved: Any, implementation: str) -> None:
     relu = [helper.make_node("Relu", ["x"], ["y"])]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
-    old = build(relu, [x], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])], opsets={"": 6}, ir_version=3)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    old = build([helper.make_node("Add", ["x", "x"], ["y"])], [x], [y], opsets={"": 6}, ir_version=3)
+    unchanged = build(relu, [x], [y], opsets={"": 6}, ir_version=3)
     script = """
 import pathlib, sys
 from dovetail_frontend_onnx import dovetail_read_model
 assert dovetail_read_model(pathlib.Path(sys.argv[1]), {}).opsets == {"": 17}
+assert dovetail_read_model(bytes.fromhex(sys.argv[3]), {}).opsets == {"": 7}
 assert "onnx" not in sys.modules
 assert dovetail_read_model(bytes.fromhex(sys.argv[2]), {}).opsets == {"": 13}
 assert "onnx" in sys.modules
@@ -338,7 +341,8 @@ assert "onnx" in sys.modules
     environment = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": implementation}
     # Where protobuf has no wheel with upb (3.14t), it warns and takes the other one.
     command = [sys.executable, "-W", "ignore:Selected implementation upb", "-c", script, str(saved(build(relu)))]
-    done = subprocess.run([*command, old.SerializeToString().hex()], env=environment, capture_output=True, text=True, check=False)
+    command += [model.SerializeToString().hex() for model in (old, unchanged)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -356,17 +360,21 @@ for content in map(bytes.fromhex, sys.argv[1:]):
 
 
 def test_reading_needs_neither_onnx_nor_ml_dtypes(build: Any) -> None:
-    def model(dtype: int, **options: Any) -> str:
+    def model(dtype: int, op_type: str = "Relu", **options: Any) -> str:
         x, y = (helper.make_tensor_value_info(name, dtype, [1, 2]) for name in "xy")
-        content: bytes = build([helper.make_node("Relu", ["x"], ["y"])], [x], [y], **options).SerializeToString()
+        inputs = ["x"] * (2 if op_type == "Add" else 1)
+        content: bytes = build([helper.make_node(op_type, inputs, ["y"])], [x], [y], **options).SerializeToString()
         return content.hex()
 
-    models = [model(TensorProto.FLOAT), model(TensorProto.BFLOAT16), model(TensorProto.FLOAT, opsets={"": 6}, ir_version=3)]
+    old: dict[str, Any] = {"opsets": {"": 6}, "ir_version": 3}
+    number = TensorProto.FLOAT
+    models = [model(number), model(TensorProto.BFLOAT16), model(number, **old), model(number, "Add", **old)]
     done = subprocess.run([sys.executable, "-c", WITHOUT, *models], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         "[[0. 2.]]",
         "data type bfloat16 needs the package ml_dtypes",
         "  pip install ml_dtypes",
+        "[[0. 2.]]",
         "<bytes>: the model is of operator set 6, and converting it needs the package onnx",
         "  pip install dovetail-frontend-onnx[upgrade]",
     ]

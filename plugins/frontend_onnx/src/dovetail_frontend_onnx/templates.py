@@ -137,12 +137,13 @@ def read_opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
         if found.setdefault(domain, item.version) != item.version:
             raise FormatError(f"opset_import has the domain '{printable(domain)}' as version {found[domain]} and {item.version}")
         newest = NEWEST_OPSET if domain == "" else 2**31 - 1
-        oldest = OLDEST_OPSET if domain == "" else 1
-        if not oldest <= item.version <= newest:
+        if not 1 <= item.version <= newest:
             raise FormatError(
                 f"opset_import asks for version {item.version} of the domain '{printable(domain) or 'ai.onnx'}'",
-                hint=f"accepted: {oldest} to {newest}; onnx.version_converter changes a model's version",
+                hint=f"accepted: 1 to {newest}; onnx.version_converter changes a model's version",
             )
+    if "" in found:
+        found[""] = max(found[""], OLDEST_OPSET)  # operators of an older set have the same definitions there (`is_old`)
     return found
 
 

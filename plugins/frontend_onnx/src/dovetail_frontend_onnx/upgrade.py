@@ -1,4 +1,7 @@
-"""Models of operator sets before 7, brought to a newer one by the version converter of the package onnx, which is optional."""
+"""Models of operator sets before 7, brought to a newer one by the version converter of the package onnx, which is optional.
+
+It ends the process for a LabelEncoder whose input has no type, which onnx's inference leaves behind a tree ensemble.
+"""
 
 import onnx
 from onnx import ModelProto, helper, numpy_helper, shape_inference, version_converter
@@ -18,6 +21,8 @@ def upgraded(proto: messages.ModelProto) -> messages.ModelProto:
     """A converted copy. Raises `FormatError`."""
     version = versions(proto)[0]
     hint = "accepted: 7 and later, and older ones that onnx.version_converter converts"
+    if any(node.op_type == "LabelEncoder" for node in proto.graph.node):
+        raise FormatError(f"the model is of operator set {version} and has a LabelEncoder, which onnx cannot convert", hint=hint)
     if any(item.data_location == messages.TensorProto.EXTERNAL for item in proto.graph.initializer):
         raise FormatError(f"the model is of operator set {version} and has external data", hint=hint)
     try:
