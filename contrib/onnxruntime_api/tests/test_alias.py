@@ -147,8 +147,8 @@ TOOLS = """
 import numpy as np
 import onnx
 import onnxruntime as ort
-import onnxruntime.backend
 from onnx import helper, numpy_helper
+from onnxruntime import backend
 from onnxruntime.quantization import quant_pre_process
 from onnxruntime.quantization.matmul_bnb4_quantizer import MatMulBnb4Quantizer
 
@@ -159,8 +159,8 @@ graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "prod
 model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 rows = rng.normal(size=(5, 64)).astype(np.float32)
 want = rows @ numpy_helper.to_array(weights)
-print(type(onnxruntime.backend.prepare(model)._session).__module__)
-print(np.abs(onnxruntime.backend.run(model, rows)[0] - want).max() < 1e-4)
+print(type(backend.prepare(model)._session).__module__)
+print(np.abs(backend.run(model, rows)[0] - want).max() < 1e-4)
 quant_pre_process(model, "ready.onnx", skip_symbolic_shape=True)
 print(np.abs(ort.InferenceSession("ready.onnx").run(None, {"x": rows})[0] - want).max() < 1e-4)
 quantizer = MatMulBnb4Quantizer(onnx.load("ready.onnx"), MatMulBnb4Quantizer.NF4, 32)

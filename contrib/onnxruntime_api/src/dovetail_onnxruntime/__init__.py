@@ -48,6 +48,11 @@ __all__ = ["__version__", *_HOME]
 def __getattr__(name: str) -> object:
     if name == "capi":
         return import_module(f"{__name__}.capi")
+    if name in ABSENT_MODULES:
+        from dovetail_onnxruntime.alias import import_tool  # here, as every module
+
+        if (tool := import_tool(name)) is not None:
+            return tool
     if name not in _HOME:
         reason = ABSENT.get(name) or ABSENT_MODULES.get(name)
         raise AttributeError(f"module 'onnxruntime' of dovetail has no attribute {name!r}{f': {reason}' if reason else ''}")

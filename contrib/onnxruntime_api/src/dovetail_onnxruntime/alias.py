@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 
-__all__ = ["VARIABLE", "activate", "installed_native", "is_active"]
+__all__ = ["VARIABLE", "activate", "import_tool", "installed_native", "is_active"]
 
 VARIABLE = "DOVETAIL_ONNXRUNTIME"
 """Environment variable: with `1`, every Python process with this package installed answers `import onnxruntime` with it."""
@@ -52,6 +52,13 @@ def _installed(fullname: str) -> ModuleSpec | None:
     """A package of the installed onnxruntime; its modules are found by its path then."""
     found = PathFinder.find_spec(_NAME)
     return None if found is None else PathFinder.find_spec(fullname, found.submodule_search_locations)
+
+
+def import_tool(name: str) -> ModuleType | None:
+    """A package of tools for `from onnxruntime import`; None unless that means this package, and onnxruntime is installed."""
+    if name not in TOOLS or not is_active() or _installed(f"{_NAME}.{name}") is None:
+        return None
+    return import_module(f"{_NAME}.{name}")
 
 
 @cache
