@@ -363,9 +363,9 @@ def operator_key(op: AbstractOperator) -> Hashable:
     if isinstance(op, Quantized):  # its scales do not count
         steps = [(operator_key(one.op), one.inputs) for one in op.steps if isinstance(one, QuantizedStep)]
         return type(op), *steps, *[one is None for one in op.scalings], op.result and op.result.dtype
-    # Operators of passes have fields that are no attributes.
+    # Operators that passes make have fields in place of attributes.
     names = op.attributes if isinstance(op, Operator) else fields_of(type(op))
-    if not names and not isinstance(op, Operator):
+    if not names and getattr(op, "__dict__", None):
         return id(op)
     key = (type(op), *(getattr(op, name) for name in names))
     try:
