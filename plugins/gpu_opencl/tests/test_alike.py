@@ -20,6 +20,8 @@ from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.leaky_relu import LeakyRelu
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
+from dovetail_ops_onnx.shape import Shape
+from dovetail_ops_onnx.slice import Slice
 from dovetail_ops_onnx.tanh import Tanh
 from dovetail_ops_onnx.transpose import Transpose
 
@@ -156,6 +158,34 @@ def test_quantized_layers_with_a_bias_are_not_made_again_for_each_length(
         found.append((asked["QuantizedMatMul"], len(made)))
     assert found[0][0] == LAYERS, found
     assert set(found[2:]) == {(1, 0)}, found
+
+
+def test_sums_of_bytes_are_not_made_again_for_each_length(info: DeviceInfo, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sizes by which a row for each position is read are arguments; its constant is another one for each length."""
+    if info.kind != "CPU":
+        pytest.skip("on GPUs the content of single constants counts")
+    made: list[Any] = []
+    inner = _quantized.QuantizedElementwise._parts
+    monkeypatch.setattr(
+        _quantized.QuantizedElementwise, "_parts", lambda self, *given: (made.append(given), inner(self, *given))[1]
+    )
+    g = dovetail.GraphBuilder()
+    x, y = (g.input(name, "uint8", ("N", "L", 24)) for name in ("x", "y"))
+    scale, zero = g.constant(np.array(0.1, np.float32)), g.constant(np.array(100, np.uint8))
+    stored = g.node(Add(), *[g.node(DequantizeLinear(), name, scale, zero) for name in (x, y)])
+    length = g.node(Slice(), g.node(Shape(), x), *[g.constant(np.array([n])) for n in (1, 2)])
+    rows = g.constant(rng.standard_normal((50, 24)).astype(np.float32))
+    added = g.node(Slice(), rows, g.constant(np.array([0])), length, g.constant(np.array([0])))
+    model = g.model([g.node(QuantizeLinear(), g.node(Add(), stored, added), scale, zero)])
+    request = dovetail.Core().compile_model(model, info.name).create_infer_request()
+    reference, found = dovetail.Core().compile_model(model, "NUMPY"), []
+    for batch, rows_of_x in ((2, 5), (2, 7), (3, 40), (2, 11), (5, 7)):
+        made.clear()
+        feeds = {name: rng.integers(0, 256, (batch, rows_of_x, 24)).astype(np.uint8) for name in ("x", "y")}
+        np.testing.assert_array_equal(request.infer(feeds)[0], reference(feeds)[0])
+        found.append(len(made))
+    assert found[0] == 1, found
+    assert set(found[2:]) == {0}, found
 
 
 # --- one pair of nodes ------------------------------------------------------------------------------------------------

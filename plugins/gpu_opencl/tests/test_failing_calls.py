@@ -441,3 +441,37 @@ def test_closing_while_runs_are_under_way(driver: Driver, info: DeviceInfo, mode
     del compiled, request, other
     gc.collect()
     assert driver.live == 0
+
+
+def test_arguments_are_set_while_the_device_computes(info: DeviceInfo, bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run binds each launch before it launches it. One that cannot be bound is bound by the next run."""
+    g = GraphBuilder()
+    values, rows = g.input("values", "float32", (3, 2)), g.input("rows", "int64", (2,))
+    taken = g.node(bench.op("Gather", axis=0), values, rows, name="first")
+    g.node(bench.op("Gather", axis=0), taken, rows, outputs=["z"], name="second")
+    bound = OpenCLDevice(info).compile(bench.typed(g.graph(["z"])), {}).create_request()
+    steps: list[str] = []
+    bind, enqueue, can = request.bind, request.calls, [True, False, True]
+
+    def binding(compiled: Any, command: Any, *rest: Any) -> Any:
+        steps.append(f"bind {command.name}")
+        found = bind(compiled, command, *rest)
+        if not can.pop(0):
+            raise MemoryError("no place")
+        return found
+
+    def calling(*given: Any) -> Any:
+        return [lambda call=call: (steps.append("launch"), call())[1] for call in enqueue(*given)]
+
+    monkeypatch.setattr(request, "bind", binding)
+    monkeypatch.setattr(request, "calls", calling)
+    array = np.arange(6, dtype=np.float32).reshape(3, 2)
+    assert not steps
+    with pytest.raises(OutOfMemory, match=r"node 'second' .*: setting the arguments of .*: no place"):
+        bound.run([array, np.array([1, 0])])
+    assert steps == ["bind first", "launch", "bind second"]
+    steps.clear()
+    np.testing.assert_array_equal(bound.run([array, np.array([1, 0])])[0], array[:2])
+    assert steps == ["launch", "bind second", "launch"]
+    with pytest.raises(InferError, match="node 'second'"):  # whose flag is its own
+        bound.run([array, np.array([1, 2])])

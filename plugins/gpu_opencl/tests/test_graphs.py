@@ -16,7 +16,6 @@ from dovetail.device import Binary, DeviceError, DeviceInfo, Eltwise, Graph, Ope
 from dovetail.errors import CompileError, DovetailError, InferError, UsageError
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Operator
-from dovetail_gpu_opencl import request as requests
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.discovery import find_device
@@ -328,40 +327,6 @@ def test_moves_need_no_extension(dtype: str, info: DeviceInfo, bench: Any, rng: 
     if dtype == "float64":  # float16 is loaded and stored by functions that need no extension
         graph, _ = bench.single(bench.op("Relu"), [x])
         assert "needs cl_khr_fp64" in str(device.supports(TypedNode.of(graph.nodes[0], graph)))
-
-
-def test_arguments_are_set_while_the_device_computes(device: Any, bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first run binds each launch before it launches it. One that cannot be bound is bound by the next run."""
-    g = GraphBuilder()
-    values, rows = g.input("values", "float32", (3, 2)), g.input("rows", "int64", (2,))
-    taken = g.node(bench.op("Gather", axis=0), values, rows, name="first")
-    g.node(bench.op("Gather", axis=0), taken, rows, outputs=["z"], name="second")
-    request = device.compile(bench.typed(g.graph(["z"])), {}).create_request()
-    steps: list[str] = []
-    bind, enqueue, can = requests.bind, requests.calls, [True, False, True]
-
-    def binding(compiled: Any, command: Any, *rest: Any) -> Any:
-        steps.append(f"bind {command.name}")
-        found = bind(compiled, command, *rest)
-        if not can.pop(0):
-            raise MemoryError("no place")
-        return found
-
-    def calling(*given: Any) -> Any:
-        return [lambda call=call: (steps.append("launch"), call())[1] for call in enqueue(*given)]
-
-    monkeypatch.setattr(requests, "bind", binding)
-    monkeypatch.setattr(requests, "calls", calling)
-    array = np.arange(6, dtype=np.float32).reshape(3, 2)
-    assert not steps
-    with pytest.raises(OutOfMemory, match=r"node 'second' .*: setting the arguments of .*: no place"):
-        request.run([array, np.array([1, 0])])
-    assert steps == ["bind first", "launch", "bind second"]
-    steps.clear()
-    np.testing.assert_array_equal(request.run([array, np.array([1, 0])])[0], array[:2])
-    assert steps == ["launch", "bind second", "launch"]
-    with pytest.raises(InferError, match="node 'second'"):  # whose flag is its own
-        request.run([array, np.array([1, 2])])
 
 
 def test_launches_without_events_tell_errors_and_which_node(kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:

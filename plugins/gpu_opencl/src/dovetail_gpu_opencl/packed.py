@@ -80,12 +80,13 @@ class PackedConstants:
         found: T = known[1]
         return found
 
-    def once(self, name: str, node: TypedNode, key: Hashable, make: Callable[[], T]) -> T:
+    def once(self, name: str, node: TypedNode, key: Hashable, make: Callable[[], T], *, by_content: bool = True) -> T:
         """The result of `make` for a node and its constants, made now, or for the plan before if the key was the same.
 
-        The key has all that it depends on of the types. It must not hold constants of the node.
+        The key has all that it depends on of the types, and with `by_content` False of the constants. It must not hold constants
+        of the node.
         """
-        constants = [None if t is None else t.value for t in node.inputs]
+        constants = [None if t is None else t.value for t in node.inputs] if by_content else []
         known = self._made.get((name, node.name))
         if (
             known is None

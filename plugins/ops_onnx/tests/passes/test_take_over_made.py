@@ -16,6 +16,7 @@ from dovetail_ops_onnx.attention import Attention
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.dynamic_quantize_linear import DynamicQuantizeLinear
 from dovetail_ops_onnx.einsum import Einsum
 from dovetail_ops_onnx.expand import Expand
@@ -27,6 +28,7 @@ from dovetail_ops_onnx.mat_mul_integer_to_float import MatMulIntegerToFloat
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.non_zero import NonZero
 from dovetail_ops_onnx.passes._decisions import _Inferred
+from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_onnx.range import Range
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.relu import Relu
@@ -386,3 +388,26 @@ def test_nodes_that_need_a_content_are_asked_one_by_one() -> None:
     now, known = {**types, "x": TensorType(dovetail.DType.FLOAT32, (8, 9))}, dict[Any, Any]()
     assert [one.types(now, known)[0].dims for one in found] == [(3, 24), (24, 3), (8, 9), (8, 9)]
     assert found[2].types(now, known) is found[3].types(now, known)
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+def test_quantized_operators_are_apart_by_their_steps(device: str) -> None:
+    """Two convolutions of one value, whose fields are no attributes, differ in their strides alone."""
+    g = dovetail.GraphBuilder()
+    scale, zero = g.constant(np.float32(0.05)), g.constant(np.uint8(100))
+    x = g.input("x", "uint8", ["N", 16, "H", 12])
+    weights = RNG.integers(-127, 128, (16, 16, 3, 3)).astype(np.int8)
+    parameters = g.constant(np.full(16, 0.004, np.float32)), g.constant(np.zeros(16, np.int8))
+    outputs = []
+    for stride in (1, 2):
+        w = g.node(DequantizeLinear(axis=0), g.constant(weights), *parameters)
+        y = g.node(Conv(strides=(stride, stride), pads=(1, 1, 1, 1)), g.node(DequantizeLinear(), x, scale, zero), w)
+        outputs.append(g.node(QuantizeLinear(), y, scale, zero))
+    model = g.model(outputs)
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    for shape in ((1, 16, 10, 12), (3, 16, 10, 12), (2, 16, 14, 12)):
+        feeds = {"x": RNG.integers(0, 256, shape).astype(np.uint8)}
+        expected = dovetail.Core(config=False).compile_model(model, device)(feeds)
+        for index in range(2):
+            np.testing.assert_array_equal(compiled(feeds)[index], expected[index])
+    assert was_taken_over(compiled)

@@ -8,7 +8,8 @@ import dataclasses
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from dovetail.device import PLAIN, DType, LayerConfig, Reason, Refusal, TypedNod
 from dovetail.locks import cached_property
 from dovetail.op import Operator
 from dovetail_gpu_opencl import post_ops
+from dovetail_gpu_opencl.broadcast import Access
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.elementwise import elementwise_configurations
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
@@ -29,6 +31,7 @@ from dovetail_gpu_opencl.kernels._quantized_steps import (
     WHOLE,
     Refused,
     Steps,
+    elementwise_access,
     reading_of,
     relus_before,
     stored_bounds,
@@ -36,6 +39,7 @@ from dovetail_gpu_opencl.kernels._quantized_steps import (
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write, ints
 from dovetail_gpu_opencl.packed import PackedConstants
+from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import C_TYPES, assemble, vector_at
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.gemm import Gemm
@@ -431,19 +435,25 @@ class QuantizedElementwise(QuantizedKernel):
 
     def parts(self, node: TypedNode) -> tuple[str, str, str, tuple[Argument, ...]]:
         """The parameters of the steps, their names, the source and the arguments, for these sizes. Raises `Refused`."""
-        types = (*node.inputs, node.outputs[0])
-        key = tuple([None if t is None else (t.dtype, t.dims, t.layout) for t in types])
-        return self.packed.once(self.name, node, key, lambda: self._parts(node))
+        sizes, result = RuntimeSizes("step_n"), node.outputs[0]
+        accesses = {i: elementwise_access(t, result, 0, sizes, i) for i, t in enumerate(node.inputs) if t is not None}
+        types = tuple([t and (t.dtype, t.rank, t.dims == result.dims) for t in (*node.inputs, result)])
+        key = types, tuple(accesses.values()), sizes.parameters
+        steps = partial(self._parts, node, accesses, sizes)
+        parameters, passed, text, places = self.packed.once(self.name, node, key, steps, by_content=self.caps.kind == "GPU")
+        return parameters, passed, text, (*places, *sizes.arguments)
 
-    def _parts(self, node: TypedNode) -> tuple[str, str, str, tuple[Argument, ...]]:
-        steps = self._steps(node)
-        return steps.parameters, steps.passed, steps.source, steps.arguments
+    def _parts(
+        self, node: TypedNode, accesses: Mapping[int, Access | None], sizes: RuntimeSizes
+    ) -> tuple[str, str, str, tuple[Argument, ...]]:
+        steps = self._steps(node, accesses, sizes)
+        return steps.parameters, steps.passed, steps.source, steps.places
 
-    def _steps(self, node: TypedNode) -> Steps:
+    def _steps(self, node: TypedNode, accesses: Mapping[int, Access | None], sizes: RuntimeSizes) -> Steps:
         """The steps, the first of which makes a value of the inputs. Raises `Refused`."""
         op, result = self.op(node), node.outputs[0]
         first, is_gpu = op.steps[0], self.caps.kind == "GPU"
-        steps = Steps(node, op, VECTOR, run_axes=0, branches=is_gpu, low_bytes=not is_gpu)
+        steps = Steps(node, op, VECTOR, run_axes=0, branches=is_gpu, low_bytes=not is_gpu, sizes=sizes, accesses=accesses)
         assert isinstance(first, QuantizedStep)
         types = [None if i is None else node.given(i).with_dtype(DType.FLOAT32) for i in first.inputs]
         names = ["" if i is None else str(i) for i in first.inputs]

@@ -5,7 +5,7 @@ numbers come as arguments: operators with steps of the same kinds share a progra
 """
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ __all__ = [
     "WHOLE",
     "Refused",
     "Steps",
+    "elementwise_access",
     "is_as_large",
     "places_of",
     "reading_of",
@@ -115,6 +116,8 @@ class Steps:
     limit: float = math.inf
     """No value is greater, up to signs; infinity where that is not known, or the value may be NaN."""
     sizes: RuntimeSizes = field(default_factory=lambda: RuntimeSizes("step_n"))
+    accesses: Mapping[int, Access | None] | None = None
+    """How inputs are read, by `sizes`, where that is known."""
     scaled: "_Scaled | None" = None
     """With `branches`: the value, where it is a whole number times what all lines from some on multiply it by."""
     functions: list[str] = field(default_factory=list)
@@ -262,7 +265,11 @@ class Steps:
     def _loads(self, index: int) -> dict[int, str]:
         """The value of an input as it is stored, in float."""
         tensor, result = self.node.given(index), self.node.outputs[0]
-        access = elementwise_access(tensor, result, self.run_axes, self.sizes, index)
+        access = (
+            elementwise_access(tensor, result, self.run_axes, self.sizes, index)
+            if self.accesses is None
+            else self.accesses[index]
+        )
         if access is None:
             raise Refused(f"operand {tensor} does not broadcast to {result}")
         self.operands.append(index)
@@ -330,9 +337,13 @@ class Steps:
     @property
     def arguments(self) -> tuple[Argument, ...]:
         """The arguments of the kernel for them."""
+        return (*self.places, *self.sizes.arguments)
+
+    @property
+    def places(self) -> tuple[Argument, ...]:
+        """Those that are the same for all sizes."""
         numbers: NDArray[np.float32] = np.array(self.numbers or [0], np.float32)
-        inputs = (Read(self.node.node.inputs[i]) for i in dict.fromkeys(self.operands))
-        return (Constant(numbers), *inputs, *self.sizes.arguments)
+        return (Constant(numbers), *[Read(self.node.node.inputs[i]) for i in dict.fromkeys(self.operands)])
 
     @property
     def source(self) -> str:

@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.dataclass import dataclass
+from dovetail.dataclass import dataclass, fields_of
 from dovetail.errors import DataDependentShape, raised_by_handler
 from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType, as_constant
+from dovetail.op import Operator
 from dovetail.passes import chosen_branch, composition, drop_dead_nodes, inlined, schedule
 from dovetail_ops_onnx._one_block import is_one_memory, made_once
 from dovetail_ops_onnx._pairs import Arithmetic
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
+from dovetail_ops_onnx.quantized import Quantized, QuantizedStep
 
 __all__ = ["Bodies", "TypedAgain", "operator_key"]
 
@@ -358,7 +360,14 @@ def _takes_any(node: Node, constant: TensorType, is_identity: bool, computed: Se
 
 def operator_key(op: AbstractOperator) -> Hashable:
     """Equal for operators that give equal types for equal inputs."""
-    key = (type(op), *(getattr(op, name) for name in op.attributes))
+    if isinstance(op, Quantized):  # its scales do not count
+        steps = [(operator_key(one.op), one.inputs) for one in op.steps if isinstance(one, QuantizedStep)]
+        return type(op), *steps, *[one is None for one in op.scalings], op.result and op.result.dtype
+    # Operators that passes make have fields in place of attributes.
+    names = op.attributes if isinstance(op, Operator) else fields_of(type(op))
+    if not names and getattr(op, "__dict__", None):
+        return id(op)
+    key = (type(op), *(getattr(op, name) for name in names))
     try:
         return key if hash(key) is not None else id(op)
     except TypeError:  # an attribute is an array
