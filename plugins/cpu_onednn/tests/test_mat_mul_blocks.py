@@ -85,8 +85,7 @@ def test_few_rows_of_several_blocks_and_single_columns_are_left_to_the_host_kern
 
 @pytest.mark.skipif(_packed_rows.native() is None, reason="no AVX2 and FMA, or no executable memory")
 @pytest.mark.parametrize(
-    ("rows", "activation_bits", "kernel"),
-    [(1, 0, "packed_rows"), (16, 0, "packed_rows"), (1, 8, "packed_rows"), (2, 8, "brg:")],
+    ("rows", "activation_bits", "kernel"), [(1, 0, "packed_rows"), (16, 0, "packed_rows"), (1, 8, "brg:"), (2, 8, "brg:")]
 )
 def test_rows_that_machine_code_multiplies(rng, rows, activation_bits, kernel):
     matrix, weights = _matrix(rng, 4, 32, 12, 512, 8)

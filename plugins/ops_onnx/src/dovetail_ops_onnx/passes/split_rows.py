@@ -156,9 +156,8 @@ class _Split:
 
 
 def _stays_whole(op: MatMulBlocks, a: TensorType, columns: int) -> bool:
-    """Whether machine code takes less: for a row, and for several that keep the precision of float32."""
-    is_fast = op.has_machine_code(a, columns) and op.packed_rows <= _FOLLOWED
-    return is_fast and (op.activation_bits == 0 or a.size == a.dims[-1])
+    """Whether machine code takes less. Rows that may be rounded have digits, which plans for other numbers of rows take over."""
+    return op.activation_bits == 0 and op.packed_rows <= _FOLLOWED and op.has_machine_code(a, columns)
 
 
 def _centred(bits: int, q: Array, scales: Array, offsets: Array | None = None) -> tuple[int, Array | None] | None:
