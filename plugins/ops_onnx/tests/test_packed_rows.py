@@ -1,5 +1,7 @@
 """Few rows by the machine code for matrices of 4 and 8 bits: against products in float64, and what it leaves to other kernels."""
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -65,6 +67,24 @@ def test_rows_that_are_not_finite_change_no_other_row(rng: np.random.Generator, 
     found = _product(a, matrix, matrix.offsets)
     assert not np.isfinite(found[1]).any()
     np.testing.assert_array_equal(found[::2], want[::2])
+
+
+def test_calls_keep_the_memory_that_they_read(rng: np.random.Generator) -> None:
+    q, scales = rng.integers(0, 256, (64, 512)).astype(np.uint8), np.ones((4, 512), np.float32)
+    a, y, gone = (
+        rng.standard_normal((1, 128)).astype(np.float32),
+        np.empty((1, 512), np.float32),
+        [weakref.ref(q), weakref.ref(scales)],
+    )
+    run = _packed_rows.PackedRows().bind(MatMulBlocks(4, 32), HostConfig((), ()), [a, q, scales, None], [y])
+    del q, scales
+    gc.collect()
+    assert all(one() is not None for one in gone)
+    run()
+    assert np.isfinite(y).all()
+    del run
+    gc.collect()
+    assert all(one() is None for one in gone)
 
 
 def test_matrices_it_leaves_to_others() -> None:

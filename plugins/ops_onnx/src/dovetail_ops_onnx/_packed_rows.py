@@ -160,9 +160,9 @@ class PackedRows(HostKernel):
         near = np.empty((groups, blocks, height, size // height, together), np.float32)
         first = np.zeros((groups, blocks, together), np.float32)
         spread = rows.reshape(groups, together, blocks, size // height, height).transpose(0, 2, 4, 3, 1)
-        centre, kept = _centre(scales, offsets, 1 << op.bits)
+        centre, known = _centre(scales, offsets, 1 << op.bits)
         of_blocks, factors = rows.reshape(len(rows), blocks, size), np.full(size, -(centre or 0), np.float32)
-        calls = _calls(functions[op.bits, DType.of(q.dtype)][together - 1], near, q, scales, first, results)
+        calls = _calls(functions[op.bits, DType.of(q.dtype)][together - 1], near, q, scales, first, results, known)
 
         def run() -> None:
             if not is_whole:
@@ -177,13 +177,14 @@ class PackedRows(HostKernel):
                 call()
             if results is not y:
                 np.copyto(y, results[: len(y)])
-            assert kept is not results  # it is kept as long as this
 
         return run
 
 
-def _calls(function: Callable[[int], None], near: Array, q: Array, scales: Array, first: Array, results: Array) -> list[Call]:
-    """The calls for groups of rows."""
+def _calls(
+    function: Callable[[int], None], near: Array, q: Array, scales: Array, first: Array, results: Array, known: Any
+) -> list[Call]:
+    """The calls for groups of rows. They keep the arrays whose addresses they have, and what is known of the matrix."""
     groups, _, height, _, together = near.shape
     n = scales.shape[1]
     parameters = np.empty((groups, 9), np.int64)
@@ -191,10 +192,11 @@ def _calls(function: Callable[[int], None], near: Array, q: Array, scales: Array
     parameters[:, 5:] = n, scales.ctypes.data + scales.nbytes, height, 4 * n
     for own, *arrays in zip(parameters, near, first, results.reshape(groups, together, n), strict=True):
         own[[0, 3, 4]] = [one.ctypes.data for one in arrays]
-    return [partial(_call, function, own) for own in parameters]
+    kept = (near, q, scales, first, results, known)
+    return [partial(_call, function, own, kept) for own in parameters]
 
 
-def _call(function: Callable[[int], None], parameters: Array) -> None:
+def _call(function: Callable[[int], None], parameters: Array, _: object) -> None:
     function(parameters.ctypes.data)
 
 
