@@ -205,12 +205,12 @@ def test_limits(page: str, sentence: str, constant: str, unit: int) -> None:
 
 def test_machine_code_is_counted() -> None:
     from dovetail_cpu_onednn import joined_launches, making
-    from dovetail_ops_onnx import _f16c, _gathered_rows, _nibble_rows
+    from dovetail_ops_onnx import _f16c, _gathered_rows, _packed_rows
 
     converting, running, making_them = len(_f16c._WIDEN + _f16c._NARROW), len(joined_launches._RUN), len(making._MAKE)
     text = " ".join(pages()["docs/explanation/security.md"].split())
     assert f"float16 by {converting} bytes" in text
-    assert f"matrices of 4 bits by {sum(map(len, _nibble_rows.FUNCTIONS)):,} and" in text
+    assert f"matrices of 4 and 8 bits by {sum(map(len, _packed_rows.FUNCTIONS)):,} and" in text
     assert f"adds up rows of an image by {len(_gathered_rows.FUNCTION)}," in text
     assert f"runs primitives by {running} and makes them by {making_them}," in text
 

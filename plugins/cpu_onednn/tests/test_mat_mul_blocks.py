@@ -9,7 +9,7 @@ from dovetail import Core
 from dovetail.op import GraphBuilder
 from dovetail_cpu_onednn.kernels import mat_mul_blocks
 from dovetail_cpu_onednn.library import library
-from dovetail_ops_onnx import _nibble_rows
+from dovetail_ops_onnx import _packed_rows
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix
 
 
@@ -83,17 +83,16 @@ def test_few_rows_of_several_blocks_and_single_columns_are_left_to_the_host_kern
     _check(compiled, rng.standard_normal(dims).astype(np.float32), weights)
 
 
-@pytest.mark.skipif(_nibble_rows.native() is None, reason="no AVX2 and FMA, or no executable memory")
+@pytest.mark.skipif(_packed_rows.native() is None, reason="no AVX2 and FMA, or no executable memory")
 @pytest.mark.parametrize(
-    ("rows", "activation_bits", "kernel"),
-    [(1, 0, "nibble_rows"), (16, 0, "nibble_rows"), (1, 8, "nibble_rows"), (2, 8, "brg:")],
+    ("rows", "activation_bits", "kernel"), [(1, 0, "packed_rows"), (16, 0, "packed_rows"), (1, 8, "brg:"), (2, 8, "brg:")]
 )
 def test_rows_that_machine_code_multiplies(rng, rows, activation_bits, kernel):
     matrix, weights = _matrix(rng, 4, 32, 12, 512, 8)
     compiled = _compiled(matrix, (rows, len(weights)), activation_bits)
     assert _kernels(compiled)[-1].startswith(kernel)
     a = rng.standard_normal((rows, len(weights))).astype(np.float32)
-    _check(compiled, a, weights, 2e-6 if kernel == "nibble_rows" else 1e-2)
+    _check(compiled, a, weights, 2e-6 if kernel == "packed_rows" else 1e-2)
 
 
 @pytest.mark.parametrize("activation_bits", [0, 8])

@@ -146,9 +146,13 @@ def test_plans_of_other_rows_read_the_same_packed_weights(monkeypatch, rng):
     assert [columns for _, columns in packed] == [768, 768, 64]
 
 
-@pytest.mark.parametrize(("activation_bits", "size", "order"), [(8, 16, (120, 20, 120, 1, 30)), (0, 32, (9, 3, 9, 2, 1))])
-def test_results_do_not_depend_on_the_rows_before(rng, activation_bits, size, order):
-    matrix, _ = _matrix(rng, 4, size, 40, 1100, 3)
+@pytest.mark.parametrize("n", [1100, 1104])
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(
+    ("activation_bits", "size", "order"), [(8, 16, (120, 20, 120, 1, 30)), (0, 32, (9, 3, 20, 9, 2, 1)), (0, 128, (20, 9, 1, 9))]
+)
+def test_results_do_not_depend_on_the_rows_before(rng, activation_bits, size, order, bits, n):
+    matrix, _ = _matrix(rng, bits, size, 40, n, 3)
     g = GraphBuilder()
     model = g.model([matrix.times(g, g.input("a", "float32", ("n", 40 * size)), activation_bits)])
     compiled = Core().compile_model(model, "ONEDNN")

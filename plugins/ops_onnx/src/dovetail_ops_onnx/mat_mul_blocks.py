@@ -22,8 +22,8 @@ from dovetail.op import (
     ShapeError,
     TensorType,
 )
-from dovetail_ops_onnx._nibble_rows import NibbleRows, takes
 from dovetail_ops_onnx._one_block import block_of, once
+from dovetail_ops_onnx._packed_rows import PackedRows, takes
 
 __all__ = ["BlockMatrix", "MatMulBlocks", "block_of", "once"]
 
@@ -147,7 +147,7 @@ class MatMulBlocks(AbstractOperator):
     inputs: ClassVar[tuple[Port, ...]] = (Port("A"), Port("q"), Port("scales"), Port("offsets", optional=True))
     attributes: ClassVar[Mapping[str, Any]] = MappingProxyType(dict.fromkeys(("bits", "block_size", "activation_bits")))
     outputs: ClassVar[tuple[Port, ...]] = (Port("Y"),)
-    kernels: ClassVar[tuple[KernelSource, ...]] = (NibbleRows(), Unpacked())
+    kernels: ClassVar[tuple[KernelSource, ...]] = (PackedRows(), Unpacked())
 
     bits: int
     block_size: int
@@ -165,7 +165,7 @@ class MatMulBlocks(AbstractOperator):
         return self.block_size // 2 if self.bits == 4 else self.block_size
 
     def has_machine_code(self, a: TensorType, columns: int) -> bool:
-        """Whether `NibbleRows` multiplies rows `a` by a matrix with so many columns, here on this processor."""
+        """Whether `PackedRows` multiplies rows `a` by a matrix with so many columns, here on this processor."""
         return takes(self, a, columns)
 
     def infer(self, a: TensorType, q: TensorType, scales: TensorType, offsets: TensorType | None = None) -> TensorType:

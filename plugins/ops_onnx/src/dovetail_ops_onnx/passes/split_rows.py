@@ -27,6 +27,9 @@ _LEAST_BLOCK = 16
 _LEAST = 1 << 15
 """Bytes of a matrix from which on a product takes more time than the row's digits."""
 
+_FOLLOWED = 64
+"""Bytes of a column in a block up to which machine code is faster, as processors fetch the next lines of few rows in time."""
+
 _MOST = 1 << 28
 """Bytes of a model's matrices up to which they are split: in 8 bits, which kernels keep besides, they take 2.4 times as much."""
 
@@ -153,8 +156,8 @@ class _Split:
 
 
 def _stays_whole(op: MatMulBlocks, a: TensorType, columns: int) -> bool:
-    """Whether machine code takes less: for a row, and for several that keep the precision of float32."""
-    return op.has_machine_code(a, columns) and (op.activation_bits == 0 or a.size == a.dims[-1])
+    """Whether machine code takes less. Rows that may be rounded have digits, which plans for other numbers of rows take over."""
+    return op.activation_bits == 0 and op.packed_rows <= _FOLLOWED and op.has_machine_code(a, columns)
 
 
 def _centred(bits: int, q: Array, scales: Array, offsets: Array | None = None) -> tuple[int, Array | None] | None:
