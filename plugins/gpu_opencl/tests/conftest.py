@@ -20,7 +20,7 @@ from dovetail.op import Operator
 from dovetail.passes.layout import assign_layouts
 from dovetail.testing import KernelBench
 from dovetail_gpu_opencl import dovetail_device_info
-from dovetail_gpu_opencl.capabilities import Capabilities, kind_of, parses_header
+from dovetail_gpu_opencl.capabilities import Capabilities, kind_of
 from dovetail_gpu_opencl.declarations import WITHOUT_HEADER
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel
@@ -144,8 +144,7 @@ def all_functions_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU that a test takes for a GPU builds without optimization, in a fifth of the time: code for CPUs of these kernels is
-    used in tests alone. Kernels of CPUs, and devices that are GPUs, build as everywhere; so does all with DOVETAIL_EXHAUSTIVE=1,
-    and on other drivers than PoCL 3, of which PoCL 6.0 ends the process at local memory in functions that it does not inline.
+    used in tests alone. Kernels of CPUs, and devices that are GPUs, build as everywhere; so does all with DOVETAIL_EXHAUSTIVE=1.
 
     No other processes help, which would start the driver and optimize: test_builders.py has its own number of CPUs.
     """
@@ -156,7 +155,7 @@ def unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def built(self: Programs, source: str, options: list[str]) -> Any:
         is_taken_for_one = self._caps.kind == "GPU" and kind_of(self._device) == "CPU"
-        return build(self, source, [*options, "-cl-opt-disable"] if is_taken_for_one and parses_header(self._device) else options)
+        return build(self, source, [*options, "-cl-opt-disable"] if is_taken_for_one else options)
 
     monkeypatch.setattr(Programs, "_build_twice", built)
 
