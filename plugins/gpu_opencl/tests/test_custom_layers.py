@@ -16,6 +16,8 @@ from dovetail.device import DeviceInfo, DType, Node, Refusal
 from dovetail.errors import InferError, OperatorError, ShapeError, UnknownOperator, UnsupportedNode
 from dovetail.graph import GraphBuilder, Model
 from dovetail.op import Operator, Translation, UnboundOperator
+from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.discovery import find_device
 from dovetail_ops_onnx import find
 
 shared = runpy.run_path(str(Path(__file__).with_name("_custom_layers.py")))
@@ -26,6 +28,11 @@ NEGATE = shared["NEGATE"]
 @pytest.fixture
 def session(info: DeviceInfo) -> Session:
     return Session(info)
+
+
+@pytest.fixture
+def has_doubles(info: DeviceInfo) -> bool:
+    return Capabilities.query(find_device(info.name)).fp64
 
 
 def kernels(compiled: Any) -> dict[str, str]:
@@ -186,7 +193,9 @@ def test_data_by_the_name_of_a_port(session: Session) -> None:
 
 
 @pytest.mark.parametrize("name", ["int8", "int64", "float64", "bool"])
-def test_types_of_tensors(session: Session, name: str) -> None:
+def test_types_of_tensors(session: Session, name: str, has_doubles: bool) -> None:
+    if name == "float64" and not has_doubles:
+        pytest.skip("the device has no float64")
     text = source("same", "out[AT_OUTPUT0] = in0[AT_INPUT0];", "INPUT0_TYPE")
     array = np.random.default_rng(7).integers(0, 2, (1, 2, 3, 4)).astype(name)
     given = model([unknown("Same", ["x"], "y")], {"x": array.shape}, {"y": array.shape}, dtype=DType.of(array.dtype))
@@ -435,11 +444,11 @@ def test_from_files_and_the_environment(
     assert not any(isinstance(answer, Refusal) for answer in answers.values())
 
 
-def test_compiler_options_and_single_precision_constants(session: Session) -> None:
+def test_compiler_options_and_single_precision_constants(session: Session, has_doubles: bool) -> None:
     """Literals without f are float unless the layer says otherwise: seen by the size of one."""
     text = source("same", "out[AT_OUTPUT0] = sizeof(0.5) + ADD + MORE;", "float")
     more = '</Buffers><CompilerOptions options="-DADD=10 {}"/><CompilerOptions options="-DMORE=100"/><Buffers>'
-    for option, size in (("", 4), ("-cl-no-single-precision-constant", 8)):
+    for option, size in (("", 4), ("-cl-no-single-precision-constant", 8 if has_doubles else 4)):
         xml = layer("Same", "same").replace("</Buffers>", more.format(option).removesuffix("<Buffers>"))
         given = model([unknown("Same", ["x"], "y")], {"x": (1, 1, 1, 1)}, {"y": (1, 1, 1, 1)})
         assert session.compile(given, xml, text)(np.zeros((1, 1, 1, 1), np.float32))[0].item() == 110 + size
