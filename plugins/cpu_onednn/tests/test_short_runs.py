@@ -18,6 +18,7 @@ CASES = {
     "two axes": ([(2, 150, 3, 2), (2, 150, 1, 2)], 2, "copy"),
     "one run is long": ([(300, 2), (300, 17)], -1, "simple:any"),
     "few runs": ([(255, 2), (255, 2)], -1, "simple:any"),
+    "more arguments than other primitives have": ([(3, 20)] * 120, -1, "simple:any"),
 }
 
 

@@ -50,7 +50,7 @@ MAX_POST_OPS = 32
 
 _Dims = c_int64 * MAX_NDIMS
 _ARGUMENTS = tuple("iP" * count for count in range(100))
-"""Formats of arguments: structures of a number and a pointer. A primitive has at most 32 post-ops."""
+"""Formats of arguments: structures of a number and a pointer. Only a Concat may have more than 32 post-ops and a few."""
 _OUT_OF_MEMORY, _INVALID_ARGUMENTS, _UNIMPLEMENTED = 1, 2, 3
 _STATUS = {
     1: "out of memory",
@@ -418,9 +418,10 @@ class Onednn:
         values: list[Any] = []
         for arg, memory in arguments:
             values += (arg, memory.pointer.value)
-        packed = pack(_ARGUMENTS[len(arguments)], *values)
+        count = len(arguments)
+        packed = pack(_ARGUMENTS[count] if count < len(_ARGUMENTS) else "iP" * count, *values)
         execute, array = self._execute_holding if is_short else self._execute, c_char_p.from_param(packed)
-        call = partial(execute, primitive.argument, stream.argument, len(arguments), array)
+        call = partial(execute, primitive.argument, stream.argument, count, array)
         return Launch(call, (primitive, stream, arguments), packed)
 
     def address(self, name: str) -> int:
