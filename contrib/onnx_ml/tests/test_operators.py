@@ -56,6 +56,17 @@ def test_the_label_of_two_classes_is_that_of_the_greater_score(one_node: Any) ->
     assert (labels.tolist(), scores.tolist()) == ([3, 7], [[1, 0], [0, 2]])
 
 
+@pytest.mark.parametrize("labels", [[7], ["a"]], ids=str)
+def test_one_class(one_node: Any, labels: list[Any]) -> None:
+    """As scikit-learn fits a classifier to rows of one class."""
+    name = "classlabels_strings" if isinstance(labels[0], str) else "classlabels_int64s"
+    classes = {**CLASSES, "class_ids": [0] * len(CLASSES["class_ids"])}
+    found, scores = one_node(
+        "TreeEnsembleClassifier", [np.array([[-1], [1]], np.float32)], 2, **NODES, **classes, **{name: labels}
+    )
+    assert (found.tolist(), scores.tolist()) == (labels * 2, [[1], [2]])
+
+
 def test_no_samples(one_node: Any) -> None:
     (found,) = one_node("TreeEnsembleRegressor", [X[:0]], **TREE)
     assert found.shape == (0, 2)

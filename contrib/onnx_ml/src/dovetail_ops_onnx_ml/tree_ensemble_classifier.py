@@ -43,8 +43,7 @@ class TreeEnsembleClassifier_1(TreeNodes):
         """[samples] labels and [samples, classes] scores."""
         count, _ = samples(X)
         width = len(classes_of(self.classlabels_int64s, self.classlabels_strings))
-        scores = TensorType(DType.FLOAT32, (count, max(2, width)))
-        return labels(self.classlabels_int64s, self.classlabels_strings, count), scores
+        return labels(self.classlabels_int64s, self.classlabels_strings, count), TensorType(DType.FLOAT32, (count, width))
 
     def reference(self, X: Array) -> tuple[Array, Array]:
         """Summed in float32, of float64 inputs in float64."""
@@ -61,11 +60,7 @@ class TreeEnsembleClassifier_1(TreeNodes):
 
     @cached_property
     def _labels(self) -> Array:
-        """Those of the classes; of two where one score decides."""
-        classes = classes_of(self.classlabels_int64s, self.classlabels_strings)
-        if len(classes) == 2 or not self._binary:
-            return classes
-        return np.array(["0", "1"], object) if classes.dtype == object else np.array([0, 1])
+        return classes_of(self.classlabels_int64s, self.classlabels_strings)
 
     @cached_property
     def _share(self) -> bool:
@@ -73,13 +68,13 @@ class TreeEnsembleClassifier_1(TreeNodes):
 
     @cached_property
     def _binary(self) -> bool:
-        return len(set(self.class_ids)) == 1 and len(self.classlabels_int64s or self.classlabels_strings) <= 2
+        return len(set(self.class_ids)) == 1 and len(self._labels) == 2
 
     @cached_property
     def _built(self) -> Ensemble:
         if not self.class_ids:
             raise OperatorError("attribute 'class_ids' is empty; accepted: at least one")
-        built = self.built("class", max(2, len(self.classlabels_int64s or self.classlabels_strings)), "SUM")
+        built = self.built("class", len(self._labels), "SUM")
         return replace(built, targets=1, leaves=built.leaves.for_one_target) if self._binary else built
 
 
