@@ -426,6 +426,21 @@ against onnxruntime, OpenVINO or the framework itself. "Remains" leaves out file
 | External data, sparse constants, IR versions 3 to 14, operator sets to 28 | 82 | nothing |
 | OpenVINO's stateful decoders, also in f16, int8, int4 and NF4 | 6 | rows of attention whose keys are all masked are finite |
 """
+SUITES = """\
+## Tests of other projects
+
+Tests that call `onnxruntime`, run on 2026-11-29 with `DOVETAIL_ONNXRUNTIME=1` on ONEDNN, by scripts that are not kept, against a
+run with onnxruntime. "Remains" are tests that pass with onnxruntime alone. Of onnxscript's samples 199 pass for which its tests
+expect that onnxruntime fails.
+
+| Tests | Run | Remains |
+| --- | --- | --- |
+| onnxruntime 1.21, `test/python/quantization` | 197 | Conv without spatial axes (4); the text of an error (3); a Resize without sizes |
+| onnxruntime 1.21, `test/python/transformers`: MultiHeadAttention, rotary embeddings, T5, fusions | 34 | nothing |
+| the same: GroupQueryAttention | 3 | windows as 1.32 has them; prompts whose `seqlens_k` is one too large |
+| sklearn-onnx, July 2026 | 1,135 | the kind of an error (3); sparse indices out of order |
+| onnxscript, August 2026: `torch_lib/ops_test.py` | 1,852 | reductions of scalars by axis; [`align_corners`](onnx_differences.md) |
+"""
 PLATFORM_HEAD = """\
 ## Platforms
 
@@ -441,7 +456,13 @@ def rendered() -> str:
     found: Results = json.loads(RESULTS.read_text(encoding="utf-8"))
     parts = [HEAD]
     if "versions" in found:
-        parts += [VERSIONS.format(date=found["versions"]["date"]), versions_table(found["versions"]["rows"]), DRIVERS, WRITERS]
+        parts += [
+            VERSIONS.format(date=found["versions"]["date"]),
+            versions_table(found["versions"]["rows"]),
+            DRIVERS,
+            WRITERS,
+            SUITES,
+        ]
     if "platforms" in found:
         date = found["platforms"]["date"]
         parts += [PLATFORM_HEAD.format(python=PYTHON, date=date), platform_table(found["platforms"]["rows"])]
