@@ -435,8 +435,8 @@ expect that onnxruntime fails.
 
 | Tests | Run | Remains |
 | --- | --- | --- |
-| onnxruntime 1.21, `test/python/quantization` | 197 | Conv without spatial axes (4); the text of an error (3); a Resize without sizes |
-| onnxruntime 1.21, `test/python/transformers`: MultiHeadAttention, rotary embeddings, T5, fusions | 34 | nothing |
+| onnxruntime 1.21, `test/python/quantization` | 197 | Conv without spatial axes (4), texts of errors (3), Resize without sizes |
+| onnxruntime 1.21, `test/python/transformers`: attention, rotary embeddings, fusions | 34 | nothing |
 | the same: GroupQueryAttention | 3 | windows as 1.32 has them; prompts whose `seqlens_k` is one too large |
 | sklearn-onnx, July 2026 | 1,135 | the kind of an error (3); sparse indices out of order |
 | onnxscript, August 2026: `torch_lib/ops_test.py` | 1,852 | reductions of scalars by axis; [`align_corners`](onnx_differences.md) |
