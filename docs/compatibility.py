@@ -439,7 +439,7 @@ expect that onnxruntime fails.
 | onnxruntime 1.21, `test/python/transformers`: attention, rotary embeddings, fusions | 34 | nothing |
 | the same: GroupQueryAttention | 3 | windows as 1.32 has them; prompts whose `seqlens_k` is one too large |
 | sklearn-onnx, July 2026 | 1,135 | the kind of an error (3); sparse indices out of order |
-| onnxscript, August 2026: `torch_lib/ops_test.py` | 1,852 | reductions of scalars by axis; [`align_corners`](onnx_differences.md) |
+| onnxscript, 08-2026: `torch_lib/ops_test.py` | 1,852 | reductions of scalars by axis; [`align_corners`](onnx_differences.md) |
 """
 PLATFORM_HEAD = """\
 ## Platforms
