@@ -54,7 +54,7 @@ def test_in_a_conversion_of_an_old_model(monkeypatch: pytest.MonkeyPatch) -> Non
     helper = pytest.importorskip("onnx.helper")
     value = helper.make_tensor_value_info("x", 1, [2])
     graph = helper.make_graph(
-        [helper.make_node("Relu", ["x"], ["y"])], "g", [value], [helper.make_tensor_value_info("y", 1, [2])]
+        [helper.make_node("Add", ["x", "x"], ["y"])], "g", [value], [helper.make_tensor_value_info("y", 1, [2])]
     )
     content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 6)]).SerializeToString()
     monkeypatch.setattr("onnx.checker.check_model", interrupt)
