@@ -79,4 +79,5 @@ def add_up(rows: Array, index: Array, weight: Array, y: Array) -> None:
         y[...] = 0
     elif y.size:
         addresses = [one.ctypes.data for one in (rows, index, weight, y)]
-        function(np.array([*addresses, y.shape[1], *index.shape[::-1]], np.int64).ctypes.data)
+        parameters = np.array([*addresses, y.shape[1], *index.shape[::-1]], np.int64)
+        function(parameters.ctypes.data)  # the array has to live until the function returns
