@@ -400,6 +400,8 @@ def many_parameters(part: str) -> bytes:
             for name, field in EMPTY.items()
         ),
         *(pytest.param(many_parameters(part), id=f"parameters of {part}") for part in ("inputs", "outputs")),
+        # A group of the unknown field 1000, in which field 5 holds what is no message.
+        pytest.param(b"\xc3\x3e\x2a\x01\xff\xc4\x3e" + EMPTY["inputs"] * 10_000, id="behind an unknown group"),
     ],
 )
 def test_more_fields_than_requests_have(service: Any, message: bytes) -> None:

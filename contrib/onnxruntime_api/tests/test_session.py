@@ -82,6 +82,28 @@ def test_an_external_initializer_that_the_model_lacks(ort: Any) -> None:
         ort.InferenceSession(times(), options)
 
 
+@pytest.mark.parametrize("source", ["nothing.onnx", b"garbage" * 10, b""], ids=["no file", "no model", "empty"])
+def test_initializers_for_what_is_no_model(source: Any, tmp_path: Path) -> None:
+    options = dovetail_onnxruntime.SessionOptions()
+    options.add_initializer("w", dovetail_onnxruntime.OrtValue.ortvalue_from_numpy(np.ones(3, np.float32)))
+    given = str(tmp_path / source) if isinstance(source, str) else source
+    errors = []
+    for one in (None, options):
+        with pytest.raises(Exception, match="ONNXRuntimeError") as raised:
+            dovetail_onnxruntime.InferenceSession(given, one)
+        errors.append((raised.type, str(raised.value)))
+    assert errors[0] == errors[1]
+
+
+def test_initializers_beside_data_that_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(times("nothing.bin"))
+    options = dovetail_onnxruntime.SessionOptions()
+    options.add_initializer("v", dovetail_onnxruntime.OrtValue.ortvalue_from_numpy(np.ones(3, np.float32)))
+    with pytest.raises(Exception, match=r"FAIL.*model\.onnx.*nothing\.bin"):
+        dovetail_onnxruntime.InferenceSession(str(path), options)
+
+
 def test_initializers_of_another_type() -> None:
     options = dovetail_onnxruntime.SessionOptions()
     options.add_initializer("w", dovetail_onnxruntime.OrtValue.ortvalue_from_numpy(np.ones(4, np.float32)))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from kserve import InferInput, InferRequest, InferResponse
@@ -62,7 +63,8 @@ def _fields_left(message: memoryview, nested: frozenset[int], left: int) -> int:
         elif kind == 2:
             size, position = _varint(message, position)
             if key >> 3 in nested:
-                left = _fields_left(message[position : position + size], frozenset(), left)
+                with suppress(IndexError):  # no message: in a group of unknown fields the number has another meaning
+                    left = _fields_left(message[position : position + size], frozenset(), left)
             position += size
         else:  # numbers of 8 and 4 bytes; groups have their fields behind them
             position += {1: 8, 5: 4}.get(kind, 0)

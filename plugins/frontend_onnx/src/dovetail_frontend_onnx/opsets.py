@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from dovetail_frontend_onnx.messages import GraphProto, ModelProto, NodeProto, vendored
 
-__all__ = ["CHANGED", "NEWEST_OPSET", "OLDEST_OPSET", "is_old", "versions"]
+__all__ = ["CHANGED", "NEWEST_OPSET", "OLDEST_OPSET", "all_nodes", "is_old", "versions"]
 
 OLDEST_OPSET = 7
 """The oldest version that is read unchanged."""
@@ -29,16 +29,16 @@ def is_old(proto: ModelProto) -> bool:
     found = versions(proto)
     if not found or not 1 <= found[0] < OLDEST_OPSET:
         return False
-    return any(CHANGED.get(node.op_type, 1) > found[0] for node in _nodes(proto.graph) if node.domain in ("", "ai.onnx"))
+    return any(CHANGED.get(node.op_type, 1) > found[0] for node in all_nodes(proto.graph) if node.domain in ("", "ai.onnx"))
 
 
-def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
+def all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
     """The nodes of a graph and of its sub-graphs."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
             for inner in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                yield from _nodes(inner)
+                yield from all_nodes(inner)
 
 
 def versions(proto: ModelProto) -> list[int]:

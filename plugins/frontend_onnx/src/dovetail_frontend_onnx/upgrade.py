@@ -9,7 +9,7 @@ from onnx import ModelProto, helper, numpy_helper, shape_inference, version_conv
 from dovetail.errors import raised_by_handler
 from dovetail.frontend import FormatError, printable
 from dovetail_frontend_onnx import messages
-from dovetail_frontend_onnx.opsets import versions
+from dovetail_frontend_onnx.opsets import all_nodes, versions
 
 __all__ = ["upgraded"]
 
@@ -21,7 +21,7 @@ def upgraded(proto: messages.ModelProto) -> messages.ModelProto:
     """A converted copy. Raises `FormatError`."""
     version = versions(proto)[0]
     hint = "accepted: 7 and later, and older ones that onnx.version_converter converts"
-    if any(node.op_type == "LabelEncoder" for node in proto.graph.node):
+    if any(node.op_type == "LabelEncoder" for node in all_nodes(proto.graph)):
         raise FormatError(f"the model is of operator set {version} and has a LabelEncoder, which onnx cannot convert", hint=hint)
     if any(item.data_location == messages.TensorProto.EXTERNAL for item in proto.graph.initializer):
         raise FormatError(f"the model is of operator set {version} and has external data", hint=hint)
